@@ -1,0 +1,342 @@
+"""Proximal policy optimization for discrete actions.
+
+Source: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, algorithm 1 and equations 7 and 9,
+with the details of Huang et al. 2022,
+https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
+Differences: a truncated episode is bootstrapped from the value of its true last observation; the
+value loss has the factor 1/2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+import rlax
+
+from ..core.agent import Decision, Trajectory, View
+from ..core.architecture import NetworkSpec, default_torso, policy_head, value_head
+from ..core.distributions import categorical
+from ..core.errors import TriglotError
+from ..core.heads import check_heads, merge_heads
+from ..core.learner import Learner, LearnerState
+from ..core.losses import clipped_value_loss, explained_variance, gae
+from ..core.network import Network, Variables
+from ..core.specs import Discrete, Spec
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class PPOHyper:
+    """The numbers of PPO, which a sweep may vary under `vmap`.
+
+    Attributes:
+      learning_rate: Adam's, at the start.
+      decay_updates: updates over which it falls linearly to 0. None: the whole run, as far as
+        whoever starts it says how long that is. Infinity: it does not fall.
+      discount: of future rewards, within [0, 1].
+      gae_lambda: of generalized advantage estimation, within [0, 1].
+      clip_epsilon: greatest change of the action's probability ratio that pays.
+      value_coef: weight of the value loss.
+      entropy_coef: weight of the entropy bonus.
+      max_grad_norm: the global gradient norm is clipped to this.
+      adam_eps: Adam's epsilon.
+    """
+
+    learning_rate: float | jax.Array = 2.5e-4
+    decay_updates: float | jax.Array | None = None
+    discount: float | jax.Array = 0.99
+    gae_lambda: float | jax.Array = 0.95
+    clip_epsilon: float | jax.Array = 0.2
+    value_coef: float | jax.Array = 0.5
+    entropy_coef: float | jax.Array = 0.01
+    max_grad_norm: float | jax.Array = 0.5
+    adam_eps: float | jax.Array = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig:
+    """The shapes and counts of PPO, fixed when it is compiled.
+
+    Attributes:
+      num_envs: environments stepped at a time, `N`.
+      rollout_length: steps from each between updates, `T`.
+      num_epochs: passes over a rollout.
+      num_minibatches: gradient steps in one pass; must divide `N * T`.
+      clip_value: clip the value loss as well (by `clip_epsilon`).
+      normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
+      shared_torso: one torso with two heads, instead of an actor and a critic.
+      hidden_sizes: units of the hidden layers, where observations are vectors.
+    """
+
+    num_envs: int = 4
+    rollout_length: int = 128
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    clip_value: bool = True
+    normalize_advantage: bool = True
+    shared_torso: bool = False
+    hidden_sizes: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "rollout_length", "num_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise TriglotError(f"PPO's {name} must be at least 1, got {getattr(self, name)}.")
+        batch = self.num_envs * self.rollout_length
+        if batch % self.num_minibatches:
+            raise TriglotError(
+                f"PPO's num_minibatches must divide num_envs * rollout_length = {batch}, "
+                f"got {self.num_minibatches}."
+            )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class PPOState:
+    """Everything PPO has learned, and its numbers.
+
+    Attributes:
+      learner: network variables and optimizer state.
+      hyper: float32 `[]` each.
+      num_updates: int32 `[]`, calls of `update` so far.
+    """
+
+    learner: LearnerState
+    hyper: PPOHyper
+    num_updates: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Samples `[B, ...]` of a rollout, with what is computed once per rollout."""
+
+    obs: Any
+    action_mask: jax.Array | None
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    advantage: jax.Array
+    target: jax.Array
+
+
+def make_optimizer(
+    learning_rate: float, max_grad_norm: float, adam_eps: float
+) -> optax.GradientTransformation:
+    """Chain the clip of the global norm and Adam."""
+    return optax.chain(
+        optax.clip_by_global_norm(max_grad_norm), optax.adam(learning_rate, eps=adam_eps)
+    )
+
+
+@dataclass(frozen=True)
+class PPO:
+    """The agent.
+
+    Attributes:
+      network: gives `logits` `[B, num_actions]` and `value` `[B]`.
+      obs_spec: one observation.
+      action_spec: must be `Discrete`.
+      config: shapes and counts.
+      hyper: the numbers it starts from.
+
+    Raises:
+      TriglotError: if the actions are not discrete, or the network's outputs do not fit.
+    """
+
+    network: Network
+    obs_spec: Spec
+    action_spec: Spec
+    config: PPOConfig = PPOConfig()
+    hyper: PPOHyper = PPOHyper()
+
+    Config = PPOConfig
+    Hyper = PPOHyper
+
+    def __post_init__(self) -> None:
+        num_actions = _num_actions(self.action_spec)
+        needs = {"logits": (num_actions,), "value": ()}
+        check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
+
+    @staticmethod
+    def networks(
+        obs_spec: Spec, action_spec: Spec, config: PPOConfig = PPOConfig()
+    ) -> dict[str, NetworkSpec]:
+        """Describe the networks PPO uses where nobody brings another."""
+        torso = default_torso(obs_spec, config.hidden_sizes)
+        logits = ("logits", policy_head(_num_actions(action_spec)))
+        value = ("value", value_head())
+        if config.shared_torso:
+            return {"actor_critic": NetworkSpec(obs_spec, torso, (logits, value))}
+        return {
+            "actor": NetworkSpec(obs_spec, torso, (logits,)),
+            "critic": NetworkSpec(obs_spec, torso, (value,)),
+        }
+
+    @property
+    def num_envs(self) -> int:
+        return self.config.num_envs
+
+    @property
+    def rollout_length(self) -> int:
+        return self.config.rollout_length
+
+    @property
+    def learner(self) -> Learner:
+        numbers = {name: getattr(self.hyper, name) for name in ("max_grad_norm", "adam_eps")}
+        make = optax.inject_hyperparams(make_optimizer)
+        return Learner(self.network, make(learning_rate=self.hyper.learning_rate, **numbers))
+
+    def init(self, key: jax.Array, num_envs: int, hyper: PPOHyper | None = None) -> PPOState:
+        del num_envs
+        numbers = jax.tree.map(
+            lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
+        )
+        return PPOState(
+            learner=self.learner.init(key), hyper=numbers, num_updates=jnp.zeros((), jnp.int32)
+        )
+
+    def initial_memory(self, state: PPOState, num_envs: int) -> tuple[()]:
+        del state, num_envs
+        return ()
+
+    def act(
+        self, state: PPOState, memory: tuple[()], view: View, key: jax.Array, *, explore: bool
+    ) -> Decision:
+        outputs, _ = self.network.apply(state.learner.variables, view.obs)
+        heads = merge_heads(outputs)
+        policy = categorical(heads["logits"], view.action_mask)
+        action = policy.sample(seed=key) if explore else policy.mode()
+        extras = {"log_prob": policy.log_prob(action), "value": heads["value"]}
+        return Decision(action=action, memory=memory, extras=extras)
+
+    def update(
+        self, state: PPOState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[PPOState, dict[str, jax.Array]]:
+        config, hyper = self.config, state.hyper
+        batch = self._prepare(state, trajectory)
+        batch_size = batch.advantage.shape[0]
+        learning_rate = self._learning_rate(state)
+
+        def minibatch_step(
+            learner_state: LearnerState, inputs: tuple[jax.Array, jax.Array]
+        ) -> tuple[LearnerState, dict[str, jax.Array]]:
+            indices, loss_key = inputs
+            minibatch = jax.tree.map(lambda leaf: leaf[indices], batch)
+            return self.learner.step(
+                learner_state,
+                lambda variables, data, k: self.loss(variables, data, k, hyper),
+                minibatch,
+                loss_key,
+                {
+                    "learning_rate": learning_rate,
+                    "max_grad_norm": hyper.max_grad_norm,
+                    "adam_eps": hyper.adam_eps,
+                },
+            )
+
+        shuffle_key, loss_key = jax.random.split(key)
+        shuffle = jax.vmap(lambda k: jax.random.permutation(k, batch_size))
+        order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
+        num_steps = config.num_epochs * config.num_minibatches
+        inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
+        learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
+        return PPOState(
+            learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1
+        ), {
+            **jax.tree.map(jnp.mean, metrics),
+            "explained_variance": explained_variance(batch.value, batch.target),
+            "learning_rate": learning_rate,
+        }
+
+    def _prepare(self, state: PPOState, trajectory: Trajectory) -> Batch:
+        """Estimate advantages and flatten `[T, N]` to `[B]`."""
+
+        def flatten(leaf: jax.Array) -> jax.Array:
+            return leaf.reshape((-1, *leaf.shape[2:]))
+
+        value = trajectory.extras["value"]
+        next_outputs, _ = self.network.apply(
+            state.learner.variables, jax.tree.map(flatten, trajectory.next_obs)
+        )
+        advantage, target = gae(
+            trajectory.reward,
+            trajectory.terminated,
+            trajectory.truncated,
+            value,
+            merge_heads(next_outputs)["value"].reshape(value.shape),
+            state.hyper.discount,
+            state.hyper.gae_lambda,
+        )
+        batch = Batch(
+            obs=trajectory.obs,
+            action_mask=trajectory.action_mask,
+            action=trajectory.action,
+            log_prob=trajectory.extras["log_prob"],
+            value=value,
+            advantage=advantage,
+            target=target,
+        )
+        return jax.tree.map(flatten, batch)
+
+    def _learning_rate(self, state: PPOState) -> jax.Array:
+        hyper = state.hyper
+        if hyper.decay_updates is None:
+            return jnp.asarray(hyper.learning_rate)
+        done = state.num_updates.astype(jnp.float32) / hyper.decay_updates
+        return hyper.learning_rate * jnp.maximum(1.0 - done, 0.0)
+
+    def loss(
+        self, variables: Variables, batch: Batch, key: jax.Array, hyper: PPOHyper
+    ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any]]:
+        """Add the clipped surrogate, the value loss and the entropy bonus (equation 9).
+
+        Args:
+          variables: of the network in training.
+          batch: one minibatch `[B, ...]`.
+          key: for the network's own randomness.
+          hyper: float32 `[]` each.
+
+        Returns:
+          float32 `[]`, with the metrics and the network's new state.
+        """
+        outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
+        heads = merge_heads(outputs)
+        policy = categorical(heads["logits"], batch.action_mask)
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        ratio = jnp.exp(log_ratio)
+        chex.assert_equal_shape([heads["value"], batch.target, ratio])
+
+        advantage = batch.advantage
+        if self.config.normalize_advantage:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        policy_loss = rlax.clipped_surrogate_pg_loss(ratio, advantage, hyper.clip_epsilon)
+        value_loss = (
+            clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
+            if self.config.clip_value
+            else jnp.mean(rlax.l2_loss(heads["value"], batch.target))
+        )
+        entropy = policy.entropy().mean()
+        total = policy_loss + hyper.value_coef * value_loss - hyper.entropy_coef * entropy
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            # Schulman's low-variance estimate, http://joschu.net/blog/kl-approx.html.
+            "approx_kl": jnp.mean(ratio - 1.0 - log_ratio),
+            "clip_fraction": jnp.mean(
+                (jnp.abs(ratio - 1.0) > hyper.clip_epsilon).astype(jnp.float32)
+            ),
+        }
+        return total, (metrics, new_state)
+
+
+def _num_actions(action_spec: Spec) -> int:
+    if not isinstance(action_spec, Discrete):
+        raise TriglotError(
+            f"PPO serves discrete actions, and this environment's are {action_spec}: choose an "
+            "environment with Discrete actions."
+        )
+    return action_spec.num_values

@@ -1,0 +1,36 @@
+"""One adapter per neural-network library, imported when it is used."""
+
+import importlib
+from collections.abc import Mapping
+
+from ..core.architecture import NetworkSpec
+from ..core.errors import unknown
+from ..core.network import Network, combine
+from .canonical import with_arithmetic
+
+BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
+
+
+def build(
+    backend: str, specs: Mapping[str, NetworkSpec], *, arithmetic: str = "native"
+) -> Network:
+    """Build an algorithm's networks from a library's zoo.
+
+    Args:
+      backend: `haiku`, `linen`, `nnx`, `equinox` or `table`.
+      specs: what the algorithm asked for, by name.
+      arithmetic: see `triglot.backends.canonical.with_arithmetic`.
+
+    Returns:
+      The combination of the networks, `{name: {head: array}}`.
+
+    Raises:
+      TriglotError: if the backend or the arithmetic is unknown, or the library is not installed.
+    """
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    adapter = importlib.import_module(f".{backend}", __name__)
+    networks = {name: adapter.zoo(spec, name) for name, spec in specs.items()}
+    return combine(
+        {name: with_arithmetic(network, arithmetic) for name, network in networks.items()}
+    )

@@ -1,0 +1,233 @@
+"""The three arithmetics: what a library does, its leaves in one order, and one order of summing.
+
+Two libraries may compute one function and still differ in the last bit, for three reasons: the
+order in which parameters flatten (the global norm is summed in it), the layout in which a kernel
+is stored, and the side of a product on which it stands (another matrix routine, another order of
+summation). `leaf_order` removes the first, `canonical` all three.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+
+from ..core.errors import TriglotError, unknown
+from ..core.network import Codec, Leaf, Network, Variables
+
+Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
+ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
+
+
+def with_arithmetic(network: Network, arithmetic: str) -> Network:
+    """Change how a network keeps its parameters and orders its sums, never what it computes.
+
+    Args:
+      network: as its library made it.
+      arithmetic: `native` leaves everything to the library. `leaf_order` keeps the parameters in a
+        dictionary by canonical name. `canonical` also keeps them in the canonical layout, and puts
+        the parameters on the right of every product and convolutions into `NHWC` and `HWIO`.
+
+    Returns:
+      A network with other `params` (and a codec that knows them), equal up to rounding.
+
+    Raises:
+      TriglotError: if the arithmetic is unknown, or the network has no codec or another arithmetic
+        than `native`.
+    """
+    if arithmetic not in ARITHMETICS:
+        raise unknown("arithmetic", arithmetic, ARITHMETICS)
+    if arithmetic == "native":
+        return network
+    codec = network.codec
+    if codec is None or network.arithmetic != "native":
+        raise TriglotError(
+            f"the {network.backend} network {network.name!r} (arithmetic {network.arithmetic}) "
+            f"cannot take the arithmetic {arithmetic!r}: it needs the native network with a codec."
+        )
+    layout = arithmetic == "canonical"
+
+    def init(key: jax.Array) -> Variables:
+        own = network.init(key)
+        return Variables(params=codec.encode(own.params, layout=layout), state=own.state)
+
+    def decoded(variables: Variables) -> Variables:
+        params = codec.decode(variables.params, layout=layout)
+        return Variables(params=params, state=variables.state)
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        def forward(params: Any, inputs: Any) -> tuple[Any, Any]:
+            own = decoded(Variables(params=params, state=variables.state))
+            return network.apply(own, inputs, key=key, train=train)
+
+        rewritten = params_on_the_right(forward) if layout else forward
+        return rewritten(variables.params, inputs)
+
+    def initial_carry(variables: Variables, num_envs: int) -> Any:
+        return network.initial_carry(decoded(variables), num_envs)
+
+    return replace(
+        network,
+        init=init,
+        apply=apply,
+        initial_carry=initial_carry,
+        codec=_named_codec(codec, layout),
+        arithmetic=arithmetic,
+    )
+
+
+def _named_codec(codec: Codec, layout: bool) -> Codec:
+    """Build the codec of parameters kept by canonical name, in canonical layout or their own."""
+    by_name = {leaf.name: Leaf(leaf.name) if layout else leaf for leaf in codec.leaves}
+    named = {name: by_name[name] for name in sorted(by_name)}
+    structure = jax.tree.structure({name: 0 for name in named})
+    return Codec(structure, tuple(named.values()))
+
+
+def params_on_the_right(
+    function: Callable[[Any, Any], Any],
+) -> Callable[[Any, Any], Any]:
+    """Rewrite `function(params, inputs)`, as it is traced, into one order of summation.
+
+    Where the left operand of a product depends on the parameters only and the right one on the
+    inputs, they change places and the result is transposed. A convolution is computed in `NHWC`
+    with an `HWIO` kernel. Everything else, custom derivatives and control flow among it, passes
+    through as it is; products inside those are left alone.
+    """
+
+    def rewritten(params: Any, inputs: Any) -> Any:
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
+        values = [
+            *(Value.of(leaf, PARAMS) for leaf in jax.tree.leaves(params)),
+            *(Value.of(leaf, INPUTS) for leaf in jax.tree.leaves(inputs)),
+        ]
+        outputs = [value.array() for value in _evaluate(closed, values)]
+        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+    return rewritten
+
+
+CONSTANT, PARAMS, INPUTS = 0, 1, 2  # bits: what a value depends on
+
+
+@dataclass(frozen=True)
+class Value:
+    """An array whose transposition waits, since two that meet cancel.
+
+    Attributes:
+      base: the array as it is.
+      axes: the value is `transpose(base, axes)`.
+      source: bits of what it depends on.
+    """
+
+    base: jax.Array
+    axes: tuple[int, ...]
+    source: int
+
+    @classmethod
+    def of(cls, array: jax.Array, source: int) -> "Value":
+        return cls(array, tuple(range(jnp.ndim(array))), source)
+
+    def transposed(self, axes: Sequence[int]) -> "Value":
+        return replace(self, axes=tuple(self.axes[axis] for axis in axes))
+
+    def array(self) -> jax.Array:
+        in_place = self.axes == tuple(range(len(self.axes)))
+        return self.base if in_place else jnp.transpose(self.base, self.axes)
+
+
+def _evaluate(closed: Any, values: Sequence[Value]) -> list[Value]:
+    jaxpr = closed.jaxpr
+    known: dict[Any, Value] = {}
+
+    def read(atom: Any) -> Value:
+        return Value.of(atom.val, CONSTANT) if isinstance(atom, jex.Literal) else known[atom]
+
+    constants = [Value.of(constant, CONSTANT) for constant in closed.consts]
+    known.update(zip(jaxpr.constvars, constants, strict=True))
+    known.update(zip(jaxpr.invars, values, strict=True))
+    for equation in jaxpr.eqns:
+        operands = [read(atom) for atom in equation.invars]
+        known.update(zip(equation.outvars, _rewrite(equation, operands), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
+    name, params = equation.primitive.name, equation.params
+    if name in ("jit", "pjit") and _holds_products(params["jaxpr"].jaxpr):
+        return _evaluate(params["jaxpr"], operands)
+    if name == "transpose":
+        return [operands[0].transposed(params["permutation"])]
+    if name == "dot_general" and operands[0].source == PARAMS and operands[1].source & INPUTS:
+        return [_swapped_product(*operands, **params)]
+    if name == "conv_general_dilated" and len(operands[0].axes) == 4:
+        return [_channels_last_convolution(*operands, **params)]
+    source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
+    result = equation.primitive.bind(
+        *(operand.array() for operand in operands), **equation.primitive.get_bind_params(params)
+    )
+    results = result if equation.primitive.multiple_results else [result]
+    return [Value.of(array, source) for array in results]
+
+
+def _holds_products(jaxpr: Any) -> bool:
+    return any(
+        equation.primitive.name in ("dot_general", "conv_general_dilated")
+        or (
+            equation.primitive.name in ("jit", "pjit")
+            and _holds_products(equation.params["jaxpr"].jaxpr)
+        )
+        for equation in jaxpr.eqns
+    )
+
+
+def _swapped_product(
+    left: Value, right: Value, *, dimension_numbers: Any, precision: Any, **params: Any
+) -> Value:
+    (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
+    # The parameter is contracted where it lies, so that no transposition enters the program.
+    swapped = jax.lax.dot_general_p.bind(
+        right.array(),
+        left.base,
+        dimension_numbers=(
+            (right_contract, tuple(left.axes[axis] for axis in left_contract)),
+            (right_batch, tuple(left.axes[axis] for axis in left_batch)),
+        ),
+        precision=precision[::-1] if isinstance(precision, tuple) else precision,
+        **params,
+    )
+    kept = [
+        axis for axis in range(len(left.axes)) if axis not in (*left_contract, *left_batch)
+    ]
+    num_batch, num_left = len(left_batch), len(kept)
+    num_right = swapped.ndim - num_batch - num_left
+    # The result has the left operand's axes last, in the order in which they lie in its base.
+    lying = sorted(kept, key=lambda axis: left.axes[axis])
+    last = [num_batch + num_right + lying.index(axis) for axis in kept]
+    axes = [*range(num_batch), *last, *range(num_batch, num_batch + num_right)]
+    return Value.of(swapped, left.source | right.source).transposed(axes)
+
+
+NHWC, HWIO = (0, 3, 1, 2), (3, 2, 0, 1)  # where (batch, feature, height, width) stand, and so on
+
+
+def _channels_last_convolution(
+    images: Value, kernel: Value, *, dimension_numbers: Any, **params: Any
+) -> Value:
+    def to(target: tuple[int, ...], source: tuple[int, ...]) -> list[int]:
+        return [source[target.index(axis)] for axis in range(4)]
+
+    numbers = dimension_numbers
+    result = jax.lax.conv_general_dilated_p.bind(
+        images.transposed(to(NHWC, numbers.lhs_spec)).array(),
+        kernel.transposed(to(HWIO, numbers.rhs_spec)).array(),
+        dimension_numbers=jax.lax.ConvDimensionNumbers(NHWC, HWIO, NHWC),
+        **params,
+    )
+    return Value.of(result, images.source | kernel.source).transposed(to(numbers.out_spec, NHWC))

@@ -1,0 +1,53 @@
+"""A plain array as a `Network`, for tabular agents; needs no library."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.architecture import NetworkSpec, Table
+from ..core.errors import TriglotError
+from ..core.network import Codec, Leaf, Network, Variables
+
+
+def zoo(spec: NetworkSpec, name: str) -> Network:
+    """Build a lookup table: `{head: array [num_values, size]}`.
+
+    Raises:
+      TriglotError: if another torso than a table was asked for.
+    """
+    torso = spec.torso
+    if not isinstance(torso, Table):
+        raise TriglotError(
+            f"the backend 'table' holds lookup tables only, and {name!r} asks for "
+            f"{torso}: choose an environment with Discrete observations, or another backend."
+        )
+    rows = spec.obs_spec.num_values
+    heads = dict(sorted(spec.heads))
+
+    def init(key: jax.Array) -> Variables:
+        del key
+        tables = {
+            head: jnp.full((rows, shape.size or 1), torso.init, jnp.float32)
+            for head, shape in heads.items()
+        }
+        return Variables(params=tables, state=())
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        del key, train
+        found = {head: variables.params[head][inputs] for head in heads}
+        return {
+            head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
+        }, variables.state
+
+    return Network(
+        name=name,
+        backend="table",
+        init=init,
+        apply=apply,
+        codec=Codec.named(
+            {head: 0.0 for head in heads}, [Leaf(f"head/{head}/embedding") for head in heads]
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The architectures of `triglot.core.architecture`, written natively, one module a library."""

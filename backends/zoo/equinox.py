@@ -1,0 +1,117 @@
+"""The zoo in Equinox; every module takes one observation, without a batch axis."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+
+
+def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
+    """Return the constructor of a described network."""
+    module = Tabular if isinstance(spec.torso, Table) else TorsoAndHeads
+    return lambda key: module(spec, key=key)
+
+
+def _orthogonal(layer: Any, scale: float, *, key: jax.Array) -> Any:
+    """Start a layer orthogonal at `scale`, its bias at zero; Equinox keeps outputs first."""
+    init = jax.nn.initializers.orthogonal(scale, column_axis=0)
+    weight = init(key, layer.weight.shape, layer.weight.dtype)
+    return eqx.tree_at(
+        lambda made: (made.weight, made.bias), layer, (weight, jnp.zeros_like(layer.bias))
+    )
+
+
+def _linear(size: int, width: int | Literal["scalar"], scale: float, *, key: jax.Array) -> eqx.nn.Linear:
+    layer_key, init_key = jax.random.split(key)
+    return _orthogonal(eqx.nn.Linear(size, width, key=layer_key), scale, key=init_key)
+
+
+class TorsoAndHeads(eqx.Module):
+    """Layers shared by several heads."""
+
+    torso: list[eqx.Module]
+    head: dict[str, eqx.Module]
+    activation: Callable[[jax.Array], jax.Array]
+
+    def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
+        torso: MLP | CNN = spec.torso
+        torso_key, head_key = jax.random.split(key)
+        shape = spec.obs_spec.shape
+        channels = torso.channels if isinstance(torso, CNN) else ()
+        keys = iter(jax.random.split(torso_key, 2 * len(channels) + len(torso.hidden_sizes)))
+        self.torso = []
+        for width in channels:
+            layer = eqx.nn.Conv2d(shape[-1], width, torso.kernel_size, key=next(keys))
+            self.torso.append(_orthogonal(layer, torso.scale, key=next(keys)))
+            shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
+        size = int(np.prod(shape))
+        for width in torso.hidden_sizes:
+            self.torso.append(_linear(size, width, torso.scale, key=next(keys)))
+            size = width
+        head_keys = jax.random.split(head_key, len(spec.heads))
+        self.head = {
+            name: _head(head, size, key=k)
+            for (name, head), k in zip(spec.heads, head_keys, strict=True)
+        }
+        self.activation = getattr(jax.nn, torso.activation)
+
+    def __call__(self, obs: jax.Array) -> dict[str, jax.Array]:
+        features = obs.astype(jnp.float32)
+        for layer in self.torso:
+            if isinstance(layer, eqx.nn.Conv2d):
+                # Equinox wants channels first; back again, so that pixels flatten in one order.
+                images = layer(jnp.moveaxis(features, -1, 0))
+                features = self.activation(jnp.moveaxis(images, 0, -1))
+            else:
+                features = self.activation(layer(jnp.ravel(features)))
+        features = jnp.ravel(features)
+        return {name: head(features) for name, head in self.head.items()}
+
+
+def _head(head: Head, size: int, *, key: jax.Array) -> eqx.Module:
+    if head.dueling:
+        return Dueling(head, size, key=key)
+    return _linear(size, head.size or "scalar", head.scale, key=key)
+
+
+class Dueling(eqx.Module):
+    """The sum of a value and mean-free advantages."""
+
+    value: eqx.nn.Linear
+    advantage: eqx.nn.Linear
+
+    def __init__(self, head: Head, size: int, *, key: jax.Array) -> None:
+        value_key, advantage_key = jax.random.split(key)
+        self.value = _linear(size, 1, head.scale, key=value_key)
+        self.advantage = _linear(size, head.size or 1, head.scale, key=advantage_key)
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - advantage.mean()
+
+
+class Tabular(eqx.Module):
+    """One embedding per head, indexed by the observation."""
+
+    head: dict[str, eqx.nn.Embedding]
+    is_scalar: tuple[tuple[str, bool], ...] = eqx.field(static=True)
+
+    def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
+        del key
+        rows = spec.obs_spec.num_values
+        self.head = {
+            name: eqx.nn.Embedding(weight=jnp.full((rows, head.size or 1), spec.torso.init))
+            for name, head in spec.heads
+        }
+        self.is_scalar = tuple((name, head.size is None) for name, head in spec.heads)
+
+    def __call__(self, obs: jax.Array) -> dict[str, jax.Array]:
+        return {
+            name: self.head[name](obs)[0] if scalar else self.head[name](obs)
+            for name, scalar in self.is_scalar
+        }

@@ -1,0 +1,57 @@
+"""The zoo in Haiku."""
+
+from collections.abc import Callable
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+
+
+def make(spec: NetworkSpec) -> Callable[[Any], dict[str, jax.Array]]:
+    """Return the Haiku function of a described network, on batches `[B, ...]`."""
+
+    def network(obs: Any) -> dict[str, jax.Array]:
+        if isinstance(spec.torso, Table):
+            return {name: _row(obs, spec, spec.torso, name, head) for name, head in spec.heads}
+        features = _torso(obs.astype(jnp.float32), spec.torso)
+        return {name: _head(features, name, head) for name, head in spec.heads}
+
+    return network
+
+
+def _torso(features: jax.Array, torso: MLP | CNN) -> jax.Array:
+    activation = getattr(jax.nn, torso.activation)
+    init = hk.initializers.Orthogonal(torso.scale)
+    channels = torso.channels if isinstance(torso, CNN) else ()
+    for index, width in enumerate(channels):
+        convolution = hk.Conv2D(
+            width, torso.kernel_size, padding="VALID", w_init=init, name=f"torso_{index}"
+        )
+        features = activation(convolution(features))
+    features = hk.Flatten()(features)
+    for index, width in enumerate(torso.hidden_sizes, len(channels)):
+        features = activation(hk.Linear(width, w_init=init, name=f"torso_{index}")(features))
+    return features
+
+
+def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
+    def dense(size: int, suffix: str = "") -> jax.Array:
+        init = hk.initializers.Orthogonal(head.scale)
+        return hk.Linear(size, w_init=init, name=f"head_{name}{suffix}")(features)
+
+    if head.size is None:
+        return dense(1)[:, 0]
+    if not head.dueling:
+        return dense(head.size)
+    advantage = dense(head.size, "_advantage")
+    return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+def _row(obs: jax.Array, spec: NetworkSpec, torso: Table, name: str, head: Head) -> jax.Array:
+    init = hk.initializers.Constant(torso.init)
+    embed = hk.Embed(spec.obs_spec.num_values, head.size or 1, w_init=init, name=f"head_{name}")
+    row = embed(obs)
+    return row[:, 0] if head.size is None else row

@@ -1,0 +1,70 @@
+"""The zoo in Flax Linen."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+
+
+def make(spec: NetworkSpec) -> nn.Module:
+    """Return the Linen module of a described network, on batches `[B, ...]`."""
+    return Tabular(spec) if isinstance(spec.torso, Table) else TorsoAndHeads(spec)
+
+
+class TorsoAndHeads(nn.Module):
+    """Layers shared by several heads."""
+
+    spec: NetworkSpec
+
+    @nn.compact
+    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+        features = self._torso(obs.astype(jnp.float32), self.spec.torso)
+        return {name: self._head(features, name, head) for name, head in self.spec.heads}
+
+    def _torso(self, features: jax.Array, torso: MLP | CNN) -> jax.Array:
+        activation = getattr(nn, torso.activation)
+        init = nn.initializers.orthogonal(torso.scale)
+        channels = torso.channels if isinstance(torso, CNN) else ()
+        for index, width in enumerate(channels):
+            window = (torso.kernel_size, torso.kernel_size)
+            convolution = nn.Conv(
+                width, window, padding="VALID", kernel_init=init, name=f"torso_{index}"
+            )
+            features = activation(convolution(features))
+        features = features.reshape((features.shape[0], -1))
+        for index, width in enumerate(torso.hidden_sizes, len(channels)):
+            dense = nn.Dense(width, kernel_init=init, name=f"torso_{index}")
+            features = activation(dense(features))
+        return features
+
+    def _head(self, features: jax.Array, name: str, head: Head) -> jax.Array:
+        def dense(size: int, suffix: str = "") -> jax.Array:
+            init = nn.initializers.orthogonal(head.scale)
+            return nn.Dense(size, kernel_init=init, name=f"head_{name}{suffix}")(features)
+
+        if head.size is None:
+            return dense(1)[:, 0]
+        if not head.dueling:
+            return dense(head.size)
+        advantage = dense(head.size, "_advantage")
+        return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+class Tabular(nn.Module):
+    """One embedding per head, indexed by the observation."""
+
+    spec: NetworkSpec
+
+    @nn.compact
+    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+        outputs = {}
+        for name, head in self.spec.heads:
+            init = nn.initializers.constant(self.spec.torso.init)
+            rows = self.spec.obs_spec.num_values
+            embed = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")
+            row = embed(obs)
+            outputs[name] = row[:, 0] if head.size is None else row
+        return outputs

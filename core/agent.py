@@ -1,0 +1,117 @@
+"""What an agent is, and the data that passes between it, the environments and the loop."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import jax
+
+PyTree: TypeAlias = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What a policy may see of `N` environments.
+
+    Attributes:
+      obs: `[N, ...]`.
+      first: bool `[N]`, an episode starts here.
+      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are.
+    """
+
+    obs: PyTree
+    first: jax.Array
+    action_mask: jax.Array | None = None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a policy answers: an action `[N, ...]`, its next memory, and notes for the update."""
+
+    action: jax.Array
+    memory: PyTree
+    extras: dict[str, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """`T` steps of `N` environments, time-major.
+
+    Attributes:
+      obs, first, action_mask: what the policy saw, `[T, N, ...]`.
+      action: `[T, N, ...]`.
+      reward: float32 `[T, N]`.
+      terminated, truncated: bool `[T, N]`; they are never one flag.
+      next_obs, next_action_mask: the true successor, from before any reset, `[T, N, ...]`.
+      extras: what `act` noted, `[T, N, ...]` each.
+      memory: the policy's memory before the first step, `[N, ...]`.
+    """
+
+    obs: PyTree
+    first: jax.Array
+    action_mask: jax.Array | None
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    next_obs: PyTree
+    next_action_mask: jax.Array | None
+    extras: dict[str, jax.Array]
+    memory: PyTree
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """An algorithm; implement it as a frozen dataclass with shapes and counts in its fields.
+
+    Numeric hyperparameters live in the state, so that a sweep over them is one compiled `vmap`.
+    """
+
+    @property
+    def hyper(self) -> PyTree:
+        """The numeric hyperparameters it starts from."""
+        ...
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments `N` it steps at a time."""
+        ...
+
+    @property
+    def rollout_length(self) -> int:
+        """Number of steps `T` it collects from each environment between updates."""
+        ...
+
+    def init(self, key: jax.Array, num_envs: int, hyper: PyTree | None = None) -> Any:
+        """Make its state; `hyper` replaces its default hyperparameters."""
+        ...
+
+    def initial_memory(self, state: Any, num_envs: int) -> PyTree:
+        """Make the policy's memory at an episode's start; `()` where it has none."""
+        ...
+
+    def act(
+        self, state: Any, memory: PyTree, view: View, key: jax.Array, *, explore: bool
+    ) -> Decision:
+        """Choose actions; greedily where `explore` is False."""
+        ...
+
+    def update(
+        self, state: Any, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """Learn from one trajectory; the metrics are scalars."""
+        ...
+
+
+def with_budget(hyper: PyTree, num_updates: int) -> PyTree:
+    """Let a schedule span the whole run: fill in `decay_updates` where it was left None.
+
+    Args:
+      hyper: hyperparameters; those without a `decay_updates` are returned as they are.
+      num_updates: updates of the whole run.
+    """
+    if getattr(hyper, "decay_updates", 0.0) is not None:
+        return hyper
+    return replace(hyper, decay_updates=float(num_updates))

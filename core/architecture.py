@@ -1,0 +1,125 @@
+"""Backend-neutral descriptions of networks: what an algorithm asks for and a zoo builds.
+
+They stand in `core` because an algorithm names them and no algorithm names a backend.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .errors import TriglotError
+from .specs import Box, Discrete, Spec
+
+SQRT_2 = 2.0**0.5
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Dense layers of `hidden_sizes`, each orthogonal at `scale` with a zero bias."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    scale: float = SQRT_2
+
+
+@dataclass(frozen=True)
+class CNN:
+    """Square convolutions (stride 1, no padding), then dense layers; inputs `[B, H, W, C]`.
+
+    The defaults are the Maze network of the Equinox walk-through: 4x4 with 3 channels, relu,
+    flatten, 64 units, relu.
+    """
+
+    channels: tuple[int, ...] = (3,)
+    kernel_size: int = 4
+    hidden_sizes: tuple[int, ...] = (64,)
+    activation: str = "relu"
+    scale: float = SQRT_2
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lookup table: one row of each head's values per discrete observation, `init` at first."""
+
+    init: float = 0.0
+
+
+Torso: TypeAlias = MLP | CNN | Table
+
+
+@dataclass(frozen=True)
+class Head:
+    """One output of a network.
+
+    Attributes:
+      size: number of outputs `[B, size]`; None for a scalar, `[B]`.
+      scale: gain of its orthogonal initialisation.
+      dueling: sum a value and mean-free advantages (Wang et al. 2016, equation 9,
+        https://arxiv.org/abs/1511.06581) instead of one dense layer.
+    """
+
+    size: int | None = None
+    scale: float = 1.0
+    dueling: bool = False
+
+
+def policy_head(num_actions: int) -> Head:
+    """Describe the logits of a categorical policy, nearly uniform at first."""
+    return Head(size=num_actions, scale=0.01)
+
+
+def value_head() -> Head:
+    """Describe a state value `[B]`."""
+    return Head(size=None, scale=1.0)
+
+
+def q_head(num_actions: int, *, dueling: bool = False) -> Head:
+    """Describe action values `[B, num_actions]`."""
+    return Head(size=num_actions, scale=1.0, dueling=dueling)
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A torso with named heads over one observation.
+
+    Attributes:
+      obs_spec: what the network reads; an MLP flattens it, a CNN takes `[H, W, C]` images, a
+        table takes a `Discrete`.
+      torso: the shared layers.
+      heads: `(name, head)` pairs; the outputs are a dictionary by these names.
+
+    Raises:
+      TriglotError: if the torso cannot read such observations.
+    """
+
+    obs_spec: Spec
+    torso: Torso
+    heads: tuple[tuple[str, Head], ...]
+
+    def __post_init__(self) -> None:
+        spec, torso = self.obs_spec, self.torso
+        if isinstance(torso, Table) and not isinstance(spec, Discrete):
+            raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
+        if isinstance(torso, MLP) and not isinstance(spec, Box):
+            raise TriglotError(f"an MLP reads a Box observation, got {spec}.")
+        if isinstance(torso, CNN):
+            if not isinstance(spec, Box) or len(spec.shape) != 3:
+                raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")
+            shrink = len(torso.channels) * (torso.kernel_size - 1)
+            if min(spec.shape[:2]) <= shrink:
+                raise TriglotError(
+                    f"{len(torso.channels)} convolutions of size {torso.kernel_size} need images "
+                    f"larger than {shrink}x{shrink}, got {spec.shape[:2]}."
+                )
+
+
+def default_torso(obs_spec: Spec, hidden_sizes: tuple[int, ...] = (64, 64)) -> Torso:
+    """Choose a torso by observation: a table, a CNN for images, else an MLP."""
+    if isinstance(obs_spec, Discrete):
+        return Table()
+    if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
+        return CNN()
+    return MLP(hidden_sizes=hidden_sizes)
+
+
+NetworkSpecs: TypeAlias = Mapping[str, NetworkSpec]

@@ -1,0 +1,101 @@
+"""Whole episodes in one compiled program."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .agent import Agent, View
+from .environment import Environment
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Episodes:
+    """What `evaluate` found, for each of `E` episodes.
+
+    Attributes:
+      returns: float32 `[E]`, undiscounted.
+      lengths: int32 `[E]`, steps.
+      finished: bool `[E]`, the episode ended by itself within the steps allowed.
+    """
+
+    returns: jax.Array
+    lengths: jax.Array
+    finished: jax.Array
+
+
+@functools.partial(
+    jax.jit, static_argnames=("agent", "env", "num_episodes", "max_steps", "explore")
+)
+def evaluate(
+    agent: Agent,
+    env: Environment,
+    agent_state: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int = 64,
+    max_steps: int = 100_000,
+    explore: bool = False,
+) -> Episodes:
+    """Play whole episodes side by side and stop when the last has ended.
+
+    Args:
+      agent: the algorithm; hashed, as `env` is, so that a second call compiles nothing.
+      env: a single environment.
+      agent_state: the agent's state (of one seed; use `vmap` for several).
+      key: a typed key.
+      num_episodes: `E`.
+      max_steps: greatest number of steps of one episode.
+      explore: act greedily (False) or as in training.
+
+    Returns:
+      The return and length of each episode.
+    """
+    reset_key, loop_key = jax.random.split(key)
+    start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
+    view = View(
+        obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask
+    )
+    carry = {
+        "state": start.state,
+        "view": view,
+        "memory": agent.initial_memory(agent_state, num_episodes),
+        "returns": jnp.zeros((num_episodes,), jnp.float32),
+        "lengths": jnp.zeros((num_episodes,), jnp.int32),
+        "running": jnp.ones((num_episodes,), bool),
+        "time": jnp.zeros((), jnp.int32),
+    }
+
+    def going_on(carry: dict) -> jax.Array:
+        return carry["running"].any() & (carry["time"] < max_steps)
+
+    def step(carry: dict) -> dict:
+        act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, carry["time"]))
+        decision = agent.act(
+            agent_state, carry["memory"], carry["view"], act_key, explore=explore
+        )
+        env_keys = jax.random.split(env_key, num_episodes)
+        stepped = jax.vmap(env.step)(carry["state"], decision.action, env_keys)
+        running = carry["running"]
+        return {
+            "state": stepped.state,
+            "view": View(
+                obs=stepped.obs,
+                first=jnp.zeros((num_episodes,), bool),
+                action_mask=stepped.action_mask,
+            ),
+            "memory": decision.memory,
+            # `where`, since an environment stepped past its end may return anything, NaN included.
+            "returns": carry["returns"] + jnp.where(running, stepped.reward, 0.0),
+            "lengths": carry["lengths"] + running.astype(jnp.int32),
+            "running": running & ~(stepped.terminated | stepped.truncated),
+            "time": carry["time"] + 1,
+        }
+
+    last = jax.lax.while_loop(going_on, step, carry)
+    return Episodes(
+        returns=last["returns"], lengths=last["lengths"], finished=~last["running"]
+    )

@@ -1,0 +1,101 @@
+"""The only place that takes gradients, so that no algorithm names a library."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .errors import TriglotError
+from .network import Network, Variables
+
+PyTree: TypeAlias = Any
+Metrics: TypeAlias = dict[str, jax.Array]
+Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class LearnerState:
+    """A network's variables and its optimizer's state."""
+
+    variables: Variables
+    opt_state: PyTree
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network and an optax transformation.
+
+    To change the optimizer's numbers while it runs, or under `vmap`, build it with
+    `optax.inject_hyperparams` and give `step` the numbers.
+    """
+
+    network: Network
+    optimizer: optax.GradientTransformation
+
+    def init(self, key: jax.Array) -> LearnerState:
+        """Make the variables and the optimizer's state."""
+        variables = self.network.init(key)
+        return LearnerState(
+            variables=variables, opt_state=self.optimizer.init(variables.params)
+        )
+
+    def step(
+        self,
+        state: LearnerState,
+        loss: Loss,
+        batch: Any,
+        key: jax.Array,
+        hyperparams: Mapping[str, jax.Array] | None = None,
+    ) -> tuple[LearnerState, Metrics]:
+        """Take one gradient step.
+
+        Args:
+          state: where it stands.
+          loss: `loss(variables, batch, key) -> (scalar, (metrics, new_state))`; it may call
+            `network.apply` as often as it likes, and returns the network state to keep.
+          batch: passed to `loss`; target parameters travel here.
+          key: passed to `loss`.
+          hyperparams: values for an optimizer made by `optax.inject_hyperparams`.
+
+        Returns:
+          The next state, and the loss's metrics with `loss` and `grad_norm` (before any clipping).
+
+        Raises:
+          TriglotError: if `hyperparams` are given and the optimizer does not take them.
+        """
+        variables = state.variables
+
+        def objective(params: PyTree) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
+            return loss(Variables(params=params, state=variables.state), batch, key)
+
+        value_and_grad = self.network.value_and_grad(objective)
+        (value, (metrics, new_state)), grads = value_and_grad(variables.params)
+        opt_state = _set_hyperparams(state.opt_state, hyperparams)
+        # optax.adam raises a float to an integer count, which strict settings refuse.
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt_state = self.optimizer.update(grads, opt_state, variables.params)
+        params = optax.apply_updates(variables.params, updates)
+        return (
+            LearnerState(
+                variables=Variables(params=params, state=new_state), opt_state=opt_state
+            ),
+            {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
+        )
+
+
+def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, jax.Array] | None) -> Any:
+    if not hyperparams:
+        return opt_state
+    current = getattr(opt_state, "hyperparams", {})
+    missing = sorted(set(hyperparams) - set(current))
+    if missing:
+        raise TriglotError(
+            f"the optimizer has no hyperparameter {missing[0]!r} to set (it has "
+            f"{sorted(current)}): build it with optax.inject_hyperparams."
+        )
+    given = {name: jnp.asarray(value, jnp.float32) for name, value in hyperparams.items()}
+    return opt_state._replace(hyperparams={**current, **given})

@@ -1,0 +1,222 @@
+"""The training loop: a pure, compiled chunk of updates, and the host's loop around it."""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .agent import Agent, with_budget
+from .environment import Environment
+from .errors import TriglotError
+from .rollout import rollout
+from .vectorize import VectorEnvironment, VectorState
+
+PyTree: TypeAlias = Any
+Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class RunnerState:
+    """Everything training needs to go on.
+
+    Attributes:
+      key: the key of the updates to come.
+      agent: the agent's state.
+      memory: the policy's memory, `[N, ...]`.
+      env: the environments.
+      num_updates: int32 `[]`, updates done.
+    """
+
+    key: jax.Array
+    agent: Any
+    memory: PyTree
+    env: VectorState
+    num_updates: jax.Array
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """An agent in its environments; pure functions over `RunnerState`.
+
+    Attributes:
+      agent: the algorithm.
+      env: the environments it steps.
+      chunk_size: most updates in one chunk.
+      monitor: extra metrics of the agent's state after each update, or None.
+    """
+
+    agent: Agent
+    env: VectorEnvironment
+    chunk_size: int = 64
+    monitor: Monitor | None = None
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps that one update consumes."""
+        return self.agent.rollout_length * self.env.num_envs
+
+    def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
+        """Make the agent and start the environments."""
+        agent_key, env_key, run_key = jax.random.split(key, 3)
+        agent_state = self.agent.init(agent_key, self.env.num_envs, hyper)
+        return RunnerState(
+            key=run_key,
+            agent=agent_state,
+            memory=self.agent.initial_memory(agent_state, self.env.num_envs),
+            env=self.env.reset(env_key),
+            num_updates=jnp.zeros((), jnp.int32),
+        )
+
+    def update(self, runner_state: RunnerState) -> tuple[RunnerState, dict[str, jax.Array]]:
+        """Collect one rollout and learn from it."""
+        next_key, pool_key, rollout_key, update_key = jax.random.split(runner_state.key, 4)
+        env_state = self.env.refresh(runner_state.env, pool_key)
+        env_state, memory, trajectory, stats = rollout(
+            self.agent, self.env, runner_state.agent, runner_state.memory, env_state, rollout_key
+        )
+        agent_state, metrics = self.agent.update(runner_state.agent, trajectory, update_key)
+        extra = {} if self.monitor is None else self.monitor(agent_state)
+        return RunnerState(
+            key=next_key,
+            agent=agent_state,
+            memory=memory,
+            env=env_state,
+            num_updates=runner_state.num_updates + 1,
+        ), {**stats.metrics(), **metrics, **extra}
+
+    def train_chunk(
+        self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
+    ) -> tuple[RunnerState, dict[str, jax.Array]]:
+        """Do `num_updates` updates; pure, to be jitted, vmapped over seeds or hyperparameters.
+
+        Args:
+          runner_state: where training stands.
+          num_updates: how many, at most `chunk_size` (the default); may be traced, so that a
+            shorter last chunk is not another program.
+
+        Returns:
+          Where training stands then, and each metric `[chunk_size]`, of which the first
+          `num_updates` are written.
+        """
+        count = self.chunk_size if num_updates is None else num_updates
+        # Under jit the function is traced once for both its uses.
+        update = jax.jit(self.update)
+        _, shapes = jax.eval_shape(update, runner_state)
+        buffers = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
+
+        def body(index: jax.Array, carry: tuple) -> tuple:
+            runner_state, buffers = carry
+            runner_state, metrics = update(runner_state)
+            return runner_state, jax.tree.map(lambda b, m: b.at[index].set(m), buffers, metrics)
+
+        return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def init_seeds(trainer: Trainer, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
+    """Start one training per key `[S]`, all with the same hyperparameters."""
+    return jax.vmap(lambda key: trainer.init(key, hyper))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def train_seeds(
+    trainer: Trainer, runner_states: RunnerState, num_updates: int | jax.Array
+) -> tuple[RunnerState, dict[str, jax.Array]]:
+    """Do `num_updates` updates of every seed; the states given are used up.
+
+    The function is compiled once per trainer: equal trainers share it.
+    """
+    return jax.vmap(lambda state: trainer.train_chunk(state, num_updates))(runner_states)
+
+
+def updates_for(trainer: Trainer, total_steps: int) -> int:
+    """Count the updates that cover `total_steps` environment steps, rounded up.
+
+    Raises:
+      TriglotError: if `total_steps` is not positive.
+    """
+    if total_steps < 1:
+        raise TriglotError(f"total_steps must be at least 1, got {total_steps}.")
+    return -(-total_steps // trainer.steps_per_update)
+
+
+def chunks(num_updates: int, chunk_size: int) -> Iterator[int]:
+    """Cut `num_updates` into pieces of at most `chunk_size`.
+
+    >>> list(chunks(10, 4))
+    [4, 4, 2]
+    """
+    for done in range(0, num_updates, chunk_size):
+        yield min(chunk_size, num_updates - done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What `train` returns.
+
+    Attributes:
+      runner_state: `[S, ...]` of the `S` seeds; `.agent` is what acts.
+      metrics: by name, float `[S, num_updates]` on the host.
+      num_updates: updates done per seed.
+      num_steps: environment steps done per seed.
+    """
+
+    runner_state: RunnerState
+    metrics: dict[str, np.ndarray]
+    num_updates: int
+    num_steps: int
+
+
+def train(
+    agent: Agent,
+    env: Environment,
+    *,
+    key: jax.Array,
+    total_steps: int,
+    num_seeds: int = 1,
+    hyper: PyTree | None = None,
+    callback: Callable[[int, dict[str, np.ndarray]], None] | None = None,
+) -> TrainResult:
+    """Train an agent from scratch, all seeds in one program.
+
+    Args:
+      agent: the algorithm with its network.
+      env: a single environment; the agent says how many copies it steps.
+      key: a typed key; the seeds' keys are split from it.
+      total_steps: environment steps per seed, rounded up to whole rollouts.
+      num_seeds: `S`, trained under `vmap`.
+      hyper: numeric hyperparameters in place of the agent's own.
+      callback: called after each chunk with the updates done so far and that chunk's metrics,
+        `[S, updates]` each.
+
+    Returns:
+      The final states and every update's metrics.
+
+    Raises:
+      TriglotError: if `total_steps` or `num_seeds` is not positive.
+    """
+    if num_seeds < 1:
+        raise TriglotError(f"num_seeds must be at least 1, got {num_seeds}.")
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+    num_updates = updates_for(trainer, total_steps)
+    hyper = with_budget(agent.hyper if hyper is None else hyper, num_updates)
+    state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
+    history, done = [], 0
+    for count in chunks(num_updates, trainer.chunk_size):
+        state, buffers = train_seeds(trainer, state, count)
+        metrics = {name: np.asarray(value[:, :count]) for name, value in buffers.items()}
+        history.append(metrics)
+        done += count
+        if callback is not None:
+            callback(done, metrics)
+    return TrainResult(
+        runner_state=state,
+        metrics={n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]},
+        num_updates=done,
+        num_steps=done * trainer.steps_per_update,
+    )
