@@ -79,6 +79,7 @@ class PPOConfig:
     normalize_advantage: bool = True
     shared_torso: bool = False
     hidden_sizes: tuple[int, ...] = (64, 64)
+    unroll: int = 1
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "rollout_length", "num_epochs", "num_minibatches"):
@@ -209,8 +210,8 @@ class PPO:
         heads = merge_heads(outputs)
         policy = categorical(heads["logits"], view.action_mask)
         action = policy.sample(seed=key) if explore else policy.mode()
-        extras = {"log_prob": policy.log_prob(action), "value": heads["value"]}
-        return Decision(action=action, memory=memory, extras=extras)
+        # What else the update needs is cheaper for a whole rollout at once than step by step.
+        return Decision(action=action, memory=memory, extras={"logits": heads["logits"]})
 
     def update(
         self, state: PPOState, trajectory: Trajectory, key: jax.Array
@@ -242,7 +243,9 @@ class PPO:
         order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
         num_steps = config.num_epochs * config.num_minibatches
         inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
-        learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
+        learner_state, metrics = jax.lax.scan(
+            minibatch_step, state.learner, inputs, unroll=config.unroll
+        )
         return PPOState(
             learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1
         ), {
@@ -257,24 +260,28 @@ class PPO:
         def flatten(leaf: jax.Array) -> jax.Array:
             return leaf.reshape((-1, *leaf.shape[2:]))
 
-        value = trajectory.extras["value"]
-        next_outputs, _ = self.network.apply(
-            state.learner.variables, jax.tree.map(flatten, trajectory.next_obs)
-        )
+        def value_of(obs: Any) -> jax.Array:
+            outputs, _ = self.network.apply(
+                state.learner.variables, jax.tree.map(flatten, obs)
+            )
+            return merge_heads(outputs)["value"].reshape(trajectory.reward.shape)
+
+        value = value_of(trajectory.obs)
         advantage, target = gae(
             trajectory.reward,
             trajectory.terminated,
             trajectory.truncated,
             value,
-            merge_heads(next_outputs)["value"].reshape(value.shape),
+            value_of(trajectory.next_obs),
             state.hyper.discount,
             state.hyper.gae_lambda,
         )
+        policy = categorical(trajectory.extras["logits"], trajectory.action_mask)
         batch = Batch(
             obs=trajectory.obs,
             action_mask=trajectory.action_mask,
             action=trajectory.action,
-            log_prob=trajectory.extras["log_prob"],
+            log_prob=policy.log_prob(trajectory.action),
             value=value,
             advantage=advantage,
             target=target,

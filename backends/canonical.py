@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from ..core.errors import TriglotError, unknown
+from ..core.jaxprs import bind
 from ..core.network import Codec, Leaf, Network, Variables
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
@@ -169,10 +170,7 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
         return [_channels_last_convolution(*operands, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
-    result = equation.primitive.bind(
-        *(operand.array() for operand in operands), **equation.primitive.get_bind_params(params)
-    )
-    results = result if equation.primitive.multiple_results else [result]
+    results = bind(equation, [operand.array() for operand in operands])
     return [Value.of(array, source) for array in results]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import jax
 import jax.numpy as jnp
 
+from .errors import TriglotError
 from .specs import Spec
 
 PyTree: TypeAlias = Any
@@ -86,13 +87,15 @@ class _Timed:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """Cut episodes of `env` after `max_steps` steps: truncated, never terminated."""
+    """Cut episodes of `env` after `max_steps` steps: truncated, not terminated."""
 
     env: Environment
     max_steps: int
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise TriglotError(f"TimeLimit needs max_steps of at least 1, got {self.max_steps}.")
         object.__setattr__(self, "name", self.env.name)
 
     @property
@@ -113,5 +116,6 @@ class TimeLimit:
         return replace(
             step,
             state=_Timed(state=step.state, time=time),
-            truncated=step.truncated | (time >= self.max_steps),
+            # Where the task ends at the limit, it ended: nothing is left to bootstrap on.
+            truncated=(step.truncated | (time >= self.max_steps)) & ~step.terminated,
         )

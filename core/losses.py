@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import rlax
 
+from .ratio import ratio
+
 
 def gae(
     reward: jax.Array,
@@ -76,4 +78,4 @@ def explained_variance(prediction: jax.Array, target: jax.Array) -> jax.Array:
     Returns:
       float `[]`; NaN where the target does not vary.
     """
-    return 1.0 - jnp.var(target - prediction) / jnp.var(target)
+    return 1.0 - ratio(jnp.var(target - prediction), jnp.var(target))

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from .agent import Agent, Trajectory, View
+from .hoist import scan_keys
+from .ratio import ratio
 from .vectorize import Transition, VectorEnvironment, VectorState
 
 PyTree: TypeAlias = Any
@@ -39,8 +41,8 @@ class EpisodeStats:
         """Average over episodes; NaN where none ended."""
         return {
             "num_episodes": self.count,
-            "episode_return": self.return_sum / self.count,
-            "episode_length": self.length_sum / self.count,
+            "episode_return": ratio(self.return_sum, self.count),
+            "episode_length": ratio(self.length_sum, self.count),
         }
 
 
@@ -83,5 +85,5 @@ def rollout(
 
     keys = jax.random.split(key, agent.rollout_length)
     start = (env_state, memory, EpisodeStats.zero())
-    (env_state, last_memory, stats), seen = jax.lax.scan(step, start, keys)
+    (env_state, last_memory, stats), seen = scan_keys(step, start, keys)
     return env_state, last_memory, Trajectory(**seen, memory=memory), stats

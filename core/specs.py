@@ -41,19 +41,29 @@ class Box:
     high: Bound = float("inf")
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple) or not isinstance(self.dtype, str):
+            raise TriglotError(
+                f"Box takes its shape as a tuple and its dtype as a string, so that it can be "
+                f"hashed; got {self.shape!r} and {self.dtype!r}."
+            )
         for name, bound in (("low", self.low), ("high", self.high)):
             if isinstance(bound, tuple) and len(bound) != int(np.prod(self.shape)):
                 raise TriglotError(
                     f"Box of shape {self.shape} needs {int(np.prod(self.shape))} values for "
                     f"`{name}`, or one for all; got {len(bound)}."
                 )
+        low, high = self.bounds()
+        if np.any(low > high):
+            raise TriglotError(f"Box needs low <= high, got {self.low} and {self.high}.")
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return `low` and `high`, each an array of `shape` and `dtype`."""
 
         def expand(bound: Bound) -> np.ndarray:
             values = np.asarray(bound, np.float64)
-            if np.issubdtype(self.dtype, np.integer):
+            if self.dtype == "bool":
+                values = np.clip(values, 0, 1)
+            elif np.issubdtype(self.dtype, np.integer):
                 info = np.iinfo(self.dtype)
                 values = np.clip(values, info.min, info.max)
             values = values.reshape(self.shape) if values.ndim else np.full(self.shape, values)
@@ -104,7 +114,10 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     if spec.dtype == "bool":
         return jax.random.bernoulli(key, shape=spec.shape)
     if np.issubdtype(spec.dtype, np.integer):
-        return jax.random.randint(key, spec.shape, low, high, spec.dtype)
+        # `randint` leaves its upper end out; a span that int32 cannot count is cut.
+        span = np.minimum(high.astype(np.int64) - low.astype(np.int64) + 1, 2**31 - 1)
+        drawn = jax.random.randint(key, spec.shape, 0, span.astype(np.int32), "int32")
+        return drawn.astype(spec.dtype) + jnp.asarray(low)
     finite_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1))
     finite_low = np.where(np.isfinite(low), low, finite_high - 2)
     return jax.random.uniform(
@@ -134,6 +147,6 @@ def mismatch(spec: Spec, value: Any) -> str | None:
             f"got {array.shape} and {array.dtype}"
         )
     low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
-    if np.any(array < low) or np.any(array > high):
+    if not np.all((array >= low) & (array <= high)):  # NaN is within no bounds
         return f"expected values within [{np.min(low)}, {np.max(high)}], got {array.tolist()}"
     return None

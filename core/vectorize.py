@@ -94,6 +94,11 @@ class VectorEnvironment:
             raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
         if self.resets not in ("fresh", "pool"):
             raise TriglotError(f"resets must be 'fresh' or 'pool', got {self.resets!r}.")
+        if self.pool_size < 0 or (self.pool_size and self.resets == "fresh"):
+            raise TriglotError(
+                f"pool_size is for resets='pool' and at least 0, got {self.pool_size} with "
+                f"resets={self.resets!r}."
+            )
 
     def reset(self, key: jax.Array) -> VectorState:
         """Start all environments."""

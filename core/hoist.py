@@ -1,0 +1,92 @@
+"""Scans over random keys in which the random numbers are drawn in bulk, before the loop.
+
+Drawing a few numbers at each step of a small loop costs more than the rest of the step; drawing
+all of them at once does not. What depends on the step's key and not on the carry (action noise,
+fresh starts of environments) is found in the traced step and computed in one batch. The numbers
+are the same as in a plain scan; they take `T` times the memory of one step's.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import jax
+from jax.extend import core as jex
+
+from .jaxprs import bind
+
+PyTree: TypeAlias = Any
+
+
+def scan_keys(
+    step: Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]], carry: PyTree, keys: jax.Array
+) -> tuple[PyTree, PyTree]:
+    """Compute `jax.lax.scan(step, carry, keys)`, with the keys' work done before the loop.
+
+    Args:
+      step: `step(carry, key) -> (carry, outputs)`, as `jax.lax.scan` takes it.
+      carry: any pytree of arrays.
+      keys: typed keys `[T]`.
+
+    Returns:
+      The last carry, and the outputs `[T, ...]`.
+    """
+    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(carry, keys[0])
+    jaxpr = closed.jaxpr
+    leaves, treedef = jax.tree.flatten(carry)
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    live = _needed(jaxpr.eqns, jaxpr.outvars)
+
+    *carry_vars, key_var = jaxpr.invars
+    in_loop = set(carry_vars)
+    ahead = {key_var}
+    before, during = [], []
+    for equation in live:
+        used = set(_variables(equation.invars))
+        if used & in_loop or equation.effects:
+            in_loop.update(equation.outvars)
+            during.append(equation)
+        elif used & ahead:
+            ahead.update(equation.outvars)
+            before.append(equation)
+        else:  # Depends on constants only: cheap to redo, and not to be stacked T times.
+            before.append(equation)
+            during.append(equation)
+
+    computed = {var for equation in during for var in equation.outvars}
+    wanted = [*_variables(jaxpr.outvars), *(v for e in during for v in _variables(e.invars))]
+    passed = sorted({v for v in wanted if v in ahead and v not in computed}, key=id)
+    before = _needed(before, passed)
+
+    def draw(key: jax.Array) -> list[jax.Array]:
+        known = _run(before, {**constants, key_var: key})
+        return [known[var] for var in passed]
+
+    def body(leaves: list[jax.Array], drawn: list[jax.Array]) -> tuple[list, list]:
+        known = {**constants, **dict(zip(carry_vars, leaves, strict=True))}
+        known = _run(during, {**known, **dict(zip(passed, drawn, strict=True))})
+        results = [v.val if isinstance(v, jex.Literal) else known[v] for v in jaxpr.outvars]
+        return results[: len(leaves)], results[len(leaves) :]
+
+    last, outputs = jax.lax.scan(body, leaves, jax.vmap(draw)(keys), length=keys.shape[0])
+    return treedef.unflatten(last), jax.tree.unflatten(jax.tree.structure(output_shape), outputs)
+
+
+def _variables(atoms: Iterable[Any]) -> list[Any]:
+    return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
+
+
+def _needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
+    """Keep the equations on which the outputs depend, and those with effects."""
+    needed, kept = set(_variables(outputs)), []
+    for equation in reversed(list(equations)):
+        if equation.effects or needed & set(equation.outvars):
+            needed.update(_variables(equation.invars))
+            kept.append(equation)
+    return kept[::-1]
+
+
+def _run(equations: Iterable[Any], known: dict[Any, jax.Array]) -> dict[Any, jax.Array]:
+    for equation in equations:
+        values = [a.val if isinstance(a, jex.Literal) else known[a] for a in equation.invars]
+        known.update(zip(equation.outvars, bind(equation, values), strict=True))
+    return known

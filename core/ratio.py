@@ -1,0 +1,19 @@
+"""Averages that may be of nothing."""
+
+import jax
+import jax.numpy as jnp
+
+
+def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """Divide; where the denominator is 0, there is nothing to tell.
+
+    Args:
+      numerator, denominator: float, of one shape.
+
+    Returns:
+      Float of that shape; NaN where there is nothing, but 0 under `jax_debug_nans`, which takes
+      every NaN for a mistake.
+    """
+    nothing = 0.0 if jax.config.jax_debug_nans else jnp.nan
+    there = denominator != 0
+    return jnp.where(there, numerator / jnp.where(there, denominator, 1.0), nothing)

@@ -1,0 +1,136 @@
+"""A grid world whose optimal values are known in closed form."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.environment import TimeStep, first_step
+from ..core.errors import TriglotError, unknown
+from ..core.specs import Box, Discrete, Spec
+from . import check_options
+
+UP, RIGHT, DOWN, LEFT = range(4)
+
+
+def names() -> list[str]:
+    """Give examples of what `make` takes: any height and width, as `8x8`."""
+    return ["4x4", "8x8", "10x10"]
+
+
+def make(name: str, **options: Any) -> "GridWorld":
+    """Make a grid world.
+
+    Args:
+      name: its height by its width, e.g. `"8x8"`.
+      options: `observation`, as in `GridWorld`.
+
+    Raises:
+      TriglotError: if the name is no size, or an option or its value is unknown.
+    """
+    check_options(f"gridworld:{name}", options, ["observation"])
+    size = re.fullmatch(r"(\d+)x(\d+)", name)
+    if size is None:
+        raise TriglotError(
+            f"a grid world is named by its height and width, such as 8x8; got {name!r}."
+        )
+    return GridWorld(int(size[1]), int(size[2]), **options)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class GridState:
+    """Where the agent stands: int32 `[]` each, counted from the top left."""
+
+    row: jax.Array
+    column: jax.Array
+
+
+@dataclass(frozen=True)
+class GridWorld:
+    """Walk from the bottom right cell to the top left one, for a reward of 1 on arrival.
+
+    The actions are 0 up, 1 right, 2 down, 3 left; a move against the border stays in place.
+    Arrival terminates; there is no time limit (see `core.environment.TimeLimit`).
+
+    Attributes:
+      height, width: number of rows and columns.
+      observation: `index`, the cell's number in row-major order (for tables); or `onehot`, the
+        same as a float32 vector `[height * width]` (for multilayer perceptrons).
+    """
+
+    height: int = 8
+    width: int = 8
+    observation: Literal["index", "onehot"] = "index"
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width) < 1 or self.num_cells < 2:
+            raise TriglotError(
+                f"a grid world needs at least two cells, got {self.height} x {self.width}."
+            )
+        if self.observation not in ("index", "onehot"):
+            raise unknown("observation of a grid world", str(self.observation), ["index", "onehot"])
+
+    @property
+    def name(self) -> str:
+        return f"gridworld:{self.height}x{self.width}"
+
+    @property
+    def num_cells(self) -> int:
+        """Count the cells."""
+        return self.height * self.width
+
+    @property
+    def obs_spec(self) -> Spec:
+        if self.observation == "index":
+            return Discrete(self.num_cells)
+        return Box((self.num_cells,), "float32", 0.0, 1.0)
+
+    @property
+    def action_spec(self) -> Spec:
+        return Discrete(4)
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        state = GridState(row=jnp.int32(self.height - 1), column=jnp.int32(self.width - 1))
+        return first_step(state, self._observe(state))
+
+    def step(self, state: GridState, action: jax.Array, key: jax.Array) -> TimeStep:
+        down = (action == DOWN).astype(jnp.int32) - (action == UP).astype(jnp.int32)
+        right = (action == RIGHT).astype(jnp.int32) - (action == LEFT).astype(jnp.int32)
+        state = GridState(
+            row=jnp.clip(state.row + down, 0, self.height - 1),
+            column=jnp.clip(state.column + right, 0, self.width - 1),
+        )
+        arrived = (state.row == 0) & (state.column == 0)
+        return TimeStep(
+            state=state,
+            obs=self._observe(state),
+            reward=arrived.astype(jnp.float32),
+            terminated=arrived,
+            truncated=jnp.zeros((), bool),
+        )
+
+    def optimal_values(self, discount: float) -> np.ndarray:
+        """Compute the value of each cell under an optimal policy, exactly.
+
+        A cell at Manhattan distance `d >= 1` from the goal is worth `discount ** (d - 1)`; nothing
+        follows the goal, which is worth 0.
+
+        Returns:
+          float64 `[height, width]`.
+
+        >>> GridWorld(2, 3).optimal_values(0.5).tolist()
+        [[0.0, 1.0, 0.5], [1.0, 0.5, 0.25]]
+        """
+        row, column = np.indices((self.height, self.width))
+        distance = row + column
+        return np.where(distance == 0, 0.0, float(discount) ** np.maximum(distance - 1, 0))
+
+    def _observe(self, state: GridState) -> jax.Array:
+        index = state.row * self.width + state.column
+        if self.observation == "index":
+            return index
+        return jax.nn.one_hot(index, self.num_cells, dtype=jnp.float32)

@@ -1,0 +1,184 @@
+"""Probe environments: so small that the right answer is known, each failing for one defect.
+
+Source: Jones (2021), "Debugging RL, Without the Agonizing Pain",
+https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating` is ours.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from ..core.environment import Environment, TimeStep, first_step
+from ..core.errors import TriglotError, unknown
+from ..core.specs import Box, Discrete
+from . import check_options
+
+
+def names() -> list[str]:
+    """List the probes."""
+    return [*_ONE_STEP, "two-step", "truncating"]
+
+
+def make(name: str, **options: int) -> "Probe":
+    """Make a probe environment.
+
+    Args:
+      name: one of `names()`.
+      options: `max_steps` of `truncating`.
+
+    Raises:
+      TriglotError: if the name or an option is unknown.
+    """
+    if name not in names():
+        raise unknown("probe environment", name, names())
+    check_options(f"probe:{name}", options, ["max_steps"] if name == "truncating" else [])
+    if name == "two-step":
+        return TwoStep()
+    return Truncating(**options) if name == "truncating" else OneStep(name, *_ONE_STEP[name])
+
+
+class Expected(NamedTuple):
+    """What a right agent finds for one observation.
+
+    Attributes:
+      obs: the observation, of shape `(1,)`.
+      value: its discounted value under an optimal policy.
+      action: the optimal action, or None where both are as good.
+    """
+
+    obs: tuple[float]
+    value: float
+    action: int | None
+
+
+class Probe(Environment, Protocol):
+    """An environment with observations of shape `(1,)`, two actions, and known values."""
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Give what a right agent finds, for each observation."""
+        ...
+
+
+_OBS_SPEC = Box((1,), "float32", -1.0, 1.0)
+_ACTION_SPEC = Discrete(2)
+
+# The observations that may be shown, and at each of them the rewards of the two actions.
+_ONE_STEP = {
+    # Is a constant found at all?
+    "constant-reward": ((0.0,), ((1.0, 1.0),)),
+    # Does the value follow the observation?
+    "obs-reward": ((-1.0, 1.0), ((-1.0, -1.0), (1.0, 1.0))),
+    # Does the policy follow the advantage?
+    "action-reward": ((0.0,), ((-1.0, 1.0),)),
+    # Does the policy follow the observation?
+    "obs-action-reward": ((-1.0, 1.0), ((1.0, -1.0), (-1.0, 1.0))),
+}
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """Show an observation drawn at random, pay for the action, and terminate.
+
+    Attributes:
+      probe: its name among the probes.
+      observations: what may be shown, with equal probability; `K` numbers within [-1, 1].
+      rewards: `[K][2]`, the reward of each action at each observation.
+    """
+
+    probe: str
+    observations: tuple[float, ...]
+    rewards: tuple[tuple[float, float], ...]
+
+    obs_spec = _OBS_SPEC
+    action_spec = _ACTION_SPEC
+
+    @property
+    def name(self) -> str:
+        return f"probe:{self.probe}"
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        shown = jax.random.randint(key, (), 0, len(self.observations))
+        return first_step(shown, self._observe(shown))
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        return TimeStep(
+            state=state,
+            obs=self._observe(state),
+            reward=jnp.asarray(self.rewards, jnp.float32)[state, action],
+            terminated=jnp.ones((), bool),
+            truncated=jnp.zeros((), bool),
+        )
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Give the known values; nothing is discounted in one step."""
+        return tuple(
+            Expected((obs,), max(pays), None if pays[0] == pays[1] else pays.index(max(pays)))
+            for obs, pays in zip(self.observations, self.rewards, strict=True)
+        )
+
+    def _observe(self, state: jax.Array) -> jax.Array:
+        return jnp.asarray(self.observations, jnp.float32)[state][None]
+
+
+@dataclass(frozen=True)
+class TwoStep:
+    """Show 0, then 1, pay 1 for the second step, and terminate: the value of 0 is the discount."""
+
+    name = "probe:two-step"
+    obs_spec = _OBS_SPEC
+    action_spec = _ACTION_SPEC
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,), jnp.float32))
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        last = state == 1
+        return TimeStep(
+            state=jnp.ones((), jnp.int32),
+            obs=jnp.ones((1,), jnp.float32),
+            reward=last.astype(jnp.float32),
+            terminated=last,
+            truncated=jnp.zeros((), bool),
+        )
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Give the known values."""
+        return Expected((0.0,), discount, None), Expected((1.0,), 1.0, None)
+
+
+@dataclass(frozen=True)
+class Truncating:
+    """Pay 1 at every step and cut the episode after `max_steps` steps; it never terminates.
+
+    The observation is always 0 and so tells no time: the value is `1 / (1 - discount)`, which only
+    a bootstrap on the successor of the last step finds.
+    """
+
+    max_steps: int = 4
+
+    name = "probe:truncating"
+    obs_spec = _OBS_SPEC
+    action_spec = _ACTION_SPEC
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise TriglotError(f"max_steps must be at least 1, got {self.max_steps}.")
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,), jnp.float32))
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        time = state + 1
+        return TimeStep(
+            state=time,
+            obs=jnp.zeros((1,), jnp.float32),
+            reward=jnp.ones((), jnp.float32),
+            terminated=jnp.zeros((), bool),
+            truncated=time >= self.max_steps,
+        )
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Give the known value; the discount is below 1."""
+        return (Expected((0.0,), 1.0 / (1.0 - discount), None),)

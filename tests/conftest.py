@@ -1,0 +1,26 @@
+"""Settings for every test: nothing is promoted silently.
+
+Code of ours spells out each change of dtype and of rank. A test that drives a library which does
+not is marked `@pytest.mark.library_promotion("the library and what it promotes")`.
+"""
+
+from collections.abc import Iterator
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True)
+def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep promotion forbidden, or allow it for a test whose marker gives the reason."""
+    marker = request.node.get_closest_marker("library_promotion")
+    if marker is None:
+        yield
+        return
+    if not (marker.args and isinstance(marker.args[0], str)):
+        pytest.fail("library_promotion needs a reason: which library promotes what.")
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield

@@ -1,0 +1,46 @@
+"""PPO finds the known values and actions of every probe environment, on every library."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.backends import build
+from triglot.core.agent import View
+from triglot.core.heads import merge_heads
+from triglot.core.train import train
+from triglot.envs import probes
+
+BACKENDS = ("haiku", "linen", "nnx", "equinox")
+DISCOUNT = 0.5
+CONFIG = PPOConfig(
+    num_envs=8,
+    rollout_length=16,
+    num_minibatches=2,
+    hidden_sizes=(16,),
+    clip_value=False,
+)
+HYPER = PPOHyper(learning_rate=1e-2, discount=DISCOUNT, entropy_coef=0.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("probe", probes.names())
+def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
+    env = probes.make(probe)
+    network = build(backend, PPO.networks(env.obs_spec, env.action_spec, CONFIG))
+    agent = PPO(network, env.obs_spec, env.action_spec, CONFIG, HYPER)
+    total_steps = 120 * CONFIG.num_envs * CONFIG.rollout_length
+    result = train(agent, env, key=jax.random.key(0), total_steps=total_steps)
+    state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)
+
+    expected = env.expected(DISCOUNT)
+    obs = jnp.asarray([case.obs for case in expected], jnp.float32)
+    outputs, _ = network.apply(state.learner.variables, obs)
+    values = np.asarray(merge_heads(outputs)["value"])
+    np.testing.assert_allclose(values, [case.value for case in expected], atol=0.1)
+
+    view = View(obs=obs, first=jnp.ones(len(expected), bool))
+    decision = agent.act(state, (), view, jax.random.key(1), explore=False)
+    for case, action in zip(expected, np.asarray(decision.action), strict=True):
+        assert case.action is None or case.action == action

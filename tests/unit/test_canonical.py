@@ -1,0 +1,127 @@
+"""The rewriting of products: what it changes, and what it leaves alone."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from triglot.backends.canonical import params_on_the_right
+
+W = jax.random.normal(jax.random.key(0), (5, 3))
+X = jax.random.normal(jax.random.key(1), (7, 3))
+STACKED = jax.random.normal(jax.random.key(2), (7, 5, 3))
+
+
+@jax.custom_vjp
+def doubled(x: jax.Array) -> jax.Array:
+    return x * 2.0
+
+
+doubled.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 3.0,))  # wrong on purpose: 3, not 2
+
+
+def left(w: jax.Array, x: jax.Array) -> jax.Array:
+    return jax.vmap(lambda one: w @ one)(x)
+
+
+def right(w: jax.Array, x: jax.Array) -> jax.Array:
+    return x @ w.T
+
+
+def batched(w: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.einsum("b,boi,bi->bo", jnp.ones(7), STACKED * w[None], x)
+
+
+def nested_jit(w: jax.Array, x: jax.Array) -> jax.Array:
+    return jax.jit(lambda a, b: jax.nn.relu(left(a, b)))(w, x)
+
+
+def in_scan(w: jax.Array, x: jax.Array) -> jax.Array:
+    return jax.lax.scan(lambda carry, one: (carry + w @ one, w @ one), jnp.zeros(5), x)[1]
+
+
+def in_cond(w: jax.Array, x: jax.Array) -> jax.Array:
+    return jax.lax.cond(x[0, 0] > 0, lambda: left(w, x), lambda: -left(w, x))
+
+
+def custom(w: jax.Array, x: jax.Array) -> jax.Array:
+    return doubled(left(w, x))
+
+
+def attention(w: jax.Array, x: jax.Array) -> jax.Array:
+    """Products of two activations, which stay as they are."""
+    q, k = left(w, x), left(-w, x)
+    return jax.nn.softmax(q @ k.T) @ q
+
+
+def only_params(w: jax.Array, x: jax.Array) -> jax.Array:
+    return (w @ w.T).sum() + x.sum()
+
+
+FUNCTIONS = [left, right, batched, nested_jit, in_scan, in_cond, custom, attention, only_params]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_values_and_gradients_stay(function: Callable) -> None:
+    rewritten = params_on_the_right(function)
+
+    def value_and_gradients(f: Callable) -> tuple:
+        return jax.jit(jax.value_and_grad(lambda w, x: (f(w, x) ** 2).sum(), argnums=(0, 1)))(W, X)
+
+    plain, found = value_and_gradients(function), value_and_gradients(rewritten)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4), plain, found)
+
+
+def products(function: Callable) -> list[tuple]:
+    jaxpr = jax.make_jaxpr(function)(W, X)
+    return [
+        tuple(invar.aval.shape for invar in equation.invars)
+        for equation in jaxpr.jaxpr.eqns
+        if equation.primitive.name == "dot_general"
+    ]
+
+
+def test_a_parameter_on_the_left_changes_sides() -> None:
+    assert products(left) == [((5, 3), (7, 3))]
+    assert products(params_on_the_right(left)) == [((7, 3), (5, 3))]
+
+
+def test_a_kernel_stored_as_in_out_is_contracted_where_it_lies() -> None:
+    def stored(kernel: jax.Array, x: jax.Array) -> jax.Array:
+        return left(kernel.T, x)
+
+    jaxpr = str(jax.make_jaxpr(params_on_the_right(stored))(W.T, X))
+    assert "transpose" not in jaxpr
+
+
+@pytest.mark.parametrize("function", [in_scan, in_cond])
+def test_control_flow_is_passed_through(function: Callable) -> None:
+    names = [e.primitive.name for e in jax.make_jaxpr(function)(W, X).jaxpr.eqns]
+    kept = [e.primitive.name for e in jax.make_jaxpr(params_on_the_right(function))(W, X).jaxpr.eqns]
+    assert names == kept
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("layout", [("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")])
+def test_convolutions_become_channels_last(layout: tuple[str, str, str], padding: str) -> None:
+    images = jax.random.normal(jax.random.key(0), (2, 3, 8, 8))
+    kernel = jax.random.normal(jax.random.key(1), (4, 3, 3, 3))
+    if layout[0] == "NHWC":
+        images, kernel = jnp.moveaxis(images, 1, -1), jnp.transpose(kernel, (2, 3, 1, 0))
+
+    def convolve(kernel: jax.Array, images: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            images, kernel, (2, 1), padding, dimension_numbers=layout
+        )
+
+    rewritten = params_on_the_right(convolve)
+    np.testing.assert_allclose(
+        convolve(kernel, images), rewritten(kernel, images), rtol=1e-4, atol=1e-5
+    )
+    jaxpr = jax.make_jaxpr(rewritten)(kernel, images)
+    (equation,) = [
+        e for e in jaxpr.jaxpr.eqns if e.primitive.name == "conv_general_dilated"
+    ]
+    assert equation.params["dimension_numbers"].lhs_spec == (0, 3, 1, 2)

@@ -1,0 +1,177 @@
+"""Who may import whom, read from the syntax tree, and what `import triglot` brings along.
+
+The syntax tree is read because at run time `import haiku`, `gymnax` and `brax` each load flax.
+"""
+
+import ast
+import doctest
+import functools
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module, metadata
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+import triglot
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
+FILES = sorted(file for part in PARTS for file in (ROOT / part).rglob("*.py"))
+
+NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
+ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium"}
+# The library that a file of this name adapts, in the part that it stands in.
+OWN_LIBRARY = {
+    **{("backends", name): {name} for name in ("haiku", "equinox")},
+    **{("backends", name): {"flax"} for name in ("linen", "nnx")},
+    **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
+}
+# The parts of triglot that a part may import, beside itself.
+MAY_IMPORT = {
+    "core": set(),
+    "algorithms": {"core"},
+    "backends": {"core"},
+    "envs": {"core"},
+    "experiments": {"core", "algorithms", "backends", "envs"},
+}
+ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
+    "__future__", "collections", "dataclasses", "functools", "typing",
+}  # fmt: skip
+IMPORTING_CALLS = {"import_module", "__import__", "require"}
+
+
+def module_name(file: Path) -> str:
+    """Give the dotted name under which a file of a part is imported."""
+    names = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("triglot", *(names[:-1] if names[-1] == "__init__" else names)))
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Yield the absolute dotted name of everything that a file imports, wherever it does so."""
+    name = module_name(file)
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                source = resolve_name("." * node.level + (node.module or ""), package)
+                yield from (f"{source}.{alias.name}" for alias in node.names)
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called),
+                args=[ast.Constant(value=str(target)), *_],
+            ) if called in IMPORTING_CALLS:
+                yield resolve_name(target, package)
+
+
+def libraries(file: Path) -> set[str]:
+    """Collect the libraries, other than triglot, that a file imports."""
+    return {name.split(".")[0] for name in imports(file)} - {"triglot"}
+
+
+def parts(file: Path) -> set[str]:
+    """Collect the parts of triglot that a file imports, be it through a public name."""
+    names = {name.split(".")[1] for name in imports(file) if name.startswith("triglot.")}
+    return {triglot._HOME.get(name, name).split(".")[0] for name in names - {"__version__"}}
+
+
+def part_of(file: Path) -> str:
+    """Give the part that a file belongs to."""
+    return file.relative_to(ROOT).parts[0]
+
+
+each_file = pytest.mark.parametrize("file", FILES, ids=module_name)
+
+
+def test_every_part_has_its_rule() -> None:
+    assert set(PARTS) == set(MAY_IMPORT)
+
+
+@each_file
+def test_a_part_imports_only_the_parts_below_it(file: Path) -> None:
+    assert parts(file) <= MAY_IMPORT[part_of(file)] | {part_of(file)}
+
+
+@each_file
+def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
+    optional = libraries(file) & (NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES)
+    if part_of(file) != "experiments":
+        assert optional <= OWN_LIBRARY.get((part_of(file), file.stem), set())
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if part_of(f) == "algorithms"], ids=module_name)
+def test_an_algorithm_imports_little(file: Path) -> None:
+    assert libraries(file) <= ALGORITHMS_MAY_IMPORT
+
+
+@functools.cache
+def declared_libraries() -> set[str]:
+    """Collect the import names of what the package itself, without extras, depends on."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {canonical(re.split(r"[\[<>=!~ ]", need)[0]) for need in project["dependencies"]}
+    return {
+        library
+        for library, distributions in metadata.packages_distributions().items()
+        if declared & {canonical(distribution) for distribution in distributions}
+    }
+
+
+def canonical(distribution: str) -> str:
+    """Normalise the name of a distribution (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+@each_file
+def test_what_is_imported_is_declared(file: Path) -> None:
+    optional = NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES
+    assert libraries(file) - optional - sys.stdlib_module_names <= declared_libraries()
+
+
+def test_import_triglot_loads_nothing_and_changes_no_setting() -> None:
+    program = """
+import json, sys, jax
+settings, modules = dict(jax.config.values), set(sys.modules)
+import triglot
+changed = [name for name, value in jax.config.values.items() if settings[name] != value]
+loaded = {name.split(".")[0] for name in set(sys.modules) - modules}
+print(json.dumps([changed, sorted(loaded - sys.stdlib_module_names)]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [[], ["triglot"]]
+
+
+@pytest.mark.parametrize("name", sorted(triglot._HOME))
+def test_a_public_name_is_found(name: str) -> None:
+    assert name in dir(triglot)
+    assert getattr(triglot, name) is not None
+
+
+def test_type_checkers_see_the_same_public_names() -> None:
+    tree = ast.parse((ROOT / "triglot" / "__init__.py").read_text())
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        (alias.asname, node.module)
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == set(triglot._HOME.items())
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'PPPO'"):
+        _ = triglot.PPPO  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@each_file
+def test_doctests(file: Path) -> None:
+    module = import_module(module_name(file))
+    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0

@@ -1,0 +1,161 @@
+"""Specs: hashable descriptions, values that fit them, and Gymnasium's spaces from them and back."""
+
+import copy
+import re
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from triglot.core.errors import TriglotError
+from triglot.core.specs import Box, Dict, Discrete, Spec, mismatch, sample, zeros
+from triglot.envs.gymnasium import space_from_spec, spec_from_space
+
+SPECS: list[Spec] = [
+    Discrete(3),
+    Discrete(1),
+    Box((4,)),
+    Box((), "float32", -1.0, 1.0),
+    Box((2, 2), "float32", 0.0, (1.0, 2.0, 3.0, 4.0)),
+    Box((2,), "float32", (0.0, -float("inf")), (float("inf"), 5.0)),
+    Box((3,), "int32", -2, 2),
+    Box((2, 3), "uint8", 0, 255),
+    Box((2,), "bool", 0, 1),
+    Dict.of(image=Box((2, 2), "uint8", 0, 255), goal=Dict.of(cell=Discrete(5))),
+]
+each_spec = pytest.mark.parametrize("spec", SPECS, ids=repr)
+
+
+@each_spec
+def test_a_spec_hashes_by_value(spec: Spec) -> None:
+    assert len({spec, copy.deepcopy(spec)}) == 1
+
+
+@each_spec
+def test_samples_fit_and_differ(spec: Spec) -> None:
+    draw = jax.jit(sample, static_argnums=0)
+    values = [draw(spec, key) for key in jax.random.split(jax.random.key(0), 40)]
+    for value in values:
+        assert mismatch(spec, jax.tree.map(np.asarray, value)) is None
+    if spec != Discrete(1):
+        assert len({str(value) for value in values}) > 1
+
+
+@each_spec
+def test_zeros_have_the_shape_and_dtype_with_leading_axes(spec: Spec) -> None:
+    value, batch = zeros(spec), zeros(spec, 5, 2)
+    assert jax.tree.structure(value) == jax.tree.structure(batch)
+    for one, several in zip(jax.tree.leaves(value), jax.tree.leaves(batch), strict=True):
+        assert several.shape == (5, 2, *one.shape)
+        assert several.dtype == one.dtype
+
+
+def test_integer_samples_reach_both_bounds() -> None:
+    keys = jax.random.split(jax.random.key(0), 200)
+    values = jax.vmap(lambda key: sample(Box((), "int32", -1, 1), key))(keys)
+    assert np.unique(values).tolist() == [-1, 0, 1]
+
+
+def test_a_box_of_booleans_holds_both() -> None:
+    assert mismatch(Box((2,), "bool"), np.array([False, True])) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "message"),
+    [
+        (Discrete(3), jnp.int32(3), r"within \[0, 2\], got 3"),
+        (Discrete(3), jnp.float32(1), "dtype int32, got .* float32"),
+        (Discrete(3), jnp.zeros((1,), jnp.int32), r"shape \(\) .*, got \(1,\)"),
+        (Box((2,)), jnp.zeros((3,)), r"shape \(2,\) .*, got \(3,\)"),
+        (Box((2,), "float32", 0.0, 1.0), jnp.float32([0.5, 1.5]), r"within \[0.0, 1.0\], got"),
+        (Box((2,), "float32", (0.0, 1.0)), jnp.float32([0.0, 0.0]), "within"),
+        (Dict.of(a=Discrete(2)), {"b": jnp.int32(0)}, r"dictionary with \['a'\]"),
+        (Dict.of(a=Discrete(2)), {"a": jnp.int32(2)}, r"within \[0, 1\]"),
+    ],
+)
+def test_a_mismatch_is_told(spec: Spec, value: Any, message: str) -> None:
+    told = mismatch(spec, value)
+    assert told is not None
+    assert re.search(message, told)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Discrete(0), "at least one value, got 0"),
+        (lambda: Box((2,), low=(0.0, 0.0, 0.0)), "needs 2 values for `low`.*got 3"),
+    ],
+)
+def test_bad_specs_are_explained(make: Any, message: str) -> None:
+    with pytest.raises(TriglotError, match=message):
+        make()
+
+
+def test_bounded_needs_two_finite_sides() -> None:
+    assert Box((2,), "float32", 0.0, 1.0).bounded
+    assert Box((2,), "uint8").bounded
+    assert not Box((2,), "float32", 0.0).bounded
+    assert not Box((2,), "float32", 0.0, (1.0, float("inf"))).bounded
+
+
+@each_spec
+def test_a_spec_survives_the_way_to_gymnasium_and_back(spec: Spec) -> None:
+    assert spec_from_space(space_from_spec(spec)) == spec
+
+
+@each_spec
+def test_samples_of_a_spec_are_in_its_space(spec: Spec) -> None:
+    value = jax.tree.map(np.asarray, sample(spec, jax.random.key(0)))
+    assert space_from_spec(spec).contains(value)
+
+
+@each_spec
+def test_samples_of_a_space_fit_its_spec(spec: Spec) -> None:
+    space = space_from_spec(spec)
+    space.seed(0)
+    assert all(mismatch(spec, space.sample()) is None for _ in range(20))
+
+
+def test_spaces_of_64_bits_become_what_jax_holds() -> None:
+    assert spec_from_space(spaces.Discrete(3)) == Discrete(3, "int32")
+    box = spaces.Box(-1.0, 1.0, (2,), np.float64)  # pyright: ignore[reportArgumentType]
+    assert spec_from_space(box) == Box((2,), "float32", -1.0, 1.0)
+
+
+def test_the_largest_float_means_unbounded() -> None:
+    limit = np.array([1.0, np.finfo(np.float32).max], np.float32)
+    spec = spec_from_space(spaces.Box(-limit, limit, dtype=np.float32))
+    inf = float("inf")
+    assert spec == Box((2,), "float32", (-1.0, -inf), (1.0, inf))
+
+
+def test_gymnasium_environments_convert() -> None:
+    env = gymnasium.make("Pendulum-v1")
+    assert spec_from_space(env.action_space) == Box((1,), "float32", -2.0, 2.0)
+    assert spec_from_space(env.observation_space) == Box(
+        (3,), "float32", (-1.0, -1.0, -8.0), (1.0, 1.0, 8.0)
+    )
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Discrete(3, start=1), "must start at 0, got Discrete.*subtract 1"),
+        (spaces.MultiBinary(3), r"MultiBinary\(3\) has no counterpart: expected a Discrete"),
+        (spaces.Tuple([spaces.Discrete(2)]), "has no counterpart"),
+        (spaces.Dict(a=spaces.MultiDiscrete([2, 3])), r"MultiDiscrete\(\[2 3\]\) has no counter"),
+    ],
+)
+def test_spaces_without_a_counterpart_are_explained(space: Any, message: str) -> None:
+    with pytest.raises(TriglotError, match=message):
+        spec_from_space(space)
+
+
+def test_what_is_no_spec_is_explained() -> None:
+    with pytest.raises(TriglotError, match="expected a Discrete, a Box or a Dict of triglot"):
+        space_from_spec(spaces.Discrete(2))  # pyright: ignore[reportArgumentType]

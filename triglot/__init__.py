@@ -1,0 +1,68 @@
+"""One reinforcement-learning agent, fluent in every JAX network library.
+
+The names below are imported when they are first used, so that `import triglot` costs nothing,
+loads no network or environment library, and leaves JAX's settings alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "core.network": ("Network", "Variables", "combine", "ensemble", "scalar"),
+    "core.learner": ("Learner",),
+    "core.agent": ("Agent",),
+    "core.environment": ("Environment", "TimeStep"),
+    "core.specs": ("Box", "Discrete"),
+    "core.train": ("Trainer", "train"),
+    "core.evaluate": ("evaluate",),
+    "algorithms.ppo": ("PPO",),
+    "backends.haiku": ("from_haiku",),
+    "backends.linen": ("from_linen",),
+    "backends.nnx": ("from_nnx",),
+    "backends.equinox": ("from_equinox",),
+    "backends.translate": ("translate",),
+    "experiments.registry": ("make_agent", "make_env"),
+}
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+
+# The same table for type checkers and editors, which then also find a misspelt name; a test
+# holds the two equal.
+if TYPE_CHECKING:
+    from .algorithms.ppo import PPO as PPO
+    from .backends.equinox import from_equinox as from_equinox
+    from .backends.haiku import from_haiku as from_haiku
+    from .backends.linen import from_linen as from_linen
+    from .backends.nnx import from_nnx as from_nnx
+    from .backends.translate import translate as translate
+    from .core.agent import Agent as Agent
+    from .core.environment import Environment as Environment
+    from .core.environment import TimeStep as TimeStep
+    from .core.evaluate import evaluate as evaluate
+    from .core.learner import Learner as Learner
+    from .core.network import Network as Network
+    from .core.network import Variables as Variables
+    from .core.network import combine as combine
+    from .core.network import ensemble as ensemble
+    from .core.network import scalar as scalar
+    from .core.specs import Box as Box
+    from .core.specs import Discrete as Discrete
+    from .core.train import Trainer as Trainer
+    from .core.train import train as train
+    from .experiments.registry import make_agent as make_agent
+    from .experiments.registry import make_env as make_env
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from its module on first use (PEP 562)."""
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted(globals().keys() | _HOME.keys())
