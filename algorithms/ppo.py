@@ -21,7 +21,7 @@ from ..core.architecture import NetworkSpec, default_torso, policy_head, value_h
 from ..core.distributions import categorical
 from ..core.errors import TriglotError
 from ..core.heads import check_heads, merge_heads
-from ..core.learner import Learner, LearnerState
+from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
 from ..core.specs import Discrete, Spec
@@ -45,15 +45,15 @@ class PPOHyper:
       adam_eps: Adam's epsilon.
     """
 
-    learning_rate: float | jax.Array = 2.5e-4
-    decay_updates: float | jax.Array | None = None
-    discount: float | jax.Array = 0.99
-    gae_lambda: float | jax.Array = 0.95
-    clip_epsilon: float | jax.Array = 0.2
-    value_coef: float | jax.Array = 0.5
-    entropy_coef: float | jax.Array = 0.01
-    max_grad_norm: float | jax.Array = 0.5
-    adam_eps: float | jax.Array = 1e-5
+    learning_rate: Number = 2.5e-4
+    decay_updates: Number | None = None
+    discount: Number = 0.99
+    gae_lambda: Number = 0.95
+    clip_epsilon: Number = 0.2
+    value_coef: Number = 0.5
+    entropy_coef: Number = 0.01
+    max_grad_norm: Number = 0.5
+    adam_eps: Number = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class PPO:
         outputs, _ = self.network.apply(state.learner.variables, view.obs)
         heads = merge_heads(outputs)
         policy = categorical(heads["logits"], view.action_mask)
-        action = policy.sample(seed=key) if explore else policy.mode()
+        action = policy.sample(key) if explore else policy.mode()
         # What else the update needs is cheaper for a whole rollout at once than step by step.
         return Decision(action=action, memory=memory, extras={"logits": heads["logits"]})
 
@@ -246,9 +246,7 @@ class PPO:
         learner_state, metrics = jax.lax.scan(
             minibatch_step, state.learner, inputs, unroll=config.unroll
         )
-        return PPOState(
-            learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1
-        ), {
+        return PPOState(learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1), {
             **jax.tree.map(jnp.mean, metrics),
             "explained_variance": explained_variance(batch.value, batch.target),
             "learning_rate": learning_rate,
@@ -261,9 +259,7 @@ class PPO:
             return leaf.reshape((-1, *leaf.shape[2:]))
 
         def value_of(obs: Any) -> jax.Array:
-            outputs, _ = self.network.apply(
-                state.learner.variables, jax.tree.map(flatten, obs)
-            )
+            outputs, _ = self.network.apply(state.learner.variables, jax.tree.map(flatten, obs))
             return merge_heads(outputs)["value"].reshape(trajectory.reward.shape)
 
         value = value_of(trajectory.obs)
@@ -319,7 +315,8 @@ class PPO:
         advantage = batch.advantage
         if self.config.normalize_advantage:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        policy_loss = rlax.clipped_surrogate_pg_loss(ratio, advantage, hyper.clip_epsilon)
+        epsilon: Any = hyper.clip_epsilon  # rlax declares a Python number, and takes arrays.
+        policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(ratio, advantage, epsilon))
         value_loss = (
             clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
             if self.config.clip_value

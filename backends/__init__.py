@@ -11,9 +11,7 @@ from .canonical import with_arithmetic
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 
 
-def build(
-    backend: str, specs: Mapping[str, NetworkSpec], *, arithmetic: str = "native"
-) -> Network:
+def build(backend: str, specs: Mapping[str, NetworkSpec], *, arithmetic: str = "native") -> Network:
     """Build an algorithm's networks from a library's zoo.
 
     Args:

@@ -200,9 +200,7 @@ def _swapped_product(
         precision=precision[::-1] if isinstance(precision, tuple) else precision,
         **params,
     )
-    kept = [
-        axis for axis in range(len(left.axes)) if axis not in (*left_contract, *left_batch)
-    ]
+    kept = [axis for axis in range(len(left.axes)) if axis not in (*left_contract, *left_batch)]
     num_batch, num_left = len(left_batch), len(kept)
     num_right = swapped.ndim - num_batch - num_left
     # The result has the left operand's axes last, in the order in which they lie in its base.

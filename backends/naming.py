@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-
 
 def canonical_name(path: Sequence[Any], leaf_names: Mapping[str, str]) -> str:
     """Spell a pytree path with one separator, and its last part as the canonical form does.

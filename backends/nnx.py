@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..core.architecture import NetworkSpec
 from ..core.errors import require
@@ -48,8 +49,8 @@ def from_nnx(constructor: Callable[[Any], Any], *, name: str | None = None) -> N
         leaves, treedef = jax.tree.flatten(streams)
         filled = [
             jax.random.fold_in(key, index)
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else jax.numpy.zeros(leaf.shape, leaf.dtype)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else jnp.zeros(leaf.shape, leaf.dtype)
             for index, leaf in enumerate(leaves)
         ]
         return treedef.unflatten(filled)

@@ -22,7 +22,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             f"the backend 'table' holds lookup tables only, and {name!r} asks for "
             f"{torso}: choose an environment with Discrete observations, or another backend."
         )
-    rows = spec.obs_spec.num_values
+    rows = spec.num_rows
     heads = dict(sorted(spec.heads))
 
     def init(key: jax.Array) -> Variables:

@@ -1,9 +1,9 @@
 """Weights from one library to another, through their canonical form."""
 
+import jax
+
 from ..core.errors import TriglotError
 from ..core.network import Network, Variables
-
-import jax
 
 
 def translate(variables: Variables, source: Network, target: Network) -> Variables:

@@ -1,1 +1,4 @@
-"""The protocols of triglot and what is built on them alone; imports no NN or environment library."""
+"""The protocols of triglot and what is built on them alone.
+
+Nothing here imports a network library or an environment library.
+"""

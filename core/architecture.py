@@ -5,10 +5,10 @@ They stand in `core` because an algorithm names them and no algorithm names a ba
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from .errors import TriglotError
-from .specs import Box, Discrete, Spec
+from .specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
 
@@ -20,6 +20,10 @@ class MLP:
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     scale: float = SQRT_2
+
+    # An MLP is a CNN without convolutions: one reading of both serves the zoos.
+    channels: ClassVar[tuple[int, ...]] = ()
+    kernel_size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Table:
     init: float = 0.0
 
 
-Torso: TypeAlias = MLP | CNN | Table
+Layers: TypeAlias = MLP | CNN
+Torso: TypeAlias = Layers | Table
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,34 @@ class NetworkSpec:
                     f"{len(torso.channels)} convolutions of size {torso.kernel_size} need images "
                     f"larger than {shrink}x{shrink}, got {spec.shape[:2]}."
                 )
+
+    @property
+    def layers(self) -> Layers:
+        """The torso of a network that is no table."""
+        if isinstance(self.torso, Table):
+            raise TriglotError("a table has no layers.")
+        return self.torso
+
+    @property
+    def table(self) -> Table:
+        """The torso of a table."""
+        if not isinstance(self.torso, Table):
+            raise TriglotError(f"{self.torso} is no table.")
+        return self.torso
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """The shape of one observation, for layers."""
+        if isinstance(self.obs_spec, Dict):
+            raise TriglotError(f"{self.obs_spec} has no single shape.")
+        return self.obs_spec.shape
+
+    @property
+    def num_rows(self) -> int:
+        """The number of different observations, for a table."""
+        if not isinstance(self.obs_spec, Discrete):
+            raise TriglotError(f"{self.obs_spec} cannot index a table.")
+        return self.obs_spec.num_values
 
 
 def default_torso(obs_spec: Spec, hidden_sizes: tuple[int, ...] = (64, 64)) -> Torso:

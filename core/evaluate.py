@@ -56,9 +56,7 @@ def evaluate(
     """
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
-    view = View(
-        obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask
-    )
+    view = View(obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask)
     carry = {
         "state": start.state,
         "view": view,
@@ -74,9 +72,7 @@ def evaluate(
 
     def step(carry: dict) -> dict:
         act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, carry["time"]))
-        decision = agent.act(
-            agent_state, carry["memory"], carry["view"], act_key, explore=explore
-        )
+        decision = agent.act(agent_state, carry["memory"], carry["view"], act_key, explore=explore)
         env_keys = jax.random.split(env_key, num_episodes)
         stepped = jax.vmap(env.step)(carry["state"], decision.action, env_keys)
         running = carry["running"]
@@ -96,6 +92,4 @@ def evaluate(
         }
 
     last = jax.lax.while_loop(going_on, step, carry)
-    return Episodes(
-        returns=last["returns"], lengths=last["lengths"], finished=~last["running"]
-    )
+    return Episodes(returns=last["returns"], lengths=last["lengths"], finished=~last["running"])

@@ -13,6 +13,7 @@ from .network import Network, Variables
 
 PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, jax.Array]
+Number: TypeAlias = float | jax.Array  # a hyperparameter: float32 [] once a state holds it
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
 
@@ -39,9 +40,7 @@ class Learner:
     def init(self, key: jax.Array) -> LearnerState:
         """Make the variables and the optimizer's state."""
         variables = self.network.init(key)
-        return LearnerState(
-            variables=variables, opt_state=self.optimizer.init(variables.params)
-        )
+        return LearnerState(variables=variables, opt_state=self.optimizer.init(variables.params))
 
     def step(
         self,
@@ -49,7 +48,7 @@ class Learner:
         loss: Loss,
         batch: Any,
         key: jax.Array,
-        hyperparams: Mapping[str, jax.Array] | None = None,
+        hyperparams: Mapping[str, Number] | None = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step.
 
@@ -80,14 +79,12 @@ class Learner:
             updates, opt_state = self.optimizer.update(grads, opt_state, variables.params)
         params = optax.apply_updates(variables.params, updates)
         return (
-            LearnerState(
-                variables=Variables(params=params, state=new_state), opt_state=opt_state
-            ),
+            LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
             {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
         )
 
 
-def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, jax.Array] | None) -> Any:
+def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, Number] | None) -> Any:
     if not hyperparams:
         return opt_state
     current = getattr(opt_state, "hyperparams", {})

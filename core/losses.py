@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import rlax
 
+from .learner import Number
 from .ratio import ratio
 
 
@@ -13,8 +14,8 @@ def gae(
     truncated: jax.Array,
     value: jax.Array,
     next_value: jax.Array,
-    discount: jax.Array,
-    gae_lambda: jax.Array,
+    discount: Number,
+    gae_lambda: Number,
 ) -> tuple[jax.Array, jax.Array]:
     """Estimate generalized advantages and lambda-returns.
 
@@ -42,12 +43,12 @@ def gae(
     target = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
         reward, discount_t, next_value, lambda_t
     )
-    target = jax.lax.stop_gradient(target)
+    target = jax.lax.stop_gradient(jnp.asarray(target))
     return target - jax.lax.stop_gradient(value), target
 
 
 def clipped_value_loss(
-    value: jax.Array, old_value: jax.Array, target: jax.Array, epsilon: jax.Array
+    value: jax.Array, old_value: jax.Array, target: jax.Array, epsilon: Number
 ) -> jax.Array:
     """Average half the squared error, or that of the clipped value where it is greater.
 

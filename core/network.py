@@ -160,9 +160,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
         return outputs, state
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
-        own = {
-            n: Variables(params=variables.params[n], state=variables.state[n]) for n in parts
-        }
+        own = {n: Variables(params=variables.params[n], state=variables.state[n]) for n in parts}
         return {n: part.initial_carry(own[n], num_envs) for n, part in parts.items()}
 
     arithmetics = {part.arithmetic for part in parts.values()}

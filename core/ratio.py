@@ -14,6 +14,7 @@ def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
       Float of that shape; NaN where there is nothing, but 0 under `jax_debug_nans`, which takes
       every NaN for a mistake.
     """
-    nothing = 0.0 if jax.config.jax_debug_nans else jnp.nan
+    debug_nans = jax.config.jax_debug_nans  # pyright: ignore[reportAttributeAccessIssue]
+    nothing = 0.0 if debug_nans else jnp.nan
     there = denominator != 0
     return jnp.where(there, numerator / jnp.where(there, denominator, 1.0), nothing)

@@ -34,7 +34,8 @@ class EpisodeStats:
         return EpisodeStats(
             count=self.count + done.sum(),
             return_sum=self.return_sum + (done * transition.episode_return).sum(),
-            length_sum=self.length_sum + (done * transition.episode_length.astype(jnp.float32)).sum(),
+            length_sum=self.length_sum
+            + (done * transition.episode_length.astype(jnp.float32)).sum(),
         )
 
     def metrics(self) -> dict[str, jax.Array]:
@@ -64,9 +65,7 @@ def rollout(
     def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, dict[str, Any]]:
         env_state, memory, stats = carry
         act_key, env_key = jax.random.split(step_key)
-        view = View(
-            obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask
-        )
+        view = View(obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask)
         decision = agent.act(agent_state, memory, view, act_key, explore=True)
         env_state, transition = env.step(env_state, decision.action, env_key)
         seen = {

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+from ...core.architecture import Head, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
@@ -26,7 +26,9 @@ def _orthogonal(layer: Any, scale: float, *, key: jax.Array) -> Any:
     )
 
 
-def _linear(size: int, width: int | Literal["scalar"], scale: float, *, key: jax.Array) -> eqx.nn.Linear:
+def _linear(
+    size: int, width: int | Literal["scalar"], scale: float, *, key: jax.Array
+) -> eqx.nn.Linear:
     layer_key, init_key = jax.random.split(key)
     return _orthogonal(eqx.nn.Linear(size, width, key=layer_key), scale, key=init_key)
 
@@ -34,18 +36,17 @@ def _linear(size: int, width: int | Literal["scalar"], scale: float, *, key: jax
 class TorsoAndHeads(eqx.Module):
     """Layers shared by several heads."""
 
-    torso: list[eqx.Module]
-    head: dict[str, eqx.Module]
+    torso: list[eqx.nn.Conv2d | eqx.nn.Linear]
+    head: "dict[str, eqx.nn.Linear | Dueling]"
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
-        torso: MLP | CNN = spec.torso
+        torso = spec.layers
         torso_key, head_key = jax.random.split(key)
-        shape = spec.obs_spec.shape
-        channels = torso.channels if isinstance(torso, CNN) else ()
-        keys = iter(jax.random.split(torso_key, 2 * len(channels) + len(torso.hidden_sizes)))
+        shape = spec.obs_shape
+        keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
         self.torso = []
-        for width in channels:
+        for width in torso.channels:
             layer = eqx.nn.Conv2d(shape[-1], width, torso.kernel_size, key=next(keys))
             self.torso.append(_orthogonal(layer, torso.scale, key=next(keys)))
             shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
@@ -73,7 +74,7 @@ class TorsoAndHeads(eqx.Module):
         return {name: head(features) for name, head in self.head.items()}
 
 
-def _head(head: Head, size: int, *, key: jax.Array) -> eqx.Module:
+def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling":
     if head.dueling:
         return Dueling(head, size, key=key)
     return _linear(size, head.size or "scalar", head.scale, key=key)
@@ -103,9 +104,9 @@ class Tabular(eqx.Module):
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
         del key
-        rows = spec.obs_spec.num_values
+        rows = spec.num_rows
         self.head = {
-            name: eqx.nn.Embedding(weight=jnp.full((rows, head.size or 1), spec.torso.init))
+            name: eqx.nn.Embedding(weight=jnp.full((rows, head.size or 1), spec.table.init))
             for name, head in spec.heads
         }
         self.is_scalar = tuple((name, head.size is None) for name, head in spec.heads)

@@ -7,7 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+from ...core.architecture import Head, Layers, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> Callable[[Any], dict[str, jax.Array]]:
@@ -15,24 +15,23 @@ def make(spec: NetworkSpec) -> Callable[[Any], dict[str, jax.Array]]:
 
     def network(obs: Any) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
-            return {name: _row(obs, spec, spec.torso, name, head) for name, head in spec.heads}
-        features = _torso(obs.astype(jnp.float32), spec.torso)
+            return {name: _row(obs, spec, name, head) for name, head in spec.heads}
+        features = _torso(obs.astype(jnp.float32), spec.layers)
         return {name: _head(features, name, head) for name, head in spec.heads}
 
     return network
 
 
-def _torso(features: jax.Array, torso: MLP | CNN) -> jax.Array:
+def _torso(features: jax.Array, torso: Layers) -> jax.Array:
     activation = getattr(jax.nn, torso.activation)
     init = hk.initializers.Orthogonal(torso.scale)
-    channels = torso.channels if isinstance(torso, CNN) else ()
-    for index, width in enumerate(channels):
+    for index, width in enumerate(torso.channels):
         convolution = hk.Conv2D(
             width, torso.kernel_size, padding="VALID", w_init=init, name=f"torso_{index}"
         )
         features = activation(convolution(features))
     features = hk.Flatten()(features)
-    for index, width in enumerate(torso.hidden_sizes, len(channels)):
+    for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
         features = activation(hk.Linear(width, w_init=init, name=f"torso_{index}")(features))
     return features
 
@@ -50,8 +49,8 @@ def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
     return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-def _row(obs: jax.Array, spec: NetworkSpec, torso: Table, name: str, head: Head) -> jax.Array:
-    init = hk.initializers.Constant(torso.init)
-    embed = hk.Embed(spec.obs_spec.num_values, head.size or 1, w_init=init, name=f"head_{name}")
+def _row(obs: jax.Array, spec: NetworkSpec, name: str, head: Head) -> jax.Array:
+    init = hk.initializers.Constant(spec.table.init)
+    embed = hk.Embed(spec.num_rows, head.size or 1, w_init=init, name=f"head_{name}")
     row = embed(obs)
     return row[:, 0] if head.size is None else row

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+from ...core.architecture import Head, Layers, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -21,21 +21,20 @@ class TorsoAndHeads(nn.Module):
 
     @nn.compact
     def __call__(self, obs: Any) -> dict[str, jax.Array]:
-        features = self._torso(obs.astype(jnp.float32), self.spec.torso)
+        features = self._torso(obs.astype(jnp.float32), self.spec.layers)
         return {name: self._head(features, name, head) for name, head in self.spec.heads}
 
-    def _torso(self, features: jax.Array, torso: MLP | CNN) -> jax.Array:
+    def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
         init = nn.initializers.orthogonal(torso.scale)
-        channels = torso.channels if isinstance(torso, CNN) else ()
-        for index, width in enumerate(channels):
+        for index, width in enumerate(torso.channels):
             window = (torso.kernel_size, torso.kernel_size)
             convolution = nn.Conv(
                 width, window, padding="VALID", kernel_init=init, name=f"torso_{index}"
             )
             features = activation(convolution(features))
         features = features.reshape((features.shape[0], -1))
-        for index, width in enumerate(torso.hidden_sizes, len(channels)):
+        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
             dense = nn.Dense(width, kernel_init=init, name=f"torso_{index}")
             features = activation(dense(features))
         return features
@@ -62,8 +61,8 @@ class Tabular(nn.Module):
     def __call__(self, obs: Any) -> dict[str, jax.Array]:
         outputs = {}
         for name, head in self.spec.heads:
-            init = nn.initializers.constant(self.spec.torso.init)
-            rows = self.spec.obs_spec.num_values
+            init = nn.initializers.constant(self.spec.table.init)
+            rows = self.spec.num_rows
             embed = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")
             row = embed(obs)
             outputs[name] = row[:, 0] if head.size is None else row

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ...core.architecture import CNN, MLP, Head, NetworkSpec, Table
+from ...core.architecture import Head, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -21,27 +21,24 @@ class TorsoAndHeads(nnx.Module):
     """Layers shared by several heads."""
 
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
-        torso: MLP | CNN = spec.torso
+        torso = spec.layers
         init = nnx.initializers.orthogonal(torso.scale)
-        shape = spec.obs_spec.shape
-        layers: list[nnx.Module] = []
-        if isinstance(torso, CNN):
-            for width in torso.channels:
-                window = (torso.kernel_size, torso.kernel_size)
-                layers.append(
-                    nnx.Conv(
-                        shape[-1], width, window, padding="VALID", kernel_init=init, rngs=rngs
-                    )
-                )
-                shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
+        window = (torso.kernel_size, torso.kernel_size)
+        shape = spec.obs_shape
+        layers: list[nnx.Conv | nnx.Linear] = []
+        for width in torso.channels:
+            convolution = nnx.Conv(
+                shape[-1], width, window, padding="VALID", kernel_init=init, rngs=rngs
+            )
+            layers.append(convolution)
+            shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
             layers.append(nnx.Linear(size, width, kernel_init=init, rngs=rngs))
             size = width
         self.torso = nnx.List(layers)
-        self.head = nnx.Dict(
-            {name: _head(head, size, rngs=rngs) for name, head in spec.heads}
-        )
+        self.head = nnx.Dict({name: _head(head, size, rngs=rngs) for name, head in spec.heads})
+        self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
     def __call__(self, obs: Any) -> dict[str, jax.Array]:
@@ -51,23 +48,14 @@ class TorsoAndHeads(nnx.Module):
                 features = features.reshape((features.shape[0], -1))
             features = self.activation(layer(features))
         features = features.reshape((features.shape[0], -1))
-        return {name: head(features) for name, head in self.head.items()}
+        return _squeeze({n: head(features) for n, head in self.head.items()}, self.is_scalar)
 
 
-def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> nnx.Module:
-    if head.size is None:
-        return Scalar(size, 1, kernel_init=nnx.initializers.orthogonal(head.scale), rngs=rngs)
+def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling":
     if head.dueling:
         return Dueling(head, size, rngs=rngs)
     init = nnx.initializers.orthogonal(head.scale)
-    return nnx.Linear(size, head.size, kernel_init=init, rngs=rngs)
-
-
-class Scalar(nnx.Linear):
-    """A dense layer with one output, `[B]`."""
-
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        return super().__call__(inputs)[:, 0]
+    return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
 
 class Dueling(nnx.Module):
@@ -76,7 +64,7 @@ class Dueling(nnx.Module):
     def __init__(self, head: Head, size: int, *, rngs: nnx.Rngs) -> None:
         init = nnx.initializers.orthogonal(head.scale)
         self.value = nnx.Linear(size, 1, kernel_init=init, rngs=rngs)
-        self.advantage = nnx.Linear(size, head.size, kernel_init=init, rngs=rngs)
+        self.advantage = nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
     def __call__(self, features: jax.Array) -> jax.Array:
         advantage = self.advantage(features)
@@ -87,8 +75,8 @@ class Tabular(nnx.Module):
     """One embedding per head, indexed by the observation."""
 
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
-        init = nnx.initializers.constant(spec.torso.init)
-        rows = spec.obs_spec.num_values
+        init = nnx.initializers.constant(spec.table.init)
+        rows = spec.num_rows
         self.head = nnx.Dict(
             {
                 name: nnx.Embed(rows, head.size or 1, embedding_init=init, rngs=rngs)
@@ -98,5 +86,9 @@ class Tabular(nnx.Module):
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
 
     def __call__(self, obs: Any) -> dict[str, jax.Array]:
-        rows = {name: embed(obs) for name, embed in self.head.items()}
-        return {name: row[:, 0] if self.is_scalar[name] else row for name, row in rows.items()}
+        return _squeeze({n: embed(obs) for n, embed in self.head.items()}, self.is_scalar)
+
+
+def _squeeze(outputs: dict[str, jax.Array], is_scalar: dict[str, bool]) -> dict[str, jax.Array]:
+    """Bring the scalar heads from `[B, 1]` to `[B]`."""
+    return {name: out[:, 0] if is_scalar[name] else out for name, out in outputs.items()}

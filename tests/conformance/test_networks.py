@@ -170,6 +170,7 @@ def losses_and_gradients(case: Case, arithmetic: str) -> list[tuple[np.ndarray, 
                 return sum((head**2).mean() for head in outputs["net"].values()), None
 
             (value, _), grads = network.value_and_grad(loss)(params)
+            assert network.codec is not None
             return value, network.codec.encode(grads)
 
         value, grads = evaluate(variables.params)

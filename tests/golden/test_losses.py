@@ -102,7 +102,7 @@ def test_a_forbidden_action_is_never_drawn_and_adds_no_entropy_or_gradient() -> 
     logits = jnp.array([0.3, 5.0, 0.3])
     mask = jnp.array([True, False, True])
     policy = categorical(logits, mask)
-    draws = jax.vmap(lambda key: policy.sample(seed=key))(jax.random.split(jax.random.key(0), 200))
+    draws = jax.vmap(lambda key: policy.sample(key))(jax.random.split(jax.random.key(0), 200))
     assert sorted(set(np.asarray(draws).tolist())) == [0, 2]
     np.testing.assert_allclose(policy.entropy(), np.log(2.0), rtol=1e-6)
     np.testing.assert_allclose(policy.log_prob(jnp.asarray(0)), np.log(0.5), rtol=1e-6)

@@ -1,6 +1,7 @@
 """PPO's loss against numbers worked out by hand, on a network that is two tables."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from triglot.core.specs import Discrete
 OBS, ACTIONS = Discrete(2), Discrete(2)
 
 
-def agent(**config: bool) -> PPO:
+def agent(**config: Any) -> PPO:
     network = build("table", PPO.networks(OBS, ACTIONS))
     return PPO(network, OBS, ACTIONS, PPOConfig(**config))
 
@@ -74,7 +75,7 @@ def test_the_gradient_norm_is_clipped_as_a_whole() -> None:
     params = {"a": jnp.zeros(1), "b": jnp.zeros(1)}
     grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
     with jax.numpy_dtype_promotion("standard"):
-        updates, _ = optimizer.update(grads, optimizer.init(params), params)
+        updates: Any = optimizer.update(grads, optimizer.init(params), params)[0]
     # With so large an epsilon Adam divides by it alone: -(0.3, 0.4) * 1e-8.
     np.testing.assert_allclose(updates["a"], [-0.3e-8], rtol=1e-5)
     np.testing.assert_allclose(updates["b"], [-0.4e-8], rtol=1e-5)

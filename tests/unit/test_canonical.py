@@ -99,7 +99,9 @@ def test_a_kernel_stored_as_in_out_is_contracted_where_it_lies() -> None:
 @pytest.mark.parametrize("function", [in_scan, in_cond])
 def test_control_flow_is_passed_through(function: Callable) -> None:
     names = [e.primitive.name for e in jax.make_jaxpr(function)(W, X).jaxpr.eqns]
-    kept = [e.primitive.name for e in jax.make_jaxpr(params_on_the_right(function))(W, X).jaxpr.eqns]
+    kept = [
+        e.primitive.name for e in jax.make_jaxpr(params_on_the_right(function))(W, X).jaxpr.eqns
+    ]
     assert names == kept
 
 
@@ -121,7 +123,5 @@ def test_convolutions_become_channels_last(layout: tuple[str, str, str], padding
         convolve(kernel, images), rewritten(kernel, images), rtol=1e-4, atol=1e-5
     )
     jaxpr = jax.make_jaxpr(rewritten)(kernel, images)
-    (equation,) = [
-        e for e in jaxpr.jaxpr.eqns if e.primitive.name == "conv_general_dilated"
-    ]
+    (equation,) = [e for e in jaxpr.jaxpr.eqns if e.primitive.name == "conv_general_dilated"]
     assert equation.params["dimension_numbers"].lhs_spec == (0, 3, 1, 2)

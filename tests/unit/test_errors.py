@@ -1,5 +1,7 @@
 """Bad configuration fails in words, before anything compiles."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -64,7 +66,7 @@ def test_ppo_refuses_actions_that_are_not_discrete() -> None:
         ({"num_epochs": -1}, "num_epochs must be at least 1, got -1"),
     ],
 )
-def test_ppo_checks_its_counts(config: dict[str, int], words: str) -> None:
+def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
     with pytest.raises(TriglotError, match=words):
         PPOConfig(**config)
 
@@ -123,7 +125,5 @@ def test_numbers_for_an_optimizer_that_takes_none() -> None:
     def loss(variables, batch, key):
         return variables.params["w"].sum(), ({}, ())
 
-    with pytest.raises(TriglotError, match="optax.inject_hyperparams"):
-        learner.step(
-            state, loss, None, jax.random.key(0), {"learning_rate": jnp.asarray(0.1)}
-        )
+    with pytest.raises(TriglotError, match="inject_hyperparams"):
+        learner.step(state, loss, None, jax.random.key(0), {"learning_rate": jnp.asarray(0.1)})

@@ -1,6 +1,7 @@
 """The compiled chunk: vmapped over seeds and hyperparameters, compiled once, repeatable."""
 
 from dataclasses import replace
+from typing import Any
 
 import chex
 import jax
@@ -11,6 +12,7 @@ import pytest
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
 from triglot.backends import build
 from triglot.core.agent import with_budget
+from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.train import Trainer, chunks, init_seeds, train, train_seeds, updates_for
@@ -21,13 +23,18 @@ CONFIG = PPOConfig(rollout_length=32, num_epochs=2, num_minibatches=2, hidden_si
 ENV = gymnax.make("CartPole-v1")
 
 
-def make_agent(config: PPOConfig = CONFIG, hyper: PPOHyper = PPOHyper(), env=ENV) -> PPO:
+def make_agent(config: PPOConfig = CONFIG, env: Environment = ENV) -> PPO:
     network = build("linen", PPO.networks(env.obs_spec, env.action_spec, config))
-    return PPO(network, env.obs_spec, env.action_spec, config, hyper)
+    return PPO(network, env.obs_spec, env.action_spec, config)
 
 
 def make_trainer(agent: PPO, chunk_size: int = 4) -> Trainer:
     return Trainer(agent, VectorEnvironment(ENV, agent.num_envs), chunk_size=chunk_size)
+
+
+def programs() -> int:
+    """Count what `train_seeds` was compiled for."""
+    return train_seeds._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +88,16 @@ def test_a_sweep_over_learning_rates_is_one_compilation(trainer: Trainer) -> Non
 
 
 def test_chunks_of_any_length_share_one_program(trainer: Trainer) -> None:
-    compiled = train_seeds._cache_size()
+    compiled = programs()
     keys = jax.random.split(jax.random.key(5), 2)
     state = init_seeds(trainer, keys)
     for count in (4, 3, 1):
         state, _ = train_seeds(trainer, state, count)
-    assert train_seeds._cache_size() == compiled + 1
+    assert programs() == compiled + 1
     assert state.num_updates.tolist() == [8, 8]
     equal = make_trainer(trainer.agent)  # pyright: ignore[reportArgumentType]
     train_seeds(equal, init_seeds(equal, keys), 2)
-    assert train_seeds._cache_size() == compiled + 1
+    assert programs() == compiled + 1
 
 
 def test_how_training_is_cut_into_chunks_changes_nothing(trainer: Trainer) -> None:
@@ -132,7 +139,7 @@ def test_a_total_is_rounded_up_to_whole_rollouts() -> None:
 
 @pytest.mark.parametrize("number", [{"total_steps": 0}, {"num_seeds": 0}])
 def test_nothing_to_train_is_refused(number: dict[str, int]) -> None:
-    options = {"total_steps": 128, "num_seeds": 1, **number}
+    options: dict[str, Any] = {"total_steps": 128, "num_seeds": 1, **number}
     with pytest.raises(TriglotError, match="at least 1"):
         train(make_agent(), ENV, key=jax.random.key(0), **options)
 

@@ -74,7 +74,9 @@ jitted_play = jax.jit(play, static_argnums=(0, 1))
 @pytest.fixture(scope="module", params=["fresh", "pool"])
 def played(request: pytest.FixtureRequest) -> tuple[VectorState, Transition]:
     """Play 20 steps of 4 counters."""
-    vector = VectorEnvironment(Counter(), 4, resets=request.param, pool_size=64 if request.param == "pool" else 0)
+    vector = VectorEnvironment(
+        Counter(), 4, resets=request.param, pool_size=64 if request.param == "pool" else 0
+    )
     return jitted_play(vector, 20, jax.random.key(0))[1:]
 
 
