@@ -79,7 +79,6 @@ class PPOConfig:
     normalize_advantage: bool = True
     shared_torso: bool = False
     hidden_sizes: tuple[int, ...] = (64, 64)
-    unroll: int = 1
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "rollout_length", "num_epochs", "num_minibatches"):
@@ -243,9 +242,7 @@ class PPO:
         order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
         num_steps = config.num_epochs * config.num_minibatches
         inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
-        learner_state, metrics = jax.lax.scan(
-            minibatch_step, state.learner, inputs, unroll=config.unroll
-        )
+        learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
         return PPOState(learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1), {
             **jax.tree.map(jnp.mean, metrics),
             "explained_variance": explained_variance(batch.value, batch.target),

@@ -117,10 +117,18 @@ class Trainer:
         return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
 
 
+def _over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
+    """Vmap over the leading axis `[S]`; a single seed is spared the batched products' cost."""
+    if jax.tree.leaves(seeds)[0].shape[0] > 1:
+        return jax.vmap(function)(seeds)
+    result = function(jax.tree.map(lambda leaf: leaf[0], seeds))
+    return jax.tree.map(lambda leaf: leaf[None], result)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def init_seeds(trainer: Trainer, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Start one training per key `[S]`, all with the same hyperparameters."""
-    return jax.vmap(lambda key: trainer.init(key, hyper))(keys)
+    return _over_seeds(lambda key: trainer.init(key, hyper), keys)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -131,7 +139,7 @@ def train_seeds(
 
     The function is compiled once per trainer: equal trainers share it.
     """
-    return jax.vmap(lambda state: trainer.train_chunk(state, num_updates))(runner_states)
+    return _over_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
 def updates_for(trainer: Trainer, total_steps: int) -> int:
