@@ -54,7 +54,9 @@ def scan_keys(
 
     computed = {var for equation in during for var in equation.outvars}
     wanted = [*_variables(jaxpr.outvars), *(v for e in during for v in _variables(e.invars))]
-    passed = sorted({v for v in wanted if v in ahead and v not in computed}, key=id)
+    # In order of appearance: a set's would change from run to run, and so miss the compiled program
+    # that JAX's cache kept.
+    passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
     before = _needed(before, passed)
 
     def draw(key: jax.Array) -> list[jax.Array]:

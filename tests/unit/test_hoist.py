@@ -71,3 +71,18 @@ def test_effects_stay_in_the_loop_and_happen_once_a_step(capfd) -> None:
     jax.block_until_ready(scan_keys(step, jnp.zeros(()), jax.random.split(jax.random.key(0), 3)))
     jax.effects_barrier()
     assert capfd.readouterr().out.count("drew") == 3
+
+
+def test_tracing_twice_gives_one_program() -> None:
+    """A program that varied with memory addresses would never be found in JAX's cache again."""
+
+    def step(carry: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
+        for k in jax.random.split(key, 8):
+            carry = jnp.tanh(carry + jax.random.normal(k, (2,)) * SCALE)
+        return carry, None
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    programs = {
+        jax.jit(lambda s: scan_keys(step, s, keys)).lower(jnp.zeros(2)).as_text() for _ in range(4)
+    }
+    assert len(programs) == 1

@@ -13,7 +13,7 @@ from triglot.envs.gridworld import GridWorld
 from triglot.experiments import listing, registry
 from triglot.experiments.loading import load, load_networks
 
-OWN = '''
+OWN = """
 from triglot import PPO
 from triglot.backends import build
 from triglot.core.network import Network
@@ -37,7 +37,7 @@ def network(obs_spec, action_spec):
 
 def needs_more(obs_spec):
     return network
-'''
+"""
 
 
 @pytest.fixture

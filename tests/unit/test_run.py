@@ -1,0 +1,227 @@
+"""`triglot train` from end to end, on the smallest of trainings."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import triglot
+from triglot.core.errors import TriglotError
+from triglot.core.train import Trainer, init_seeds
+from triglot.core.vectorize import VectorEnvironment
+from triglot.experiments import checkpoint, cli, plots
+from triglot.experiments.interrupt import Interrupt
+from triglot.experiments.journal import Journal
+
+SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
+STEPS_PER_UPDATE = 16
+COMMAND = ["train", "ppo", "probe:two-step", "--num-seeds", "2", "--eval-episodes", "4"]
+COMMAND += [word for name, n in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(n))]
+
+TINY = "train ppo gridworld:2x2 --backend table --num-envs 1 --rollout-length 2 --num-minibatches 1"
+TINY = [*TINY.split(), "--num-epochs", "1", "--total-steps", "2", "--eval-episodes", "0"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep compiled programs in a folder of the test's own, and leave JAX as it was."""
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_enable_compilation_cache",
+    )
+    before = {name: jax.config.values[name] for name in names}
+    yield tmp_path_factory.mktemp("cache")
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def finished(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train once for the tests that look at what it leaves."""
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    rounded_up = ["--total-steps", "100", "--out", str(out), "--compilation-cache", str(cache)]
+    assert cli.main([*COMMAND, *rounded_up]) == 0
+    return out
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+def test_each_update_has_its_line(finished: Path) -> None:
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines] == list(range(1, 8))
+    assert [line["env_steps"] for line in lines] == [STEPS_PER_UPDATE * n for n in range(1, 8)]
+    assert all(len(line["loss"]) == len(line["episode_return"]) == 2 for line in lines)
+
+
+def test_it_trains_as_the_library_does(finished: Path) -> None:
+    env = triglot.make_env("probe:two-step")
+    agent = triglot.make_agent("ppo", env, config=SMALL)
+    key = jax.random.key(0)
+    result = triglot.train(agent, env, key=key, total_steps=100, num_seeds=2)
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    for name, values in result.metrics.items():
+        written = np.asarray([line[name] for line in lines], np.float32).T
+        np.testing.assert_array_equal(written, values, err_msg=name)
+
+
+def test_it_writes_down_what_it_did(finished: Path) -> None:
+    config, summary = read(finished / "config.json"), read(finished / "summary.json")
+    assert config["command"].startswith("triglot train ppo probe:two-step --num-seeds 2")
+    assert config["config"].items() >= SMALL.items()
+    assert config["hyper"]["decay_updates"] == config["num_updates"] == 7
+    assert config["num_steps"] == 7 * STEPS_PER_UPDATE and config["total_steps"] == 100
+    assert config["versions"]["jax"] == jax.__version__
+    assert (summary["num_updates"], summary["interrupted"]) == (7, False)
+    assert list(summary["seconds"]) == [
+        "import", "init", "trace", "compile", "train", "save", "evaluate",
+    ]  # fmt: skip
+    evaluation = summary["evaluation"]
+    assert evaluation["return_per_seed"] == [1.0, 1.0] and evaluation["share_finished"] == 1.0
+    assert evaluation["return_interval95"] == [1.0, 1.0]
+    assert (finished / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
+    env = triglot.make_env("probe:two-step")
+    agent = triglot.make_agent("ppo", env, config=SMALL)
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+    keys = jax.random.split(jax.random.key(0), 2)
+    like = jax.eval_shape(lambda: init_seeds(trainer, keys, agent.hyper))
+    with pytest.raises(TriglotError, match="hyper.decay_updates is float32"):
+        checkpoint.restore(finished / "checkpoint", like)
+    hyper = triglot.PPO.Hyper(decay_updates=7.0)
+    like = jax.eval_shape(lambda: init_seeds(trainer, keys, hyper))
+    state = checkpoint.restore(finished / "checkpoint", like)
+    np.testing.assert_array_equal(state.num_updates, [7, 7])
+    assert jnp.issubdtype(state.key.dtype, jax.dtypes.prng_key)
+    result = triglot.train(
+        agent, env, key=jax.random.key(0), total_steps=100, num_seeds=2, hyper=hyper
+    )
+    jax.tree.map(np.testing.assert_array_equal, *map(as_numbers, (state, result.runner_state)))
+
+
+def as_numbers(state: Any) -> Any:
+    def shown(leaf: jax.Array) -> jax.Array:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jax.random.key_data(leaf) if is_key else leaf
+
+    return jax.tree.map(shown, state)
+
+
+def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
+    assert list(cache.glob("jit_train_seeds-*"))
+
+
+def test_a_run_is_never_overwritten(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    assert cli.main([*COMMAND, "--out", str(finished), "--no-compilation-cache"]) == 2
+    assert "already holds something" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+
+
+def test_ctrl_c_ends_the_chunk_and_keeps_everything(
+    finished: Path,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    add_chunk = Journal.add_chunk
+
+    def add_and_press(journal: Journal, metrics: dict[str, np.ndarray]) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        add_chunk(journal, metrics)
+
+    monkeypatch.setattr(Journal, "add_chunk", add_and_press)
+    out = tmp_path / "interrupted"
+    options = ["--total-steps", "1000", "--out", str(out), "--compilation-cache", str(cache)]
+    assert cli.main([*COMMAND, *options]) == 130
+    printed = capsys.readouterr()
+    assert "rounded up to 1,008" in printed.out and "interrupted after 1 updates" in printed.out
+    assert str(out) in printed.out and "Stopping after this chunk" in printed.err
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
+    summary = read(out / "summary.json")
+    assert summary["interrupted"] and summary["evaluation"] is None
+    assert (out / "checkpoint").is_dir() and (out / "learning_curve.png").exists()
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.pressed
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("mode", ["nans", "no-jit"])
+def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_path: Path) -> None:
+    """No episode ends in the one rollout, so that its average return is of nothing."""
+    out = tmp_path / "healthy"
+    command = [*TINY, "--debug", mode, "--out", str(out), "--compilation-cache", str(cache)]
+    assert cli.main(command) == 0
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_nan_is_found(tmp_path: Path, cache: Path) -> None:
+    sick = ["--learning-rate", "inf", "--out", str(tmp_path / "sick")]
+    with pytest.raises(FloatingPointError) as found:
+        cli.main([*TINY, *sick, "--debug", "nans", "--compilation-cache", str(cache)])
+    assert "no-jit" in found.value.__notes__[-1]
+    assert not jax.config.values["jax_debug_nans"]
+
+
+def test_a_nan_is_reported(
+    finished: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--total-steps", "100", "--learning-rate", "1e38", "--eval-episodes", "0"]
+    options += ["--out", str(tmp_path / "sick"), "--compilation-cache", str(cache)]
+    assert cli.main([*COMMAND, *options]) == 0
+    assert "the loss is NaN from update" in capsys.readouterr().out
+    assert read(tmp_path / "sick" / "summary.json")["evaluation"] is None
+    assert "null" in (tmp_path / "sick" / "metrics.jsonl").read_text()
+
+
+def test_a_damaged_or_foreign_checkpoint_is_told(tmp_path: Path) -> None:
+    state = {"key": jax.random.key(0), "weights": jnp.ones(3), "nothing": None}
+    checkpoint.save(tmp_path / "saved", state)
+    restored = checkpoint.restore(tmp_path / "saved", state)
+    jax.tree.map(np.testing.assert_array_equal, as_numbers(restored), as_numbers(state))
+    with pytest.raises(TriglotError, match="exists already"):
+        checkpoint.save(tmp_path / "saved", state)
+    for other, says in (
+        ({**state, "weights": jnp.ones(4)}, r"weights is float32\[3\] in it, and float32\[4\]"),
+        ({**state, "weights": jnp.ones(3, int)}, r"int32\[3\] was expected"),
+        ({**state, "more": jnp.ones(3)}, r"more is absent in it"),
+    ):
+        with pytest.raises(TriglotError, match=says):
+            checkpoint.restore(tmp_path / "saved", other)
+    with pytest.raises(TriglotError, match="no checkpoint at"):
+        checkpoint.restore(tmp_path / "nowhere", state)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TriglotError, match="no whole checkpoint"):
+        checkpoint.restore(tmp_path / "empty", state)
+    for file in (tmp_path / "saved" / "d").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(TriglotError, match="no whole checkpoint"):
+        checkpoint.restore(tmp_path / "saved", state)
+
+
+@pytest.mark.parametrize("num_updates", [1, 500])
+def test_curves_are_drawn_whatever_is_missing(tmp_path: Path, num_updates: int) -> None:
+    curve = np.linspace(0, 1, 2 * num_updates).reshape(2, num_updates)
+    curve[:, ::3] = np.nan
+    env_steps = np.arange(1, num_updates + 1) * 512
+    curves = {"some": curve, "one seed": curve[:1], "none": np.full_like(curve, np.nan)}
+    plots.learning_curves(tmp_path / "curves.png", curves, env_steps, title="curves")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
