@@ -1,0 +1,103 @@
+"""From typing the command to a good agent: imports, tracing, compilation, training; twice.
+
+Each run is a process of its own. It trains PPO on CartPole-v1 with the schedule of the whole budget
+and stops at the first look at which the greedy return is high enough. The first run finds an empty
+compilation cache, the second what the first left. Run it from the repository's root:
+
+    python -m benchmarks.time_to_return
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+GOAL = 475.0
+LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evaluate")
+
+
+def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
+    """Train until the goal; `started` is when the command was typed, by `time.time`."""
+    laps = dict.fromkeys(LAPS, 0.0)
+    last = started
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.time()
+        laps[name] += now - last
+        last = now
+
+    lap("start")
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    from triglot.core.agent import with_budget
+    from triglot.core.evaluate import evaluate
+    from triglot.core.train import Trainer, init_seeds, train_seeds, updates_for
+    from triglot.core.vectorize import VectorEnvironment
+    from triglot.experiments.registry import make_agent, make_env
+
+    env = make_env("gymnax:CartPole-v1")
+    lap("import")
+    agent = make_agent("ppo", env, backend=backend)
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=20)
+    num_updates = updates_for(trainer, 500_000)
+    hyper = with_budget(agent.hyper, num_updates)
+    lap("build")
+    key, eval_key = jax.random.split(jax.random.key(seed))
+    state = jax.block_until_ready(init_seeds(trainer, key[None], hyper))
+    lap("init")
+    lowered = train_seeds.lower(trainer, state, 20)
+    lap("trace")
+    program = lowered.compile()
+    lap("compile")
+    done, best = 0, 0.0
+    while best < GOAL and done < num_updates:
+        state, _ = jax.block_until_ready(program(state, 20))
+        done += 20
+        lap("train")
+        one = jax.tree.map(lambda leaf: leaf[0], state.agent)
+        look = jax.random.fold_in(eval_key, done)
+        best = float(evaluate(agent, env, one, look, num_episodes=64).returns.mean())
+        lap("evaluate")
+    return {"laps": laps, "return": best, "env_steps": done * trainer.steps_per_update}
+
+
+def main(backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"), seed: int = 0) -> None:
+    """Run every backend twice, each time in a new process, and print a table of seconds.
+
+    Args:
+      backends: libraries to run.
+      seed: of every run.
+    """
+    columns = [*LAPS, "total", "return", "env steps"]
+    print(f"{'seconds':<18}" + "".join(f"{column:>10}" for column in columns))
+    for backend in backends:
+        with tempfile.TemporaryDirectory() as cache:
+            for which in ("first", "second"):
+                command = [sys.executable, "-m", "benchmarks.time_to_return"]
+                child = [str(time.time()), backend, cache, str(seed)]
+                done = subprocess.run(
+                    [*command, *child], capture_output=True, text=True, check=True
+                )
+                found = json.loads(done.stdout.splitlines()[-1])
+                seconds = [*found["laps"].values(), sum(found["laps"].values())]
+                print(
+                    f"{backend + ', ' + which:<18}"
+                    + "".join(f"{value:>10.2f}" for value in seconds)
+                    + f"{found['return']:>10.1f}{found['env_steps']:>10,}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 5:
+        text, backend, cache, seed = sys.argv[1:]
+        print(json.dumps(run(float(text), backend, cache, int(seed))))
+    else:
+        import tyro
+
+        tyro.cli(main)
