@@ -143,7 +143,8 @@ class PPO:
       hyper: the numbers it starts from.
 
     Raises:
-      TriglotError: if the actions are not discrete, or the network's outputs do not fit.
+      TriglotError: if the actions are not discrete, the network's outputs do not fit, or a number
+        is out of its range.
     """
 
     network: Network
@@ -156,6 +157,7 @@ class PPO:
     Hyper = PPOHyper
 
     def __post_init__(self) -> None:
+        _check_numbers(self.hyper)
         num_actions = _num_actions(self.action_spec)
         needs = {"logits": (num_actions,), "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
@@ -341,3 +343,11 @@ def _num_actions(action_spec: Spec) -> int:
             "environment with Discrete actions."
         )
     return action_spec.num_values
+
+
+def _check_numbers(hyper: PPOHyper) -> None:
+    """Refuse numbers out of range; arrays, which may be traced, are taken as they are."""
+    for name, number in vars(hyper).items():
+        greatest = 1.0 if name in ("discount", "gae_lambda") else float("inf")
+        if isinstance(number, float | int) and not 0.0 <= number <= greatest:
+            raise TriglotError(f"PPO's {name} must be within [0, {greatest:g}], got {number}.")

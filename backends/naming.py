@@ -8,8 +8,8 @@ from typing import Any
 def canonical_name(path: Sequence[Any], leaf_names: Mapping[str, str]) -> str:
     """Spell a pytree path with one separator, and its last part as the canonical form does.
 
-    >>> key = jax.tree_util.DictKey
-    >>> canonical_name([key("torso_0"), key("w")], {"w": "kernel"})
+    >>> from jax.tree_util import DictKey
+    >>> canonical_name([DictKey("torso_0"), DictKey("w")], {"w": "kernel"})
     'torso/0/kernel'
 
     Args:

@@ -20,7 +20,7 @@ LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evalua
 
 def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     """Train until the goal; `started` is when the command was typed, by `time.time`."""
-    laps = dict.fromkeys(LAPS, 0.0)
+    laps: dict[str, float] = dict.fromkeys(LAPS, 0.0)
     last = started
 
     def lap(name: str) -> None:

@@ -107,6 +107,8 @@ class NetworkSpec:
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
         if isinstance(torso, MLP) and not isinstance(spec, Box):
             raise TriglotError(f"an MLP reads a Box observation, got {spec}.")
+        if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:
+            raise TriglotError(f"a layer needs at least one unit, got {torso.hidden_sizes}.")
         if isinstance(torso, CNN):
             if not isinstance(spec, Box) or len(spec.shape) != 3:
                 raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")

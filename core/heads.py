@@ -14,10 +14,19 @@ def merge_heads(outputs: Mapping[str, Any]) -> dict[str, jax.Array]:
     """Flatten a network's outputs to `{head: array}`.
 
     A single network gives `{head: array}`; one made by `combine` gives `{part: {head: array}}`.
+
+    Raises:
+      TriglotError: if two parts give a head of one name.
     """
     merged: dict[str, jax.Array] = {}
     for name, value in outputs.items():
-        merged.update(value if isinstance(value, Mapping) else {name: value})
+        heads = value if isinstance(value, Mapping) else {name: value}
+        twice = sorted(merged.keys() & heads.keys())
+        if twice:
+            raise TriglotError(
+                f"two networks give {twice[0]!r}, the second of them {name!r}: let one give it."
+            )
+        merged.update(heads)
     return merged
 
 

@@ -128,7 +128,8 @@ def _over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
 @functools.partial(jax.jit, static_argnums=0)
 def init_seeds(trainer: Trainer, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Start one training per key `[S]`, all with the same hyperparameters."""
-    # One after the other: vmapped orthogonal initialisers compile twice as long.
+    # One after the other, not vmapped: batched orthogonal initialisers compile twice as long, and
+    # with JAX 0.10.2 some of their programs wait for themselves for ever on two CPU cores.
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
 
 

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
 from triglot.backends import build
 from triglot.backends.canonical import with_arithmetic
 from triglot.backends.translate import translate
 from triglot.core.architecture import CNN, MLP, NetworkSpec, Table, q_head
 from triglot.core.errors import MissingExtra, TriglotError, require
 from triglot.core.learner import Learner
-from triglot.core.network import Network, Variables
+from triglot.core.network import Network, Variables, combine
 from triglot.core.specs import Box, Dict, Discrete
 
 OBS, ACTIONS = Box((4,)), Discrete(2)
@@ -84,6 +84,25 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
 def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> None:
     with pytest.raises(TriglotError, match=words):
         NetworkSpec(obs, torso, (("q", q_head(2)),))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ({"discount": 2.0}, r"discount must be within \[0, 1\], got 2.0"),
+        ({"gae_lambda": float("nan")}, r"gae_lambda must be within \[0, 1\], got nan"),
+        ({"learning_rate": -1e-3}, r"learning_rate must be within \[0, inf\], got -0.001"),
+    ],
+)
+def test_ppo_checks_its_numbers(number: dict[str, float], words: str) -> None:
+    with pytest.raises(TriglotError, match=words):
+        PPO(network(logits=(2,), value=()), OBS, ACTIONS, hyper=PPOHyper(**number))
+
+
+def test_two_networks_that_give_one_head() -> None:
+    whole = network(logits=(2,), value=())
+    with pytest.raises(TriglotError, match="two networks give 'logits', the second of them 'b'"):
+        PPO(combine({"a": whole, "b": whole}), OBS, ACTIONS)
 
 
 def test_unknown_names_get_the_nearest_choice() -> None:

@@ -97,7 +97,7 @@ def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     keys = jax.random.split(jax.random.key(0), 2)
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, agent.hyper))
-    with pytest.raises(TriglotError, match="hyper.decay_updates is float32"):
+    with pytest.raises(TriglotError, match=r"hyper\.decay_updates is float32"):
         checkpoint.restore(finished / "checkpoint", like)
     hyper = triglot.PPO.Hyper(decay_updates=7.0)
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, hyper))
@@ -192,6 +192,7 @@ def test_a_nan_is_reported(
     assert "null" in (tmp_path / "sick" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of orbax's
 def test_a_damaged_or_foreign_checkpoint_is_told(tmp_path: Path) -> None:
     state = {"key": jax.random.key(0), "weights": jnp.ones(3), "nothing": None}
     checkpoint.save(tmp_path / "saved", state)

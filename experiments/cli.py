@@ -1,0 +1,179 @@
+"""The command line, `triglot`; nothing heavy is imported before it is needed."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import TriglotError, unknown
+
+if TYPE_CHECKING:
+    from .options import TrainOptions
+
+HELP = """\
+usage: triglot [-h] COMMAND ...
+
+One reinforcement-learning agent, fluent in every JAX network library.
+
+commands:
+  train      train an algorithm on one library
+  compare    train it on several, from the same weights, and report what differed
+  list       list algorithms, backends and environments, and what is installed
+  version    show the versions of everything that matters
+
+examples:
+  triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
+  triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16
+  triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
+  triglot list gymnax
+
+`triglot COMMAND --help` explains a command, `triglot train ppo --help` with PPO's own options.
+"""
+
+TRAIN_HELP = """\
+Train an algorithm in an environment, on networks of one library, several seeds in one program.
+
+The folder holds: config.json (what it takes to do the same again), metrics.jsonl (a line for each
+update, a value for each seed), summary.json, learning_curve.png and a checkpoint.
+
+triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
+
+triglot train ppo gridworld:8x8 --backend table --rollout-length 32
+
+triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
+
+triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
+"""
+
+COMPARE_HELP = """\
+Train an algorithm on several libraries from the same weights and keys, and report what differed.
+
+Each library trains in a process of its own. The folder holds: comparison.json, curves.png and
+report.html, which needs nothing else.
+
+triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
+
+triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic native
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+      argv: its arguments; None for those of the process.
+
+    Returns:
+      The exit code: 0; 2 after a mistake in what was given, told in one line; 130 after Ctrl-C.
+    """
+    started = time.perf_counter()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(HELP, end="")
+            return 0
+        if arguments[0] not in COMMANDS:
+            raise unknown("command", arguments[0], COMMANDS)
+        return COMMANDS[arguments[0]](arguments, started)
+    except TriglotError as error:
+        print(f"triglot: error: {error}", file=sys.stderr)
+        return 2
+    except SystemExit as stop:  # `--help` of a command ends so
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        print("triglot: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read the output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _list(arguments: list[str], started: float) -> int:
+    from . import listing
+    from .options import ListOptions, parse
+
+    help_text = "List algorithms, backends and environments, and what is installed."
+    options = parse(ListOptions, arguments[1:], prog="triglot list", description=help_text)
+    print(listing.suite(options.suite) if options.suite else listing.everything())
+    return 0
+
+
+def _version(arguments: list[str], started: float) -> int:
+    from .options import Nothing, parse
+    from .version import device, versions
+
+    help_text = "Show the versions of everything that matters to a result, and the device."
+    parse(Nothing, arguments[1:], prog="triglot version", description=help_text)
+    shown = {name: number or "not installed" for name, number in versions().items()}
+    for name, value in (shown | {"device": device()}).items():
+        print(f"{name:<18} {value}")
+    return 0
+
+
+def _train(arguments: list[str], started: float) -> int:
+    from .options import TrainOptions
+
+    options = _parse_with_algorithm(TrainOptions, arguments, TRAIN_HELP)
+    _keep_compiled_programs(options)
+    from .run import train
+
+    return train(options, started=started, arguments=arguments)
+
+
+def _compare(arguments: list[str], started: float) -> int:
+    from .options import CompareCommand
+    from .registry import overrides_of
+
+    options = _parse_with_algorithm(CompareCommand, arguments, COMPARE_HELP)
+    from .compare import CompareOptions, compare
+    from .plan import default_folder
+
+    chosen: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
+    chosen["out"] = options.out or default_folder("compare", options.algorithm, options.env)
+    chosen["config"] = overrides_of(options.config)
+    chosen["hyper"] = overrides_of(options.hyper)
+    compare(CompareOptions(**chosen))
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
+    "train": _train,
+    "compare": _compare,
+    "list": _list,
+    "version": _version,
+}
+
+
+def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
+    """Parse the options of a command whose first argument, the algorithm, brings some of them."""
+    from .options import Nothing, parse
+    from .registry import ALGORITHMS, find_algorithm
+
+    prog = f"triglot {arguments[0]}"
+    given = arguments[1:]
+    if given and given[0] in ("-h", "--help"):
+        names = ", ".join(ALGORITHMS)
+        description += f"\nThe algorithms ({names}) have options of their own: {prog} ppo --help\n"
+        parse(options[Nothing, Nothing], ["--help"], prog=prog, description=description)
+    asks_for_help = not {"-h", "--help"}.isdisjoint(given)
+    if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
+        raise TriglotError(
+            f"first name an algorithm and an environment: {prog} ppo gymnax:CartPole-v1"
+        )
+    algorithm = find_algorithm(given[0])
+    whole = options[algorithm.Config, algorithm.Hyper]
+    return parse(whole, given, prog=prog, description=description)
+
+
+def _keep_compiled_programs(options: "TrainOptions") -> None:
+    """Let JAX keep what it compiles for the next run, unless told not to."""
+    import jax
+
+    jax.config.update("jax_enable_compilation_cache", not options.no_compilation_cache)
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = options.compilation_cache or caches / "triglot" / "jax"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

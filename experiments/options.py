@@ -1,0 +1,219 @@
+"""What a person may choose on the command line; tyro reads these classes and their docstrings.
+
+The options of `train` and `compare` are generic: an algorithm's own `Config` and `Hyper` become
+options beside the others.
+"""
+
+import contextlib
+import difflib
+import io
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from ..core.errors import TriglotError
+
+ConfigT = TypeVar("ConfigT")
+HyperT = TypeVar("HyperT")
+Count = Annotated[int, arg(metavar="N")]
+Name = Annotated[str, arg(metavar="NAME")]
+
+
+def _optional(metavar: str, otherwise: str) -> Any:
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {otherwise})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nothing:
+    """Stands for an algorithm's options where no algorithm was named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """Options of `triglot list`.
+
+    Attributes:
+      suite: list the environments of this suite, which imports its library.
+    """
+
+    suite: Positional[Annotated[str | None, _optional("SUITE", "all that can be listed")]] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOptions(Generic[ConfigT, HyperT]):
+    """Options of both `triglot train` and `triglot compare`.
+
+    Attributes:
+      algorithm: a name of `triglot list`, or package.module:object.
+      env: suite:name, such as gymnax:CartPole-v1, or package.module:object.
+      num_seeds: trainings side by side in one program.
+      seed: of every random choice.
+      total_steps: environment steps per seed, rounded up to whole rollouts.
+      eval_episodes: greedy episodes per seed at the end.
+    """
+
+    algorithm: Positional[Annotated[str, arg(metavar="ALGORITHM")]]
+    env: Positional[Annotated[str, arg(metavar="ENVIRONMENT")]]
+    num_seeds: Count = 1
+    seed: Count = 0
+    total_steps: Count = 500_000
+    eval_episodes: Count = 128
+    config: OmitArgPrefixes[ConfigT]
+    hyper: OmitArgPrefixes[HyperT]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(SharedOptions[ConfigT, HyperT]):
+    """Options of `triglot train`.
+
+    Attributes:
+      backend: the library of the networks: haiku, linen, nnx, equinox, or table.
+      arithmetic: native leaves all to the library; leaf_order sums gradients in one order;
+        canonical makes all libraries agree bit for bit.
+      network: your own network instead: package.module:object, a Network or a function of obs_spec
+        and action_spec that returns one. Or several, as NAME=package.module:object each.
+      out: a new folder for what the run leaves.
+      debug: nans stops where a NaN first appears. no-jit compiles nothing, so that print and
+        breakpoints work everywhere, and is some thousand times slower.
+      compilation_cache: where compiled programs are kept for the next run.
+      no_compilation_cache: keep no compiled programs.
+    """
+
+    backend: Name = "linen"
+    arithmetic: Annotated[
+        str | None, _optional("NAME", "canonical; native with a network of your own")
+    ] = None
+    network: Annotated[tuple[str, ...], _optional("OBJECT ...", "from the zoo")] = ()
+    out: Annotated[Path | None, _optional("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = (
+        None
+    )
+    debug: Annotated[tuple[str, ...], _optional("nans|no-jit ...", "neither")] = ()
+    compilation_cache: Annotated[
+        Path | None, _optional("FOLDER", "triglot/jax in your cache directory")
+    ] = None
+    no_compilation_cache: FlagCreatePairsOff[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareCommand(SharedOptions[ConfigT, HyperT]):
+    """Options of `triglot compare`.
+
+    Attributes:
+      backends: the libraries of the networks, at least two; the first one's initial weights are
+        given to all.
+      arithmetic: native leaves all to the library; leaf_order sums gradients in one order;
+        canonical makes all libraries agree bit for bit.
+      out: a new folder for the report.
+    """
+
+    backends: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = (
+        "haiku",
+        "linen",
+        "nnx",
+        "equinox",
+    )
+    arithmetic: Name = "canonical"
+    out: Annotated[Path | None, _optional("FOLDER", "runs/compare-ALGORITHM-ENVIRONMENT-TIME")] = (
+        None
+    )
+
+
+def parse(options: Any, arguments: Sequence[str], *, prog: str, description: str) -> Any:
+    """Build an options class from the command line; `--help` prints and raises `SystemExit(0)`.
+
+    Raises:
+      TriglotError: in one sentence, with the nearest option there is.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            chosen, rest = tyro.cli(
+                options,
+                prog=prog,
+                description=description,
+                args=arguments,
+                return_unknown_args=True,
+                registry=_registry(),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise TriglotError(_one_sentence(complaint.getvalue())) from None
+    for given in rest:
+        if given.startswith("-"):
+            name = given.partition("=")[0]
+            near = difflib.get_close_matches(name, _option_names(options), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
+    if rest:
+        raise TriglotError(f"unexpected argument {rest[0]!r}; see `{prog} --help`.")
+    return chosen
+
+
+def _option_names(options: Any) -> list[str]:
+    """List the options of a class, those of the dataclasses in it among them."""
+    inner = [part for part in get_args(options) if is_dataclass(part)]
+    classes = [get_origin(options) or options, *inner]
+    names = [field.name for one in classes for field in fields(one)]
+    return ["--" + name.replace("_", "-") for name in names if name not in ("config", "hyper")]
+
+
+def _one_sentence(box: str) -> str:
+    """Take tyro's message out of its frame, up to the first rule: what follows it is help."""
+    lines = (line.strip("│ ") for line in box.splitlines()[1:])
+    message = " ".join(itertools.takewhile(lambda line: not line.startswith(("─", "╰")), lines))
+    return re.sub("^Error parsing (config: |hyper: )?", "", message)
+
+
+def _registry() -> ConstructorRegistry:
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        return _number(_whole, "INT") if info.type is int else None
+
+    @registry.primitive_rule
+    def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        # A hyperparameter is a float here, and an array once it is in an agent's state.
+        members = get_args(info.type) or (info.type,)
+        if float not in members:
+            return None
+        return _number(_float_or_none if type(None) in members else _float, "FLOAT")
+
+    return registry
+
+
+def _number(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _whole(text: str) -> int:
+    """Read a whole number, which may be written as 500_000 or 5e5."""
+    number = _float(text)
+    if not number.is_integer():
+        raise ValueError(f"expected a whole number, got {text!r}")
+    return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number, got {text!r}") from None
+
+
+def _float_or_none(text: str) -> float | None:
+    return None if text.lower() == "none" else _float(text)

@@ -1,0 +1,129 @@
+"""A training with every part checked and nothing compiled yet."""
+
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.agent import with_budget
+from ..core.errors import TriglotError, unknown
+from ..core.train import Trainer, updates_for
+from ..core.vectorize import VectorEnvironment
+from . import registry, version
+from .journal import check_free, make_folder
+from .loading import load_networks
+
+if TYPE_CHECKING:
+    from .options import TrainOptions
+
+DEBUG = ("nans", "no-jit")
+SEEDS = 2**32  # a key is made of 32 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `triglot train` is about to do.
+
+    Attributes:
+      options: what the person chose.
+      trainer: the agent in its environments.
+      hyper: the numbers it starts from.
+      num_updates: updates of each seed.
+      out: the folder, made and empty.
+    """
+
+    options: "TrainOptions"
+    trainer: Trainer
+    hyper: Any
+    num_updates: int
+    out: Path
+
+    @property
+    def num_steps(self) -> int:
+        """Count the environment steps per seed."""
+        return self.num_updates * self.trainer.steps_per_update
+
+    @property
+    def title(self) -> str:
+        """Name the training, as pictures do."""
+        options = self.options
+        networks = " ".join(options.network) or options.backend
+        return f"{options.algorithm} on {options.env}, {networks}"
+
+    def announcement(self) -> str:
+        """Say what comes, and that a total was rounded up."""
+        options, per_update = self.options, self.trainer.steps_per_update
+        lines = [
+            f"{self.title}: {options.num_seeds} x {self.num_steps:,} steps, "
+            f"{self.num_updates:,} updates of {per_update:,} steps"
+        ]
+        if self.num_steps != options.total_steps:
+            lines.append(
+                f"{options.total_steps:,} steps are no whole number of rollouts of {per_update:,}: "
+                f"rounded up to {self.num_steps:,}"
+            )
+        if "no-jit" in options.debug:
+            lines.append("nothing is compiled (--debug no-jit): an update may take minutes")
+        return "\n".join(lines)
+
+    def record(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Write down what it takes to do the same again."""
+        return {
+            "command": shlex.join(["triglot", *arguments]),
+            **{name: value for name, value in vars(self.options).items() if name != "out"},
+            "network": list(self.options.network),
+            "config": asdict(self.options.config),
+            "hyper": asdict(self.hyper),
+            "num_updates": self.num_updates,
+            "steps_per_update": self.trainer.steps_per_update,
+            "num_steps": self.num_steps,
+            "versions": version.versions(),
+            "device": version.device(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+
+
+def prepare(options: "TrainOptions") -> Plan:
+    """Check everything and make the folder.
+
+    Raises:
+      TriglotError: if an option cannot be served, or the parts do not fit each other.
+    """
+    for mode in options.debug:
+        if mode not in DEBUG:
+            raise unknown("debug mode", mode, DEBUG)
+    for name, least in (("num_seeds", 1), ("eval_episodes", 0), ("seed", 0)):
+        if getattr(options, name) < least:
+            raise TriglotError(f"{name} must be at least {least}, got {getattr(options, name)}.")
+    if options.seed >= SEEDS:
+        raise TriglotError(f"seed must be less than {SEEDS}, got {options.seed}.")
+    networks = "own" if options.network else options.backend
+    for name, value in vars(options.hyper).items():
+        if value != value:
+            raise TriglotError(f"{name} is NaN: give a number.")
+    out = options.out or default_folder(options.algorithm, options.env, networks)
+    check_free(out)
+    env = registry.make_env(options.env)
+    agent = registry.make_agent(
+        options.algorithm,
+        env,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        networks=load_networks(options.network, env),
+    )
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+    num_updates = updates_for(trainer, options.total_steps)
+    hyper = with_budget(agent.hyper, num_updates)
+    make_folder(out)
+    return Plan(options=options, trainer=trainer, hyper=hyper, num_updates=num_updates, out=out)
+
+
+def default_folder(*names: str) -> Path:
+    """Name a folder under `runs` by what is run and the time."""
+    words = [re.sub(r"[^\w.]+", "_", name) for name in names]
+    return Path("runs") / "-".join([*words, time.strftime("%Y%m%d-%H%M%S")])

@@ -1,0 +1,190 @@
+"""Algorithms, environments and networks by name, imported when they are asked for."""
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..core.errors import MissingExtra, TriglotError, unknown
+from .loading import is_module, is_path, load, load_env
+
+if TYPE_CHECKING:
+    from ..core.agent import Agent
+    from ..core.environment import Environment
+    from ..core.network import Network
+
+ALGORITHMS = {"ppo": "triglot.algorithms.ppo:PPO"}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Environments of one kind.
+
+    Attributes:
+      module: has `make(name, **options)` and `names()`.
+      example: a name that `make` takes.
+      library: what it needs, which is also the extra that brings it; None where nothing.
+    """
+
+    module: str
+    example: str
+    library: str | None = None
+
+
+SUITES = {
+    "gridworld": Suite("triglot.envs.gridworld", "8x8"),
+    "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
+    "probe": Suite("triglot.envs.probes", "two-step"),
+}
+
+Options = TypeVar("Options")
+
+
+def find_algorithm(name: str) -> Any:
+    """Find an algorithm's class by its name or as `package.module:object`.
+
+    Returns:
+      A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
+      it has the dataclasses `Config` and `Hyper`, and `networks(obs_spec, action_spec, config)`.
+
+    Raises:
+      TriglotError: if there is no such algorithm, or it lacks one of these.
+    """
+    if name not in ALGORITHMS and ":" not in name:
+        raise unknown("algorithm", name, ALGORITHMS)
+    algorithm = load("algorithm", ALGORITHMS.get(name, name))
+    lacking = [part for part in ("Config", "Hyper", "networks") if not hasattr(algorithm, part)]
+    if not isinstance(algorithm, type) or lacking:
+        raise TriglotError(
+            f"algorithm {name!r} must be a class with Config, Hyper and networks, as PPO is; "
+            + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
+        )
+    return algorithm
+
+
+def make_env(name: str, **options: Any) -> "Environment":
+    """Make an environment by name.
+
+    Args:
+      name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
+        object is an `Environment` or is called to give one.
+      options: passed to whatever makes it.
+
+    Raises:
+      TriglotError: if there is no such environment; with the nearest one that there is.
+
+    >>> make_env("gridworld:8x8").name
+    'gridworld:8x8'
+    """
+    suite, colon, rest = name.partition(":")
+    if suite in SUITES and rest:
+        return importlib.import_module(SUITES[suite].module).make(rest, **options)
+    if suite in SUITES or not colon:
+        raise _without_suite(name)
+    if not is_path(name) or not is_module(suite):
+        raise unknown("environment suite", suite, SUITES)
+    return load_env(name, options)
+
+
+def make_agent(
+    algorithm: str | type,
+    env: "Environment",
+    *,
+    backend: str = "linen",
+    arithmetic: str | None = None,
+    config: Any = None,
+    hyper: Any = None,
+    networks: "Network | Mapping[str, Network] | None" = None,
+) -> "Agent":
+    """Build an algorithm for an environment, on networks of one library.
+
+    Args:
+      algorithm: a name, `package.module:object`, or the class itself.
+      env: what it shall act in.
+      backend: the library whose zoo the networks come from.
+      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
+        canonical for networks of the zoo, which costs nothing and makes the libraries agree
+        (docs/results.md has the measurement), and native for your own.
+      config: shapes and counts, the algorithm's `Config`, or by name what departs from its
+        defaults.
+      hyper: numbers, the algorithm's `Hyper`, or likewise.
+      networks: your own in place of the zoo's: one for everything, or each by the name that the
+        algorithm gives it.
+
+    Raises:
+      TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
+        fit each other.
+    """
+    from ..backends import build
+
+    found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
+    hyper = hyper if isinstance(hyper, found.Hyper) else from_overrides(found.Hyper, hyper)
+    specs = found.networks(env.obs_spec, env.action_spec, config)
+    if networks is None:
+        network = build(backend, specs, arithmetic=arithmetic or "canonical")
+    else:
+        network = _own_network(networks, list(specs), arithmetic or "native")
+    return found(
+        network=network,
+        obs_spec=env.obs_spec,
+        action_spec=env.action_spec,
+        config=config,
+        hyper=hyper,
+    )
+
+
+def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
+    """Build a `Config` or a `Hyper` from what departs from its defaults, be it read from JSON.
+
+    Raises:
+      TriglotError: if there is no such field.
+    """
+    names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
+    given = {n: tuple(v) if isinstance(v, list) else v for n, v in (overrides or {}).items()}
+    for name in given:
+        if name not in names:
+            raise unknown(f"field of {options.__name__}", name, names)
+    return options(**given)
+
+
+def overrides_of(options: Any) -> dict[str, Any]:
+    """List the fields that depart from their defaults; `from_overrides` undoes it."""
+    default = type(options)()
+    names = [field.name for field in fields(options)]
+    given = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in given.items() if value != getattr(default, name)}
+
+
+def _own_network(
+    networks: "Network | Mapping[str, Network]", names: list[str], arithmetic: str
+) -> "Network":
+    from ..backends.canonical import with_arithmetic
+    from ..core.network import combine
+
+    if not isinstance(networks, Mapping):
+        return with_arithmetic(networks, arithmetic)
+    for name in networks:
+        if name not in names:
+            raise unknown("network", name, names)
+    missing = [name for name in names if name not in networks]
+    if missing:
+        raise TriglotError(f"give all of the networks {', '.join(names)}: no {missing[0]!r} came.")
+    return combine({name: with_arithmetic(own, arithmetic) for name, own in networks.items()})
+
+
+def _without_suite(name: str) -> TriglotError:
+    full = {}
+    for suite, where in SUITES.items():
+        try:
+            module = importlib.import_module(where.module)
+            full |= {env: f"{suite}:{env}" for env in module.names()}
+        except MissingExtra:
+            continue
+    near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.4)
+    hint = f"; did you mean {full[near[0]]!r}?" if near else "."
+    return TriglotError(
+        f"environment {name!r} is not of the form suite:name{hint} "
+        f"The suites: {', '.join(SUITES)} (`triglot list gymnax` lists one)."
+    )

@@ -1,0 +1,36 @@
+"""The versions of everything that matters to a result."""
+
+import platform
+from importlib import metadata
+
+from .. import __version__
+
+PACKAGES = (
+    "jax", "jaxlib", "flax", "equinox", "dm-haiku", "optax", "rlax", "distrax", "chex", "gymnax",
+    "jumanji", "brax", "gymnasium", "orbax-checkpoint", "numpy",
+)  # fmt: skip
+
+
+def versions() -> dict[str, str | None]:
+    """Look up the versions of triglot, Python and the libraries; None where one is missing."""
+    return {
+        "triglot": __version__,
+        "python": platform.python_version(),
+        **{package: package_version(package) for package in PACKAGES},
+    }
+
+
+def package_version(package: str) -> str | None:
+    """Look up the installed version of a distribution; nothing is imported."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def device() -> str:
+    """Name the device that JAX computes on; this starts JAX's backend."""
+    import jax
+
+    first = jax.devices()[0]
+    return f"{first.platform} ({first.device_kind}) x {jax.device_count()}"
