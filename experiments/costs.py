@@ -88,12 +88,12 @@ class Session:
         keys = jax.random.split(jax.random.key(self.task.seed), self.task.num_seeds)
         hyper = with_budget(self.agent.hyper, self.num_updates)
         self.state, seconds = timed(lambda: init_seeds(self.trainer, keys, hyper))
-        return Reply({"init_seconds": seconds}, self._named_params())
+        return Reply({"init_seconds": seconds}, self.named_params())
 
     def load(self, path: str) -> Reply:
         """Replace the weights by those of a safetensors file, `[S, ...]` in canonical form."""
         given = load_file(path)
-        shapes = {name: array.shape for name, array in self._named_params().items()}
+        shapes = {name: array.shape for name, array in self.named_params().items()}
         for name in sorted(shapes.keys() | given.keys()):
             there = given[name].shape if name in given else "absent"
             if shapes.get(name, "absent") != there:
@@ -157,7 +157,7 @@ class Session:
     def finish(self, eval_episodes: int) -> Reply:
         """Evaluate the agent greedily and describe the program; return the final parameters."""
         facts = {"peak_memory_bytes": peak_memory_bytes()}  # before the steps below add to it
-        params = self._named_params()
+        params = self.named_params()
         # The seeds' own keys are the ones before this.
         key = jax.random.fold_in(jax.random.key(self.task.seed), self.task.num_seeds)
         keys = jax.random.split(key, self.task.num_seeds)
@@ -174,6 +174,11 @@ class Session:
         }
         return Reply(facts, params)
 
+    def named_params(self) -> Arrays:
+        """Give every seed's parameters in canonical form, `[S, ...]`."""
+        params = identity.learned(self.state.agent).params
+        return {name: np.asarray(a) for name, a in jax.vmap(self.codec.encode)(params).items()}
+
     def _trainer(self, chunk_size: int) -> Trainer:
         return Trainer(
             self.agent,
@@ -181,7 +186,3 @@ class Session:
             chunk_size=chunk_size,
             monitor=identity.fingerprints(self.agent.network),
         )
-
-    def _named_params(self) -> Arrays:
-        params = identity.learned(self.state.agent).params
-        return {name: np.asarray(a) for name, a in jax.vmap(self.codec.encode)(params).items()}

@@ -24,3 +24,10 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("library_promotion needs a reason: which library promotes what.")
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fresh_caches() -> Iterator[None]:
+    """Let go of a module's compiled programs, which else fill gigabytes by the end."""
+    yield
+    jax.clear_caches()

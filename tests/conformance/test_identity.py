@@ -1,0 +1,106 @@
+"""One agent on four libraries: equal bit for bit, or known to part and why.
+
+Every case trains in this process, from the first library's weights.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from triglot.core.train import chunks
+from triglot.experiments.costs import Session, Task
+from triglot.experiments.identity import Trace, compare_traces
+
+FOUR = ("haiku", "linen", "nnx", "equinox")
+STEPS_PER_UPDATE = 512  # of PPO's default configuration
+
+
+def train(
+    backend: str, weights: Path, *, env: str, arithmetic: str, num_seeds: int, num_updates: int
+) -> Trace:
+    """Train one backend; the first one to come writes `weights`."""
+    task = Task(
+        backend=backend,
+        algorithm="ppo",
+        env=env,
+        arithmetic=arithmetic,
+        num_seeds=num_seeds,
+        seed=0,
+        total_steps=num_updates * STEPS_PER_UPDATE,
+    )
+    session = Session(task)
+    own = session.init().arrays
+    if not weights.exists():
+        save_file(own, weights)
+    session.load(str(weights))
+    session.compile()
+    sizes = chunks(num_updates, session.facts["chunk_size"])
+    history = [session.train(size).arrays for size in sizes]
+    metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
+    return Trace(metrics=metrics, params=session.named_params())
+
+
+def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, Any]:
+    """Train the backends one after the other and compare what they leave."""
+    weights = folder / "weights.safetensors"
+    traces = {backend: train(backend, weights, **task) for backend in backends}
+    for trace in traces.values():
+        for name, values in trace.metrics.items():
+            assert values.shape == (task["num_seeds"], task["num_updates"]), name
+    return compare_traces(traces, STEPS_PER_UPDATE)
+
+
+@pytest.mark.parametrize(
+    ("backends", "env", "num_seeds", "num_updates"),
+    [
+        pytest.param(FOUR, "gymnax:CartPole-v1", 1, 30, id="mlp"),
+        pytest.param(("linen", "equinox"), "gymnax:Breakout-MinAtar", 1, 10, id="cnn"),
+        pytest.param(FOUR, "gymnax:CartPole-v1", 1, 500, id="mlp-500", marks=pytest.mark.slow),
+        pytest.param(FOUR, "gymnax:CartPole-v1", 4, 500, id="mlp-4-seeds", marks=pytest.mark.slow),
+        pytest.param(FOUR, "gymnax:Breakout-MinAtar", 1, 100, id="cnn-100", marks=pytest.mark.slow),
+        pytest.param(
+            FOUR, "gymnax:Breakout-MinAtar", 4, 20, id="cnn-4-seeds", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_canonical_arithmetic_is_equal_bit_for_bit(
+    backends: tuple[str, ...], env: str, num_seeds: int, num_updates: int, tmp_path: Path
+) -> None:
+    result = compare(
+        backends,
+        tmp_path,
+        env=env,
+        arithmetic="canonical",
+        num_seeds=num_seeds,
+        num_updates=num_updates,
+    )
+    assert result["identical"], result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["gymnax:CartPole-v1", "gymnax:Breakout-MinAtar"])
+@pytest.mark.parametrize("arithmetic", ["native", "leaf_order"])
+@pytest.mark.parametrize(
+    "backends",
+    [
+        pytest.param(("haiku", "linen", "nnx"), id="inputs-times-kernel"),
+        pytest.param(
+            ("haiku", "equinox"),
+            id="equinox",
+            marks=pytest.mark.xfail(
+                reason="Equinox keeps weights as [out, in] and multiplies them from the left, for "
+                "which XLA sums in another order: it parts in the first update"
+            ),
+        ),
+    ],
+)
+def test_what_each_library_does_by_itself(
+    backends: tuple[str, ...], arithmetic: str, env: str, tmp_path: Path
+) -> None:
+    result = compare(
+        backends, tmp_path, env=env, arithmetic=arithmetic, num_seeds=1, num_updates=10
+    )
+    assert result["identical"], result
