@@ -23,6 +23,7 @@ Workers: TypeAlias = dict[str, Worker]
 Records: TypeAlias = dict[str, Record]
 
 DISPATCH_ROUNDS = 3
+BAR = "{desc:<28}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts chunks of training
 
 
 def run_all(options: "CompareOptions", records: Records) -> None:
@@ -34,7 +35,7 @@ def run_all(options: "CompareOptions", records: Records) -> None:
         before an interruption is there.
     """
     with ExitStack() as stack:
-        bar = stack.enter_context(tqdm(unit="chunk", dynamic_ncols=True, leave=False))
+        bar = stack.enter_context(tqdm(bar_format=BAR, dynamic_ncols=True, leave=False))
         workers: Workers = {}
         for backend, record in records.items():
             workers[backend] = stack.enter_context(Worker(backend))
@@ -46,7 +47,7 @@ def run_all(options: "CompareOptions", records: Records) -> None:
 def _prepare(options: "CompareOptions", worker: Worker, record: Record, bar: tqdm) -> None:
     """Take one backend as far as its compiled program, on the first backend's weights."""
     weights = options.out / "initial_params.safetensors"
-    bar.set_description(f"{worker.backend} imports and builds")
+    bar.set_description_str(f"{worker.backend} imports and builds")
     record.facts |= worker.ask("start", **asdict(options.task(worker.backend)))[0]
     facts, params = worker.ask("init")
     record.facts |= facts
@@ -55,7 +56,7 @@ def _prepare(options: "CompareOptions", worker: Worker, record: Record, bar: tqd
         save_file(params, weights)
         bar.write(_announcement(options, record))
     worker.ask("load", path=str(weights.resolve()))
-    bar.set_description(f"{worker.backend} compiles")
+    bar.set_description_str(f"{worker.backend} compiles")
     record.facts |= worker.ask("compile")[0]
 
 
@@ -80,7 +81,7 @@ def _train(workers: Workers, records: Records, bar: tqdm) -> None:
     bar.reset(total=len(counts) * len(workers))
     for turn, count in enumerate(counts):
         for backend in _rotated(list(workers), turn):
-            bar.set_description(f"{backend} trains")
+            bar.set_description_str(f"{backend} trains")
             told, metrics = workers[backend].ask("train", count=count)
             records[backend].add_chunk(count, told["seconds"], metrics)
             bar.update()
@@ -89,10 +90,10 @@ def _train(workers: Workers, records: Records, bar: tqdm) -> None:
 def _finish(options: "CompareOptions", workers: Workers, records: Records, bar: tqdm) -> None:
     for turn in range(DISPATCH_ROUNDS):
         for backend in _rotated(list(workers), turn):
-            bar.set_description(f"{backend} is called singly")
+            bar.set_description_str(f"{backend} is called singly")
             records[backend].dispatch_seconds += workers[backend].ask("dispatch")[0]["seconds"]
     for backend, worker in workers.items():
-        bar.set_description(f"{backend} is evaluated")
+        bar.set_description_str(f"{backend} is evaluated")
         facts, params = worker.ask("finish", eval_episodes=options.eval_episodes)
         records[backend].facts |= facts
         records[backend].params = params

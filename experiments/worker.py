@@ -91,6 +91,8 @@ class Worker:
     def _last_words(self, stage: str) -> str:
         code = self.process.wait()
         ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code == -signal.SIGKILL:
+            ending += ", which is also how a machine ends what takes too much memory"
         self.stderr.seek(0)
         lines = self.stderr.read().decode(errors="replace").splitlines()[-LAST_LINES:]
         said = "\n  ".join(["Its last words:", *lines]) if lines else "It said nothing."

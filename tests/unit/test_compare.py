@@ -217,7 +217,7 @@ def test_an_interruption_keeps_what_is_there(
     assert sorted(FakeWorker.ended) == ["equinox", "haiku"]
     assert "Updates done: haiku 4, equinox 4." in capsys.readouterr().err
     loss = load_file(tmp_path / "metrics" / "haiku.safetensors")["loss"]
-    np.testing.assert_array_equal(loss, np.float32([[1, 1, 2, 2]] * 2))
+    assert loss.tolist() == [[1, 1, 2, 2]] * 2
     assert not (tmp_path / "comparison.json").exists()
 
 

@@ -1,5 +1,7 @@
 """Fingerprints see every bit, and the first difference is found where it is."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,11 @@ from triglot.experiments.identity import (
 )
 
 STEPS_PER_UPDATE = 512
+
+
+def f32(values: list[float]) -> np.ndarray:
+    """Make a float32 array."""
+    return np.array(values, np.float32)
 
 
 def flip(array: np.ndarray, index: int, bit: int) -> np.ndarray:
@@ -58,7 +65,7 @@ def test_a_fingerprint_is_the_same_however_it_is_computed(dtype: jnp.dtype) -> N
 def test_nan_equals_nan_and_zero_is_not_minus_zero() -> None:
     nan = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32)
     assert not differing(nan, nan[::-1]).any()
-    assert differing(np.float32([0.0, np.nan]), np.float32([-0.0, 1.0])).all()
+    assert differing(f32([0.0, np.nan]), f32([-0.0, 1.0])).all()
 
 
 def test_arrays_of_other_shapes_are_not_compared() -> None:
@@ -145,9 +152,12 @@ def test_the_hash_of_parameters_is_of_names_types_shapes_and_bytes() -> None:
 
 
 def a_network(codec: Codec | None) -> Network:
-    return Network(
-        name="one", backend="own", init=lambda key: None, apply=lambda *_: None, codec=codec
-    )  # pyright: ignore[reportArgumentType]
+    """Make a network of which only the codec is looked at."""
+
+    def unused(*arguments: Any, **named: Any) -> Any:
+        raise AssertionError
+
+    return Network(name="one", backend="own", init=unused, apply=unused, codec=codec)
 
 
 def test_the_monitor_reads_the_canonical_layout() -> None:
