@@ -3,7 +3,7 @@
 # One environment serves all targets. The demonstration alone needs fewer libraries, but two
 # environments would be downloaded and kept twice over, and most of the weight is JAX's own.
 
-STEPS ?= 500000
+STEPS ?= 300000
 OUT ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
 PYTEST ?=
 
