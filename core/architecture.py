@@ -3,7 +3,6 @@
 They stand in `core` because an algorithm names them and no algorithm names a backend.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -155,6 +154,3 @@ def default_torso(obs_spec: Spec, hidden_sizes: tuple[int, ...] = (64, 64)) -> T
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
         return CNN()
     return MLP(hidden_sizes=hidden_sizes)
-
-
-NetworkSpecs: TypeAlias = Mapping[str, NetworkSpec]
