@@ -4,8 +4,9 @@ import importlib
 from collections.abc import Mapping
 
 from ..core.architecture import NetworkSpec
+from ..core.combinators import combine
 from ..core.errors import unknown
-from ..core.network import Network, combine
+from ..core.network import Network
 from .canonical import with_arithmetic
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")

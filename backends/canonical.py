@@ -85,10 +85,12 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
 
 def _named_codec(codec: Codec, layout: bool) -> Codec:
     """Build the codec of parameters kept by canonical name, in canonical layout or their own."""
-    by_name = {leaf.name: Leaf(leaf.name) if layout else leaf for leaf in codec.leaves}
-    named = {name: by_name[name] for name in sorted(by_name)}
-    structure = jax.tree.structure({name: 0 for name in named})
-    return Codec(structure, tuple(named.values()))
+    if layout:
+        leaves = [Leaf.one(n, note=leaf.note) for leaf in codec.leaves for n in leaf.names]
+    else:
+        leaves = list(codec.leaves)
+    by_name = {leaf.name: leaf for leaf in sorted(leaves, key=lambda leaf: leaf.name)}
+    return Codec.named(dict.fromkeys(by_name, 0), list(by_name.values()))
 
 
 def params_on_the_right(

@@ -1,44 +1,69 @@
 """Flax NNX's modules as `Network`s: `nnx.split` and `nnx.merge`."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.architecture import NetworkSpec
-from ..core.errors import require
+from ..core.errors import TriglotError, blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from .calling import InitialCarry, arguments, mode_arguments, parameters
 from .naming import canonical_name
 
 
-def from_nnx(constructor: Callable[[Any], Any], *, name: str | None = None) -> Network:
+def from_nnx(
+    module: Any, *, name: str | None = None, initial_carry: InitialCarry | None = None
+) -> Network:
     """Lift an NNX module to a `Network`.
 
     Args:
-      constructor: takes `nnx.Rngs` and returns the module, which is called on a batch of
-        observations `[B, ...]`.
+      module: its class or another constructor, which takes `nnx.Rngs` (by the name `rngs` where
+        there is one); or a module already made, whose present weights every training then starts
+        from. It is called on a batch of observations `[B, ...]`, and on several inputs where they
+        are a tuple. Its `train()` or `eval()` is called first; where `__call__` takes `train` (or
+        `training`, `deterministic`, `use_running_average`), it is told.
       name: how errors and reports call it.
+      initial_carry: of a recurrent module `(obs, carry) -> (outputs, carry)`: makes the carry
+        `[N, ...]` for a number of environments.
 
     Returns:
-      The network; `params` is an `nnx.State` of `nnx.Param`s, `state` one of every other
-      variable but random streams, which `apply` rebuilds from its `key`.
+      The network; `params` is an `nnx.State` of floating-point `nnx.Param`s, `state` one of every
+      other variable but random streams, which `apply` rebuilds from its `key`.
 
     Raises:
       MissingExtra: if Flax is not installed.
+      TriglotError: if the constructor fails or makes no module.
     """
     nnx = require("flax.nnx", "flax")
+    made = isinstance(module, nnx.Module)
+    called = name or (type(module).__name__ if made else getattr(module, "__name__", repr(module)))
+    by_name = "rngs" in parameters(module)
 
     def construct(key: jax.Array) -> Any:
+        if made:
+            return module
         # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
         with jax.ensure_compile_time_eval():
-            return constructor(nnx.Rngs(key))
+            rngs = nnx.Rngs(key)
+            return module(rngs=rngs) if by_name else module(rngs)
+
+    def is_trainable(path: Any, value: Any) -> bool:
+        del path
+        return isinstance(value, nnx.Param) and jnp.issubdtype(value.dtype, jnp.inexact)
 
     def split(module: Any) -> tuple[Any, Any, Any, Any]:
-        return nnx.split(module, nnx.Param, nnx.RngState, ...)
+        return nnx.split(module, is_trainable, nnx.RngState, ...)
 
-    abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
+    with blaming(f"the NNX constructor {called!r} failed when given nnx.Rngs"):
+        abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
+    if not isinstance(abstract, nnx.Module):
+        raise TriglotError(
+            f"from_nnx takes an nnx.Module or what makes one from nnx.Rngs; {called!r} gave a "
+            f"{type(abstract).__name__}."
+        )
     graphdef, params, streams, _ = split(abstract)
+    names = parameters(type(abstract).__call__)
 
     def init(key: jax.Array) -> Variables:
         _, params, _, state = split(construct(key))
@@ -65,17 +90,20 @@ def from_nnx(constructor: Callable[[Any], Any], *, name: str | None = None) -> N
             module.train()
         else:
             module.eval()
-        outputs = module(inputs)
-        return outputs, split(module)[3]
+        outputs = module(*arguments(inputs), **mode_arguments(names, train))
+        return outputs, split(module)[3] if train else variables.state
 
     paths = [path[:-1] for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     return Network(
-        name=name or type(abstract).__name__,
+        name=called,
         backend="nnx",
         init=init,
         apply=apply,
         value_and_grad=lambda loss: nnx.value_and_grad(loss, has_aux=True),
-        codec=Codec.named(params, [Leaf(canonical_name(path, {})) for path in paths]),
+        recurrent=initial_carry is not None,
+        initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
+        random_start=not made,
+        codec=Codec.named(params, [Leaf.one(canonical_name(path, {})) for path in paths]),
     )
 
 

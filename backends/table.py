@@ -45,9 +45,10 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     return Network(
         name=name,
         backend="table",
+        random_start=False,
         init=init,
         apply=apply,
         codec=Codec.named(
-            {head: 0.0 for head in heads}, [Leaf(f"head/{head}/embedding") for head in heads]
+            {head: 0.0 for head in heads}, [Leaf.one(f"head/{head}/embedding") for head in heads]
         ),
     )

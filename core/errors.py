@@ -2,7 +2,11 @@
 
 import difflib
 import importlib
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 
@@ -47,3 +51,51 @@ def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
     near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return TriglotError(f"unknown {kind} {given!r}{hint} Choices: {', '.join(names)}.")
+
+
+@contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Say in one sentence that a person's own part failed, and on which line of theirs.
+
+    The traceback, most of it the libraries', is left out: Python prints it before the sentence.
+    It stays in `error.__context__` for debuggers.
+
+    Args:
+      what: the part and what it was doing, such as "the haiku network 'mine' failed on ...".
+
+    Raises:
+      TriglotError: in place of any other exception.
+    """
+    try:
+        yield
+    except TriglotError:
+        raise
+    except Exception as error:
+        raise TriglotError(f"{what}: {describe(error)}") from None
+
+
+def describe(error: BaseException) -> str:
+    """Put an exception in one line: its type, the start of its message and the person's line."""
+    message = " ".join(str(error).split())
+    if len(message) > 300:
+        message = message[:300].rsplit(" ", 1)[0] + " ..."
+    return f"{type(error).__name__}: {message}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Find the last line of the traceback that is in no installed library and none of ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _in_library(frame.filename)]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+
+
+def _in_library(filename: str) -> bool:
+    path = Path(filename).resolve()
+    return filename.startswith("<") or any(map(path.is_relative_to, _LIBRARY_FOLDERS))
+
+
+_OUR_ROOT = Path(__file__).resolve().parents[1]
+_LIBRARY_FOLDERS = [
+    *(_OUR_ROOT / part for part in ("core", "backends", "algorithms", "envs", "experiments")),
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
+]

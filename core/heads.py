@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from . import specs
-from .errors import TriglotError
+from .errors import TriglotError, blaming
 from .network import Network
 
 
@@ -49,19 +50,36 @@ def check_heads(
       TriglotError: naming the network, its library and every head that is missing or misshapen.
     """
     batch = 2
-    variables = jax.eval_shape(network.init, jax.random.key(0))
-    obs = jax.eval_shape(lambda: specs.zeros(obs_spec, batch))
-    outputs, _ = jax.eval_shape(network.apply, variables, obs)
     wanted = " and ".join(f"{name} {_words(shape)}" for name, shape in needs.items())
-    whose = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r} gave"
+    library = network.backend.capitalize()
+    whose = f"{algorithm} needs {wanted}; your {library} network {network.name!r}"
+    with blaming(f"{whose} failed on a batch of {batch} observations"):
+        variables = jax.eval_shape(network.init, jax.random.key(0))
+        obs = jax.eval_shape(lambda: specs.zeros(obs_spec, batch))
+        if network.recurrent:
+            carry = jax.eval_shape(lambda v: network.initial_carry(v, batch), variables)
+            (outputs, _), _ = jax.eval_shape(network.apply, variables, (obs, carry))
+        else:
+            outputs, _ = jax.eval_shape(network.apply, variables, obs)
     if not isinstance(outputs, Mapping):
-        raise TriglotError(f"{whose} {type(outputs).__name__}: return a dictionary of heads.")
+        raise TriglotError(
+            f"{whose} gave a {type(outputs).__name__}: return a dictionary of heads, such as "
+            f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}."
+        )
     heads = merge_heads(outputs)
-    found = {n: tuple(heads[n].shape) for n in needs if hasattr(heads.get(n), "shape")}
-    if found != {name: (batch, *shape) for name, shape in needs.items()}:
-        given = [f"{n} {_words(s[1:]) if s[:1] == (batch,) else list(s)}" for n, s in found.items()]
-        missing = [f"no {name} (it has {sorted(heads)})" for name in needs if name not in found]
-        raise TriglotError(f"{whose} {' and '.join(given + missing)}.")
+    wrong = []
+    for name, shape in needs.items():
+        head = heads.get(name)
+        if not hasattr(head, "shape"):
+            wrong.append(f"no {name} (it has {', '.join(sorted(heads)) or 'no heads'})")
+        elif tuple(head.shape) != (batch, *shape):
+            there = tuple(head.shape)
+            given = _words(there[1:]) if there[:1] == (batch,) else list(there)
+            wrong.append(f"{name} {given}")
+        elif not jnp.issubdtype(head.dtype, jnp.floating):
+            wrong.append(f"{name} of dtype {head.dtype}, not float32")
+    if wrong:
+        raise TriglotError(f"{whose} gave {' and '.join(wrong)}.")
 
 
 def _words(shape: tuple[int, ...]) -> str:

@@ -126,13 +126,16 @@ def make_agent(
         network = build(backend, specs, arithmetic=arithmetic or "canonical")
     else:
         network = _own_network(networks, list(specs), arithmetic or "native")
-    return found(
-        network=network,
-        obs_spec=env.obs_spec,
-        action_spec=env.action_spec,
-        config=config,
-        hyper=hyper,
-    )
+    try:
+        return found(
+            network=network,
+            obs_spec=env.obs_spec,
+            action_spec=env.action_spec,
+            config=config,
+            hyper=hyper,
+        )
+    except TriglotError as error:
+        raise TriglotError(f"on {env.name}: {error}") from None
 
 
 def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
@@ -161,7 +164,7 @@ def _own_network(
     networks: "Network | Mapping[str, Network]", names: list[str], arithmetic: str
 ) -> "Network":
     from ..backends.canonical import with_arithmetic
-    from ..core.network import combine
+    from ..core.combinators import combine
 
     if not isinstance(networks, Mapping):
         return with_arithmetic(networks, arithmetic)

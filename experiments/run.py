@@ -10,9 +10,10 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from ..core import checkpoint
 from ..core.evaluate import Episodes, evaluate
 from ..core.train import RunnerState, init_seeds, train_seeds
-from . import checkpoint, plots
+from . import plots
 from .interrupt import Interrupt
 from .journal import Journal
 from .plan import Plan, prepare

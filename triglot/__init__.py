@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "core.network": ("Network", "Variables", "combine", "ensemble", "scalar"),
+    "core.network": ("Network", "Variables"),
+    "core.combinators": ("combine", "ensemble", "freeze", "scalar", "start_from"),
+    "core.unroll": ("unroll",),
+    "core.checks": ("check_agent", "check_environment", "check_network"),
     "core.learner": ("Learner",),
     "core.agent": ("Agent",),
     "core.environment": ("Environment", "TimeStep"),
@@ -37,19 +40,25 @@ if TYPE_CHECKING:
     from .backends.nnx import from_nnx as from_nnx
     from .backends.translate import translate as translate
     from .core.agent import Agent as Agent
+    from .core.checks import check_agent as check_agent
+    from .core.checks import check_environment as check_environment
+    from .core.checks import check_network as check_network
+    from .core.combinators import combine as combine
+    from .core.combinators import ensemble as ensemble
+    from .core.combinators import freeze as freeze
+    from .core.combinators import scalar as scalar
+    from .core.combinators import start_from as start_from
     from .core.environment import Environment as Environment
     from .core.environment import TimeStep as TimeStep
     from .core.evaluate import evaluate as evaluate
     from .core.learner import Learner as Learner
     from .core.network import Network as Network
     from .core.network import Variables as Variables
-    from .core.network import combine as combine
-    from .core.network import ensemble as ensemble
-    from .core.network import scalar as scalar
     from .core.specs import Box as Box
     from .core.specs import Discrete as Discrete
     from .core.train import Trainer as Trainer
     from .core.train import train as train
+    from .core.unroll import unroll as unroll
     from .experiments.registry import make_agent as make_agent
     from .experiments.registry import make_env as make_env
 else:

@@ -21,8 +21,9 @@ from triglot.core.architecture import (
     q_head,
     value_head,
 )
+from triglot.core.combinators import combine, ensemble, scalar
 from triglot.core.errors import TriglotError
-from triglot.core.network import Network, Variables, combine, ensemble, num_params, scalar
+from triglot.core.network import Network, Variables, num_params
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))

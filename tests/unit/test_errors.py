@@ -12,9 +12,10 @@ from triglot.backends import build
 from triglot.backends.canonical import with_arithmetic
 from triglot.backends.translate import translate
 from triglot.core.architecture import CNN, MLP, NetworkSpec, Table, q_head
+from triglot.core.combinators import combine
 from triglot.core.errors import MissingExtra, TriglotError, require
 from triglot.core.learner import Learner
-from triglot.core.network import Network, Variables, combine
+from triglot.core.network import Network, Variables
 from triglot.core.specs import Box, Dict, Discrete
 
 OBS, ACTIONS = Box((4,)), Discrete(2)
@@ -40,11 +41,11 @@ def network(**heads: tuple[int, ...]) -> Network:
     [
         (
             network(logits=(2,), value=(1,)),
-            r"PPO needs logits \[B, 2\] and value \[B\]; the haiku network 'mine' gave "
-            r"logits \[B, 2\] and value \[B, 1\]\.",
+            r"PPO needs logits \[B, 2\] and value \[B\]; your Haiku network 'mine' gave "
+            r"value \[B, 1\]\.",
         ),
-        (network(logits=(3,), value=()), r"gave logits \[B, 3\] and value \[B\]"),
-        (network(value=()), r"no logits \(it has \['value'\]\)"),
+        (network(logits=(3,), value=()), r"gave logits \[B, 3\]\."),
+        (network(value=()), r"no logits \(it has value\)"),
     ],
     ids=["column", "actions", "missing"],
 )

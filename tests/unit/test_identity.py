@@ -162,7 +162,7 @@ def a_network(codec: Codec | None) -> Network:
 
 def test_the_monitor_reads_the_canonical_layout() -> None:
     kernel = jnp.arange(6.0).reshape(2, 3)
-    codec = Codec.named(kernel, [Leaf("kernel", jnp.transpose, jnp.transpose)])
+    codec = Codec.named(kernel, [Leaf.one("kernel", jnp.transpose, jnp.transpose)])
     variables = Variables(params=kernel, state=())
     state = {"learner": LearnerState(variables=variables, opt_state=()), "hyper": jnp.ones(2)}
     ((name, value),) = fingerprints(a_network(codec))(state).items()
@@ -173,6 +173,6 @@ def test_the_monitor_reads_the_canonical_layout() -> None:
 def test_what_cannot_be_compared_says_why() -> None:
     with pytest.raises(TriglotError, match="no canonical names"):
         fingerprints(a_network(None))
-    monitor = fingerprints(a_network(Codec.named(0.0, [Leaf("x")])))
+    monitor = fingerprints(a_network(Codec.named(0.0, [Leaf.one("x")])))
     with pytest.raises(TriglotError, match="no LearnerState"):
         monitor({"table": jnp.ones(3)})

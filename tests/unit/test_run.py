@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import triglot
+from triglot.core import checkpoint
 from triglot.core.errors import TriglotError
 from triglot.core.train import Trainer, init_seeds
 from triglot.core.vectorize import VectorEnvironment
-from triglot.experiments import checkpoint, cli, plots
+from triglot.experiments import cli, plots
 from triglot.experiments.interrupt import Interrupt
 from triglot.experiments.journal import Journal
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError
+from .errors import TriglotError
 
 State = TypeVar("State")
 
