@@ -17,6 +17,8 @@ EVALUATING = ("deterministic", "inference", "use_running_average")
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Read the names that a function, class or callable object may be given; none if unknown."""
+    if isinstance(function, type):  # NNX's metaclass hides the constructor's signature
+        function = function.__init__
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):

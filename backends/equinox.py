@@ -60,11 +60,13 @@ def from_equinox(
 
     called = name or getattr(module, "__name__", type(module).__name__)
     with blaming(f"the Equinox constructor {called!r} failed when given a key"):
-        abstract, abstract_state = with_state(eqx.filter_eval_shape(construct, jax.random.key(0)))
+        abstract, abstract_state = eqx.filter_eval_shape(
+            lambda key: with_state(construct(key)), jax.random.key(0)
+        )
     if not isinstance(abstract, eqx.Module) or not callable(abstract):
         raise TriglotError(
             f"from_equinox takes a callable eqx.Module or what makes one from a key; {called!r} "
-            f"gave a {type(abstract).__name__}."
+            "made none."
         )
     # The skeleton is what is no array; it is found once, without computing any array. Its static
     # marks (an index of State is one by identity) stand for those of every later construction.

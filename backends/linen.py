@@ -60,9 +60,12 @@ def from_linen(
         collections = {"params": variables.params, **variables.state}
         given, modes = arguments(inputs), mode_arguments(names, train)
         # One key serves every stream: Linen falls back to it for a name that it is not given.
-        if not train or not variables.state:
+        if not variables.state:
             return module.apply(collections, *given, rngs=key, **modes), variables.state
-        return module.apply(collections, *given, rngs=key, mutable=list(variables.state), **modes)
+        # A module may move its collections whenever it is called; evaluation keeps them.
+        mutable = list(variables.state)
+        outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
+        return outputs, state if train else variables.state
 
     with blaming(f"the Linen module {called!r} failed on {in_words(obs_spec)}"):
         params = jax.eval_shape(init, jax.random.key(0)).params

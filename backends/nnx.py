@@ -59,8 +59,7 @@ def from_nnx(
         abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
     if not isinstance(abstract, nnx.Module):
         raise TriglotError(
-            f"from_nnx takes an nnx.Module or what makes one from nnx.Rngs; {called!r} gave a "
-            f"{type(abstract).__name__}."
+            f"from_nnx takes an nnx.Module or what makes one from nnx.Rngs; {called!r} made none."
         )
     graphdef, params, streams, _ = split(abstract)
     names = parameters(type(abstract).__call__)

@@ -119,9 +119,12 @@ def ensemble(network: Network, size: int) -> Network:
         def member(own: Variables, seen: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
             return network.apply(own, seen, key=own_key, train=train)
 
-        return jax.vmap(member, in_axes=(0, axes, None if keys is None else 0))(
-            variables, inputs, keys
-        )
+        in_axes = (0, axes, None if keys is None else 0)
+        return jax.vmap(member, in_axes, axis_size=size)(variables, inputs, keys)
+
+    def initial_carry(variables: Variables, num_envs: int) -> PyTree:
+        made = jax.vmap(lambda own: network.initial_carry(own, num_envs), axis_size=size)
+        return made(variables)
 
     codec = network.codec and Codec(
         network.codec.treedef,
@@ -135,7 +138,7 @@ def ensemble(network: Network, size: int) -> Network:
         name=f"{size}x{network.name}",
         init=init,
         apply=apply,
-        initial_carry=lambda v, n: jax.vmap(lambda own: network.initial_carry(own, n))(v),
+        initial_carry=initial_carry,
         codec=codec,
     )
 

@@ -69,15 +69,13 @@ def check_heads(
     heads = merge_heads(outputs)
     wrong = []
     for name, shape in needs.items():
-        head = heads.get(name)
-        if not hasattr(head, "shape"):
+        if not hasattr(heads.get(name), "shape"):
             wrong.append(f"no {name} (it has {', '.join(sorted(heads)) or 'no heads'})")
-        elif tuple(head.shape) != (batch, *shape):
-            there = tuple(head.shape)
+        elif (there := tuple(heads[name].shape)) != (batch, *shape):
             given = _words(there[1:]) if there[:1] == (batch,) else list(there)
             wrong.append(f"{name} {given}")
-        elif not jnp.issubdtype(head.dtype, jnp.floating):
-            wrong.append(f"{name} of dtype {head.dtype}, not float32")
+        elif not jnp.issubdtype(heads[name].dtype, jnp.floating):
+            wrong.append(f"{name} of dtype {heads[name].dtype}, not float32")
     if wrong:
         raise TriglotError(f"{whose} gave {' and '.join(wrong)}.")
 

@@ -1,0 +1,171 @@
+"""People's own networks train through the same unchanged PPO, and keep what must stand still."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import chex
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from tests.conformance import own_networks as own
+from triglot import from_equinox, from_haiku, from_linen, from_nnx
+from triglot.algorithms.ppo import PPO, PPOConfig
+from triglot.core.checks import check_network
+from triglot.core.network import Network
+from triglot.core.specs import Box
+from triglot.core.train import TrainResult, train
+from triglot.experiments.registry import make_env
+
+OBS = Box((4,))
+CONFIG = PPOConfig(num_envs=4, rollout_length=16, num_epochs=2, num_minibatches=2)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    make: Callable[[], Network]
+    num_params: int
+    has_statistics: bool = False
+
+
+NORMALISED = 2 * 4 + (4 * 32 + 32) + (32 * 2 + 2) + (32 + 1)
+CASES = [
+    Case(
+        "Haiku attention",
+        lambda: from_haiku(own.attentive, OBS),
+        2 * 8 + 4 * (8 * 8 + 8) + (32 * 2 + 2) + (32 + 1),
+    ),
+    Case("Linen BatchNorm", lambda: from_linen(own.Normalised(), OBS), NORMALISED, True),
+    Case(
+        "NNX shared layer",
+        lambda: from_nnx(own.Sharing),
+        (4 * 16 + 16) + (16 * 16 + 16) + (16 * 2 + 2) + (16 + 1),
+    ),
+    Case(
+        "Equinox SelfAttention",
+        lambda: from_equinox(own.Attentive),
+        2 * 8 + 3 * 8 * 8 + (32 * 2 + 2) + (32 + 1),
+    ),
+    Case("Haiku BatchNorm", lambda: from_haiku(own.normalised_haiku, OBS), NORMALISED, True),
+    Case("NNX BatchNorm", lambda: from_nnx(own.NormalisedNNX), NORMALISED, True),
+    Case("Equinox BatchNorm", lambda: from_equinox(own.NormalisedEquinox), NORMALISED, True),
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def trained(network: Network) -> tuple[PPO, TrainResult]:
+    """Train two seeds for a few updates on CartPole."""
+    env = make_env("gymnax:CartPole-v1")
+    agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
+    return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64, num_seeds=2)
+
+
+REASON = "haiku's and flax's attention and normalisation mix dtypes and ranks"
+
+
+@every_case
+@pytest.mark.library_promotion(REASON)
+def test_it_trains_through_ppo(case: Case) -> None:
+    network = case.make()
+    start = network.init(jax.random.key(5))
+    assert sum(leaf.size for leaf in jax.tree.leaves(start.params)) == case.num_params
+    agent, result = trained(network)
+    variables = result.runner_state.agent.learner.variables
+    chex.assert_tree_all_finite(variables.params)
+    begun = jax.lax.map(
+        lambda k: agent.init(k, 4).learner.variables, jax.random.split(jax.random.key(0), 2)
+    )
+    for before, after in zip(
+        jax.tree.leaves(begun.params), jax.tree.leaves(variables.params), strict=True
+    ):
+        assert (before != after).any()
+    moved = [
+        bool((before != after).any())
+        for before, after in zip(
+            jax.tree.leaves(begun.state), jax.tree.leaves(variables.state), strict=True
+        )
+    ]
+    assert any(moved) == case.has_statistics
+
+
+@every_case
+@pytest.mark.library_promotion(REASON)
+def test_statistics_stand_still_in_evaluation(case: Case) -> None:
+    network = case.make()
+    variables = network.init(jax.random.key(0))
+    obs = jax.random.normal(jax.random.key(1), (16, 4)) * 3.0 + 1.0
+    _, evaluated = network.apply(variables, obs)
+    chex.assert_trees_all_equal(evaluated, variables.state)
+    outputs, state = network.apply(variables, obs, key=jax.random.key(2), train=True)
+    assert jax.tree.structure(state) == jax.tree.structure(variables.state)
+    if case.has_statistics:
+        differ = [
+            bool((a != b).any())
+            for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(variables.state), strict=True)
+        ]
+        assert any(differ)
+        again, _ = network.apply(variables, obs, key=jax.random.key(3), train=True)
+        assert (outputs["value"] != again["value"]).any()  # dropout follows its key
+
+
+@every_case
+@pytest.mark.library_promotion(REASON)
+def test_it_passes_the_checker(case: Case) -> None:
+    report = check_network(case.make(), OBS)
+    assert report.passed, report
+
+
+def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
+    network = from_equinox(own.Attentive)
+    _, result = trained(network)
+    variables = result.runner_state.agent.learner.variables
+    np.testing.assert_array_equal(variables.state["buffers"][0], [[3, 2, 1, 0]] * 2)
+    constant = variables.params.attention.sqrt_d_attn
+    assert constant is None or float(constant) == float(np.sqrt(8))
+    assert len(jax.tree.leaves(variables.params.attention)) == 3
+
+
+@pytest.mark.library_promotion(REASON)
+def test_batch_statistics_are_those_of_the_batch() -> None:
+    """All four libraries normalise by the same batch, so the axis reaches Equinox's too."""
+    obs = jax.random.normal(jax.random.key(1), (64, 4)) * 3.0 + 1.0
+    network = from_equinox(own.NormalisedEquinox)
+    variables = network.init(jax.random.key(0))
+    alone, _ = network.apply(variables, obs[:32], key=jax.random.key(2), train=True)
+    together, _ = network.apply(variables, obs, key=jax.random.key(2), train=True)
+    assert not jnp.allclose(alone["value"], together["value"][:32])
+
+
+@pytest.mark.parametrize("library", ["nnx", "equinox"])
+def test_a_module_already_made_is_the_starting_point(library: str) -> None:
+    if library == "nnx":
+        module = own.Sharing(rngs=nnx.Rngs(3))
+        network, kernel = from_nnx(module), module.embed.kernel[...]
+    else:
+        module = own.Attentive(key=jax.random.key(3))
+        network, kernel = from_equinox(module), module.embed.weight
+    assert not network.random_start
+    first, second = network.init(jax.random.key(0)), jax.jit(network.init)(jax.random.key(1))
+    chex.assert_trees_all_equal(first, second)
+    assert any(
+        leaf.shape == kernel.shape and (leaf == kernel).all()
+        for leaf in jax.tree.leaves(first.params)
+    )
+    _, result = trained(network)
+    assert result.num_updates == 5
+    chex.assert_trees_all_equal(network.init(jax.random.key(0)), first)
+
+
+def test_an_equinox_pair_of_module_and_state() -> None:
+    pair = eqx.nn.make_with_state(own.NormalisedEquinox)(jax.random.key(0))
+    network = from_equinox(pair)
+    variables = network.init(jax.random.key(1))
+    outputs, _ = network.apply(variables, jnp.ones((3, 4)))
+    assert outputs["logits"].shape == (3, 2)
+    made = from_equinox(lambda key: eqx.nn.make_with_state(own.NormalisedEquinox)(key))
+    assert made.random_start
+    assert made.init(jax.random.key(0)).state.keys() == variables.state.keys()
