@@ -4,10 +4,11 @@ Source: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, algorithm 1 and 
 with the details of Huang et al. 2022,
 https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
 Differences: a truncated episode is bootstrapped from the value of its true last observation; the
-value loss has the factor 1/2.
+value loss has the factor 1/2. A recurrent network is trained on whole rollouts of some of the
+environments, from the carry that each began with.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chex
@@ -25,6 +26,7 @@ from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
 from ..core.specs import Discrete, Spec
+from ..core.unroll import carries, restart, unroll
 
 
 @jax.tree_util.register_dataclass
@@ -111,7 +113,12 @@ class PPOState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Samples `[B, ...]` of a rollout, with what is computed once per rollout."""
+    """Samples of a rollout, with what is computed once per rollout.
+
+    `[B, ...]` each, where a sample is a step; with a recurrent network `[B, T, ...]`, where it is
+    an environment's rollout, `first` tells where episodes start, and `carry` `[B, ...]` is from
+    before its first step.
+    """
 
     obs: Any
     action_mask: jax.Array | None
@@ -120,6 +127,8 @@ class Batch:
     value: jax.Array
     advantage: jax.Array
     target: jax.Array
+    first: Any = None
+    carry: Any = ()
 
 
 def make_optimizer(
@@ -136,7 +145,7 @@ class PPO:
     """The agent.
 
     Attributes:
-      network: gives `logits` `[B, num_actions]` and `value` `[B]`.
+      network: gives `logits` `[B, num_actions]` and `value` `[B]`; it may be recurrent.
       obs_spec: one observation.
       action_spec: must be `Discrete`.
       config: shapes and counts.
@@ -161,6 +170,12 @@ class PPO:
         num_actions = _num_actions(self.action_spec)
         needs = {"logits": (num_actions,), "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
+        if self.network.recurrent and self.config.num_envs % self.config.num_minibatches:
+            raise TriglotError(
+                "PPO's num_minibatches must divide num_envs where the network is recurrent, since "
+                f"whole rollouts are its samples; got {self.config.num_minibatches} and "
+                f"{self.config.num_envs}."
+            )
 
     @staticmethod
     def networks(
@@ -200,14 +215,19 @@ class PPO:
             learner=self.learner.init(key), hyper=numbers, num_updates=jnp.zeros((), jnp.int32)
         )
 
-    def initial_memory(self, state: PPOState, num_envs: int) -> tuple[()]:
-        del state, num_envs
-        return ()
+    def initial_memory(self, state: PPOState, num_envs: int) -> Any:
+        return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self, state: PPOState, memory: tuple[()], view: View, key: jax.Array, *, explore: bool
+        self, state: PPOState, memory: Any, view: View, key: jax.Array, *, explore: bool
     ) -> Decision:
-        outputs, _ = self.network.apply(state.learner.variables, view.obs)
+        variables = state.learner.variables
+        if self.network.recurrent:
+            fresh = self.initial_memory(state, view.first.shape[0])
+            seen = (view.obs, restart(view.first, fresh, memory))
+            (outputs, memory), _ = self.network.apply(variables, seen)
+        else:
+            outputs, _ = self.network.apply(variables, view.obs)
         heads = merge_heads(outputs)
         policy = categorical(heads["logits"], view.action_mask)
         action = policy.sample(key) if explore else policy.mode()
@@ -252,27 +272,19 @@ class PPO:
         }
 
     def _prepare(self, state: PPOState, trajectory: Trajectory) -> Batch:
-        """Estimate advantages and flatten `[T, N]` to `[B]`."""
-
-        def flatten(leaf: jax.Array) -> jax.Array:
-            return leaf.reshape((-1, *leaf.shape[2:]))
-
-        def value_of(obs: Any) -> jax.Array:
-            outputs, _ = self.network.apply(state.learner.variables, jax.tree.map(flatten, obs))
-            return merge_heads(outputs)["value"].reshape(trajectory.reward.shape)
-
-        value = value_of(trajectory.obs)
+        """Estimate advantages, and turn `[T, N]` steps into samples."""
+        value, next_value = self._values(state.learner.variables, trajectory)
         advantage, target = gae(
             trajectory.reward,
             trajectory.terminated,
             trajectory.truncated,
             value,
-            value_of(trajectory.next_obs),
+            next_value,
             state.hyper.discount,
             state.hyper.gae_lambda,
         )
         policy = categorical(trajectory.extras["logits"], trajectory.action_mask)
-        batch = Batch(
+        steps = Batch(
             obs=trajectory.obs,
             action_mask=trajectory.action_mask,
             action=trajectory.action,
@@ -281,7 +293,26 @@ class PPO:
             advantage=advantage,
             target=target,
         )
-        return jax.tree.map(flatten, batch)
+        if self.network.recurrent:
+            steps = replace(steps, first=trajectory.first)
+            sequences = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
+            return replace(sequences, carry=trajectory.memory)
+        return jax.tree.map(_flatten, steps)
+
+    def _values(self, variables: Variables, trajectory: Trajectory) -> tuple[jax.Array, jax.Array]:
+        """Estimate V of each step's observation and of its true successor, `[T, N]` each."""
+
+        def value_of(seen: Any) -> jax.Array:
+            outputs, _ = self.network.apply(variables, jax.tree.map(_flatten, seen))
+            heads = outputs[0] if self.network.recurrent else outputs
+            return merge_heads(heads)["value"].reshape(trajectory.reward.shape)
+
+        if not self.network.recurrent:
+            return value_of(trajectory.obs), value_of(trajectory.next_obs)
+        before, after = carries(
+            self.network, variables, trajectory.obs, trajectory.first, trajectory.memory
+        )
+        return value_of((trajectory.obs, before)), value_of((trajectory.next_obs, after))
 
     def _learning_rate(self, state: PPOState) -> jax.Array:
         hyper = state.hyper
@@ -297,14 +328,21 @@ class PPO:
 
         Args:
           variables: of the network in training.
-          batch: one minibatch `[B, ...]`.
+          batch: one minibatch.
           key: for the network's own randomness.
           hyper: float32 `[]` each.
 
         Returns:
           float32 `[]`, with the metrics and the network's new state.
         """
-        outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
+        if self.network.recurrent:
+            steps = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), replace(batch, carry=()))
+            unrolled, _, new_state = unroll(
+                self.network, variables, steps.obs, steps.first, batch.carry, key=key, train=True
+            )
+            outputs, batch = jax.tree.map(_flatten, (unrolled, steps))
+        else:
+            outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
         heads = merge_heads(outputs)
         policy = categorical(heads["logits"], batch.action_mask)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
@@ -334,6 +372,11 @@ class PPO:
             ),
         }
         return total, (metrics, new_state)
+
+
+def _flatten(leaf: jax.Array) -> jax.Array:
+    """Turn `[T, N, ...]` to `[B, ...]`."""
+    return leaf.reshape((-1, *leaf.shape[2:]))
 
 
 def _num_actions(action_spec: Spec) -> int:

@@ -56,9 +56,11 @@ def from_haiku(
 
     def init(key: jax.Array) -> Variables:
         inputs = example(obs_spec, initial_carry)
+        # hk.BatchNorm makes its running averages only where it trains.
+        modes = mode_arguments(names, True)
         # hk.initializers.Orthogonal multiplies a matrix by a vector, which strict settings refuse.
         with jax.numpy_rank_promotion("allow"):
-            params, state = transformed.init(key, *inputs, **mode_arguments(names, False))
+            params, state = transformed.init(key, *inputs, **modes)
         return Variables(params=params, state=state)
 
     def apply(

@@ -52,13 +52,8 @@ def unroll(
     Raises:
       TriglotError: if the network is not recurrent.
     """
-    if not network.recurrent:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} is not recurrent: call its `apply` on "
-            "all steps at once."
-        )
     num_steps, num_envs = first.shape
-    initial = network.initial_carry(variables, num_envs)
+    initial = _initial(network, variables, num_envs)
     keys = None if key is None else jax.random.split(key, num_steps)
 
     def step(
@@ -76,3 +71,31 @@ def unroll(
 
     (carry, state), outputs = jax.lax.scan(step, (carry, variables.state), (inputs, first, keys))
     return outputs, carry, state
+
+
+def carries(
+    network: Network, variables: Variables, inputs: PyTree, first: jax.Array, carry: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Say what a recurrent network carries before and after each of `T` steps, `[T, N, ...]` each.
+
+    What is carried before a step that starts an episode is the initial carry. Arguments and errors
+    are those of `unroll`.
+    """
+    initial = _initial(network, variables, first.shape[1])
+
+    def step(carry: PyTree, seen: tuple[PyTree, jax.Array]) -> tuple[PyTree, tuple[PyTree, PyTree]]:
+        now, starts = seen
+        before = restart(starts, initial, carry)
+        (_, after), _ = network.apply(variables, (now, before))
+        return after, (before, after)
+
+    return jax.lax.scan(step, carry, (inputs, first))[1]
+
+
+def _initial(network: Network, variables: Variables, num_envs: int) -> PyTree:
+    if not network.recurrent:
+        raise TriglotError(
+            f"the {network.backend} network {network.name!r} is not recurrent: call its `apply` on "
+            "all steps at once."
+        )
+    return network.initial_carry(variables, num_envs)
