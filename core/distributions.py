@@ -1,9 +1,14 @@
 """Policies' distributions over actions, apart from the networks that emit their raw arrays."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
+import distrax
 import jax
 import jax.numpy as jnp
+
+from .specs import Box
 
 
 @jax.tree_util.register_dataclass
@@ -48,3 +53,56 @@ def categorical(logits: jax.Array, action_mask: jax.Array | None = None) -> Cate
     if action_mask is not None:
         logits = jnp.where(action_mask, logits, jnp.finfo(logits.dtype).min)
     return Categorical(jax.nn.log_softmax(logits))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SquashedGaussian:
+    """A diagonal Gaussian whose samples a tanh brings into an interval.
+
+    What is kept and measured is the number before the tanh: at the interval's ends the tanh has no
+    finite inverse. In a ratio of two probabilities of one action the tanh's part cancels.
+
+    Attributes:
+      mean, log_std: float `[..., n]`, before the tanh.
+    """
+
+    mean: jax.Array
+    log_std: jax.Array
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw raw actions `[..., n]`, before the tanh."""
+        return self._gaussian.sample(seed=key)
+
+    def mode(self) -> jax.Array:
+        """Give the likeliest raw action `[..., n]`."""
+        return self.mean
+
+    def log_prob(self, raw: jax.Array) -> jax.Array:
+        """Give the log-density `[...]` of raw actions `[..., n]`, before the tanh."""
+        return self._gaussian.log_prob(raw)
+
+    def squashed_log_prob(self, raw: jax.Array) -> jax.Array:
+        """Give the log-density `[...]` of the actions `tanh(raw)`.
+
+        Source: Haarnoja et al. 2018, appendix C, equation 21, https://arxiv.org/abs/1801.01290;
+        log(1 - tanh(x)^2) is written as 2 (log 2 - x - softplus(-2 x)), which does not overflow.
+        """
+        correction = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
+        return self.log_prob(raw) - correction.sum(axis=-1)
+
+    def entropy(self) -> jax.Array:
+        """Give the entropy `[...]` before the tanh, in nats; after it there is no closed form."""
+        return self._gaussian.entropy()
+
+    @property
+    def _gaussian(self) -> Any:
+        return distrax.MultivariateNormalDiag(self.mean, jnp.exp(self.log_std))
+
+
+def to_bounds(spec: Box, unit: jax.Array) -> jax.Array:
+    """Stretch numbers within [-1, 1] to the bounds of a box, `[..., *shape]`."""
+    low, high = (jnp.asarray(bound) for bound in spec.bounds())
+    return jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))(
+        unit.reshape((-1, *spec.shape))
+    ).reshape(unit.shape)
