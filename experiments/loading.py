@@ -1,4 +1,7 @@
-"""A person's own algorithm, environment or network, as `package.module:object`."""
+"""A person's own algorithm, environment or network: `package.module:object`, or installed.
+
+Whatever a person's own code raises becomes one sentence with the line of theirs.
+"""
 
 import importlib
 import importlib.util
@@ -8,35 +11,51 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, blaming, unknown
+from . import plugins
 
 if TYPE_CHECKING:
     from ..core.environment import Environment
     from ..core.network import Network
 
 
+# How a bare module of a network library becomes a `Network`, by where its base class is from.
+ADAPTERS = {
+    "haiku": "from_haiku",
+    "flax.linen": "from_linen",
+    "flax.nnx": "from_nnx",
+    "equinox": "from_equinox",
+}
+
+
 def load(kind: str, text: str) -> Any:
-    """Import `package.module:object`; modules in the current folder are found too.
+    """Import `package.module:object`, or what an installed package calls by this name.
+
+    Modules in the current folder are found too.
 
     Args:
-      kind: what the object should be, for the messages, e.g. `"algorithm"`.
-      text: the module and the object.
+      kind: what the object should be, e.g. `"algorithm"`.
+      text: the module and the object, or a name.
 
     Raises:
-      TriglotError: if the text has another form, or there is no such module or object.
+      TriglotError: if the text has another form, there is no such module or object, or importing
+        it fails.
     """
-    module_name, _, name = text.partition(":")
+    plugin = plugins.find(kind, text) if kind in plugins.GROUPS else None
+    if plugin is not None:
+        return plugin.load()
     if not is_path(text):
+        there = ", ".join(plugins.names(kind)) if kind in plugins.GROUPS else ""
         raise TriglotError(
-            f"{kind} {text!r} is not of the form package.module:object, such as my_file:MyObject."
+            f"{kind} {text!r} is not of the form package.module:object, such as my_file:MyObject"
+            + (f", nor one of those that installed packages add: {there}." if there else ".")
         )
+    module_name, _, name = text.partition(":")
     _search_here()
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A module that is there and imports one that is not must say so itself.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+        with blaming(f"{kind} {text!r}: importing {module_name} failed"):
+            module = _import(module_name)
+    except _NoModule as error:
         raise TriglotError(
             f"{kind} {text!r}: no module {error.name!r} is installed or lies in {os.getcwd()}."
         ) from None
