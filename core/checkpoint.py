@@ -1,29 +1,57 @@
-"""Training states on disk: every array of a `RunnerState`, typed keys among them, by orbax."""
+"""Training states on disk: every array of a `RunnerState`, typed keys among them, by orbax.
 
+A checkpoint is a folder that holds what orbax writes and `manifest.json`, a digest of each file. It
+appears under its name when all of it is on disk: whatever kills a program, there is no half of one.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from .errors import TriglotError
+from .errors import TriglotError, describe
 
 State = TypeVar("State")
+
+MANIFEST = "manifest.json"
+UNFINISHED = ".unfinished-"
+
+
+class DamagedError(TriglotError):
+    """A checkpoint is not as it was written."""
 
 
 def save(path: Path, state: object) -> None:
     """Write a pytree of arrays to a new folder, whole or not at all.
 
     Raises:
-      TriglotError: if there is something at `path` already.
+      TriglotError: if there is something at `path` already, or it cannot be written (a full disk, a
+        folder that is read-only).
     """
     import orbax.checkpoint as ocp
 
     if path.exists():
         raise TriglotError(f"{path} exists already, and no checkpoint is overwritten.")
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path.absolute(), state)
-        checkpointer.wait_until_finished()
+    unfinished = path.absolute().with_name(UNFINISHED + path.name)
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(unfinished, state)
+            checkpointer.wait_until_finished()
+        (unfinished / MANIFEST).write_text(json.dumps(_digests(unfinished), indent=1))
+        _sync(unfinished / MANIFEST)
+        os.rename(unfinished, path)
+        _sync(path.absolute().parent)
+    # Orbax wraps what the system says in errors of many kinds.
+    except Exception as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise TriglotError(f"the checkpoint {path} cannot be written: {describe(error)}") from error
 
 
 def restore(path: Path, like: State) -> State:
@@ -44,12 +72,13 @@ def restore(path: Path, like: State) -> State:
 
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
+    _check_whole(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
         try:
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
-                raise TriglotError(f"{path} is no whole checkpoint: it does not say what it holds.")
+                raise DamagedError(f"{path} is no whole checkpoint: it does not say what it holds.")
             # Orbax itself would cast another dtype without a word.
             _check_same(path, _describe(metadata.tree), _describe(_plain(abstract)))
             return checkpointer.restore(path.absolute(), abstract)
@@ -58,7 +87,7 @@ def restore(path: Path, like: State) -> State:
         # Orbax raises errors of many kinds, and says in each what it found.
         except Exception as error:
             found = " ".join(str(error).split())[:200]
-            raise TriglotError(f"{path} is no whole checkpoint: {found}") from error
+            raise DamagedError(f"{path} is no whole checkpoint: {found}") from error
 
 
 def _plain(abstract: Any) -> Any:
@@ -86,3 +115,98 @@ def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) ->
                 f"the checkpoint {path} is of another training: {name} is {there} in it, and "
                 f"{here} was expected."
             )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Checkpoints of one training, numbered by the updates done, of which the last few are kept.
+
+    Attributes:
+      folder: where they are.
+      keep: how many; 2, so that there is one to go back to.
+    """
+
+    folder: Path
+    keep: int = 2
+
+    def numbers(self) -> list[int]:
+        """List those there are, by updates done."""
+        names = (path.name for path in self.folder.glob("[0-9]*"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def path(self, number: int) -> Path:
+        """Say where one is."""
+        return self.folder / f"{number:08d}"
+
+    def save(self, number: int, state: object) -> None:
+        """Write one, and then let go of the oldest; one that is there already is kept.
+
+        Raises:
+          TriglotError: if it cannot be written; those there were are left alone.
+        """
+        if number in self.numbers():
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TriglotError(f"no checkpoint can be written: {describe(error)}") from error
+        save(self.path(number), state)
+        for old in self.numbers()[: -self.keep]:
+            shutil.rmtree(self.path(old), ignore_errors=True)
+
+    def restore(self, like: State, *, previous: bool = False) -> tuple[int, State]:
+        """Read the last one.
+
+        Args:
+          like: see `restore`.
+          previous: where the last is damaged, take the one before.
+
+        Returns:
+          The updates done, and the state.
+
+        Raises:
+          TriglotError: if there is none, or it is damaged or of another training.
+        """
+        numbers = self.numbers()
+        if not numbers:
+            raise TriglotError(f"there is no checkpoint in {self.folder}.")
+        try:
+            return numbers[-1], restore(self.path(numbers[-1]), like)
+        except DamagedError as error:
+            if previous and len(numbers) > 1:
+                return numbers[-2], restore(self.path(numbers[-2]), like)
+            if len(numbers) > 1:
+                raise DamagedError(
+                    f"{error} The one before it, after {numbers[-2]:,} updates, is there: "
+                    "`triglot resume --previous` goes on from it."
+                ) from None
+            raise
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name != MANIFEST
+    }
+
+
+def _check_whole(path: Path) -> None:
+    try:
+        expected = json.loads((path / MANIFEST).read_text())
+        found = _digests(path)
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} is no whole checkpoint: {describe(error)}.") from None
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            state = "is missing" if name not in found else "is not as it was written"
+            raise DamagedError(f"the checkpoint {path} is damaged: its file {name} {state}.")
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or the names in a folder are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

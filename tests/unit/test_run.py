@@ -215,7 +215,7 @@ def test_a_damaged_or_foreign_checkpoint_is_told(tmp_path: Path) -> None:
         checkpoint.restore(tmp_path / "empty", state)
     for file in (tmp_path / "saved" / "d").iterdir():
         file.write_bytes(b"")
-    with pytest.raises(TriglotError, match="no whole checkpoint"):
+    with pytest.raises(TriglotError, match="is damaged"):
         checkpoint.restore(tmp_path / "saved", state)
 
 
