@@ -1,6 +1,5 @@
 """Equinox's modules as `Network`s: `eqx.partition`, `eqx.combine`, `eqx.filter_value_and_grad`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,9 +7,9 @@ import jax.numpy as jnp
 
 from ..core.architecture import NetworkSpec
 from ..core.errors import TriglotError, blaming, require
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.network import Codec, Network, Variables
+from . import cells, equinox_layouts
 from .calling import InitialCarry, arguments, mode_arguments, parameters
-from .naming import canonical_name
 
 BATCH_AXIS = "batch"
 
@@ -124,7 +123,7 @@ def from_equinox(
         return outputs, {"buffers": variables.state["buffers"], "state": moved}
 
     leaves = [
-        _leaf(eqx, abstract, path)
+        equinox_layouts.leaf(eqx, abstract, path)
         for path, _ in jax.tree_util.tree_leaves_with_path(abstract_params)
     ]
     return Network(
@@ -145,7 +144,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("equinox", "equinox")
     from .zoo.equinox import make
 
-    return from_equinox(make(spec), name=name)
+    initial_carry = spec.memory.initial_carry if spec.memory else None
+    network = from_equinox(make(spec), name=name, initial_carry=initial_carry)
+    return cells.alike(network) if spec.memory else network
 
 
 def _is_array(leaf: Any) -> bool:
@@ -154,41 +155,3 @@ def _is_array(leaf: Any) -> bool:
 
 def _is_trainable(leaf: Any) -> bool:
     return _is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
-
-
-def _leaf(eqx: Any, module: Any, path: Sequence[Any]) -> Leaf:
-    """Name one parameter and state its layout, by the module that owns it."""
-    owner = module
-    for key in path[:-1]:
-        owner = getattr(owner, key.name) if hasattr(key, "name") else owner[_index(key)]
-    last = path[-1].name if hasattr(path[-1], "name") else ""
-    is_weight = last == "weight"
-    kind = "embedding" if isinstance(owner, eqx.nn.Embedding) else "kernel"
-    name = canonical_name(path, {"weight": kind})
-    if isinstance(owner, eqx.nn.Linear) and is_weight:
-        return Leaf.one(name, jnp.transpose, jnp.transpose)
-    if isinstance(owner, eqx.nn.Conv2d) and is_weight:
-        return Leaf.one(name, _to_hwio, _to_oihw)
-    if isinstance(owner, eqx.nn.Conv2d):
-        return Leaf.one(name, _squeeze_bias, _expand_bias)
-    return Leaf.one(name)
-
-
-def _index(key: Any) -> Any:
-    return key.idx if hasattr(key, "idx") else key.key
-
-
-def _to_hwio(weight: jax.Array) -> jax.Array:
-    return jnp.transpose(weight, (2, 3, 1, 0))
-
-
-def _to_oihw(kernel: jax.Array) -> jax.Array:
-    return jnp.transpose(kernel, (3, 2, 0, 1))
-
-
-def _squeeze_bias(bias: jax.Array) -> jax.Array:
-    return bias[:, 0, 0]
-
-
-def _expand_bias(bias: jax.Array) -> jax.Array:
-    return bias[:, None, None]

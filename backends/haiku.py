@@ -1,6 +1,6 @@
 """Haiku's modules as `Network`s: `hk.transform_with_state`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,8 +10,9 @@ from ..core.architecture import NetworkSpec
 from ..core.combinators import hold
 from ..core.errors import blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from . import cells
 from .calling import InitialCarry, Inputs, arguments, example, in_words, mode_arguments, parameters
-from .naming import canonical_name
+from .naming import canonical_name, place_of
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 
@@ -76,10 +77,21 @@ def from_haiku(
         # A Haiku function moves its state whenever it is called; evaluation keeps it.
         return outputs, state if train else variables.state
 
-    with blaming(f"the Haiku function {called!r} failed on {in_words(obs_spec)}"):
+    found: dict[str, type] = {}  # the recurrent cells, by the names of their modules
+
+    def note_cells(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        is_call = context.method_name == "__call__"
+        if is_call and isinstance(context.module, hk.LSTM | hk.GRU):
+            found[context.module.module_name] = type(context.module)
+        return method(*args, **kwargs)
+
+    with (
+        blaming(f"the Haiku function {called!r} failed on {in_words(obs_spec)}"),
+        hk.intercept_methods(note_cells),
+    ):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
-        (Leaf.one(canonical_name(path, LEAF_NAMES)), leaf.dtype)
+        (_leaf(hk, path, leaf.shape, found), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     network = Network(
@@ -95,12 +107,67 @@ def from_haiku(
     return hold(network, buffers) if buffers else network
 
 
+def _leaf(hk: Any, path: Sequence[Any], shape: tuple[int, ...], found: dict[str, type]) -> Leaf:
+    """Name one parameter; those of a cell by gate, which Haiku keeps side by side."""
+    module, parameter = path[0].key, path[-1].key
+    name = canonical_name(path, LEAF_NAMES)
+    if issubclass(found.get(module, object), hk.GRU):
+        place = place_of(path, 1)
+        gates = ("z", "r", "n")
+        if parameter == "b":
+            return cells.side_by_side(cells.biases(place, gates), cells.RESET_BEFORE)
+        part = "input" if parameter == "w_i" else "recurrent"
+        return cells.side_by_side(cells.kernels(place, part, gates), cells.RESET_BEFORE)
+    if module.endswith("/linear") and module[: -len("/linear")] in found:
+        place = name.rpartition("/")[0].rpartition("/")[0]
+        return _lstm_bias(place) if parameter == "b" else _lstm_kernel(place, shape[-1] // 4)
+    return Leaf.one(name)
+
+
+HAIKU_LSTM_GATES = ("i", "g", "f", "o")
+
+
+def _lstm_kernel(place: str, size: int) -> Leaf:
+    """Describe Haiku's one kernel `[..., in + size, 4 * size]` of inputs and hidden units."""
+    names = [cells.kernels(place, part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
+
+    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+        rows = jnp.split(array, [array.shape[-2] - size], axis=-2)
+        return tuple(gate for row in rows for gate in jnp.split(row, 4, axis=-1))
+
+    def decode(*parts: jax.Array) -> jax.Array:
+        rows = [jnp.concatenate(parts[start : start + 4], axis=-1) for start in (0, 4)]
+        return jnp.concatenate(rows, axis=-2)
+
+    return Leaf((*names[0], *names[1]), encode, decode)
+
+
+def _lstm_bias(place: str) -> Leaf:
+    """Describe Haiku's bias `[4 * size]`: it adds 1 to the forget gate's when it computes.
+
+    The canonical bias is the one that acts, so carrying a small one over and back may change its
+    last bit.
+    """
+
+    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+        i, g, f, o = jnp.split(array, 4, axis=-1)
+        return i, g, f + 1.0, o
+
+    def decode(*parts: jax.Array) -> jax.Array:
+        i, g, f, o = parts
+        return jnp.concatenate([i, g, f - 1.0, o], axis=-1)
+
+    return Leaf(cells.biases(place, HAIKU_LSTM_GATES), encode, decode)
+
+
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a described network from Haiku's own layers."""
     require("haiku", "haiku")
     from .zoo.haiku import make
 
-    return from_haiku(make(spec), spec.obs_spec, name=name)
+    initial_carry = spec.memory.initial_carry if spec.memory else None
+    network = from_haiku(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
+    return cells.alike(network) if spec.memory else network
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

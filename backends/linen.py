@@ -1,5 +1,6 @@
 """Flax Linen's modules as `Network`s: `init` and `apply` with mutable collections."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,8 +10,9 @@ from ..core.architecture import NetworkSpec
 from ..core.combinators import hold
 from ..core.errors import TriglotError, blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from . import cells
 from .calling import InitialCarry, Inputs, arguments, example, in_words, mode_arguments, parameters
-from .naming import canonical_name
+from .naming import canonical_name, place_of
 
 
 def from_linen(
@@ -70,7 +72,7 @@ def from_linen(
     with blaming(f"the Linen module {called!r} failed on {in_words(obs_spec)}"):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
-        (Leaf.one(canonical_name(path, {})), leaf.dtype)
+        (_leaf(params, path), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     network = Network(
@@ -86,9 +88,35 @@ def from_linen(
     return hold(network, buffers) if buffers else network
 
 
+def _leaf(params: Any, path: Sequence[Any]) -> Leaf:
+    """Name one parameter; those of a cell by its gate, which Linen writes as `ii`, `hf`, ..."""
+    name = canonical_name(path, {})
+    if len(path) < 2:
+        return Leaf.one(name)
+    cell = params
+    for key in path[:-2]:
+        cell = cell[key.key]
+    layer, kind = path[-2].key, path[-1].key
+    place = place_of(path, 2)
+    is_lstm = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.LSTM_GATES}
+    is_gru = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.GRU_GATES}
+    if not (is_lstm or is_gru):
+        return Leaf.one(name)
+    part, gate = ("input" if layer[0] == "i" else "recurrent"), layer[1]
+    if kind == "kernel":
+        (name,) = cells.kernels(place, part, gate)
+    elif is_gru and part == "recurrent":
+        name = cells.inner_bias(place)
+    else:
+        (name,) = cells.biases(place, gate)
+    return Leaf.one(name, note=cells.RESET_AFTER if is_gru else "")
+
+
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a described network from Linen's own layers."""
     require("flax", "flax")
     from .zoo.linen import make
 
-    return from_linen(make(spec), spec.obs_spec, name=name)
+    initial_carry = spec.memory.initial_carry if spec.memory else None
+    network = from_linen(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
+    return cells.alike(network) if spec.memory else network

@@ -1,5 +1,6 @@
 """Flax NNX's modules as `Network`s: `nnx.split` and `nnx.merge`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,8 +9,9 @@ import jax.numpy as jnp
 from ..core.architecture import NetworkSpec
 from ..core.errors import TriglotError, blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from . import cells
 from .calling import InitialCarry, arguments, mode_arguments, parameters
-from .naming import canonical_name
+from .naming import canonical_name, place_of
 
 
 def from_nnx(
@@ -93,6 +95,7 @@ def from_nnx(
         return outputs, split(module)[3] if train else variables.state
 
     paths = [path[:-1] for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    leaves = [_leaf(nnx, abstract, path) for path in paths]
     return Network(
         name=called,
         backend="nnx",
@@ -102,8 +105,33 @@ def from_nnx(
         recurrent=initial_carry is not None,
         initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
         random_start=not made,
-        codec=Codec.named(params, [Leaf.one(canonical_name(path, {})) for path in paths]),
+        codec=Codec.named(params, leaves),
     )
+
+
+def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
+    """Name one parameter; those of a cell by gate, which NNX mostly keeps side by side."""
+    name = canonical_name(path, {})
+    owners, words = [module], [key.key for key in path]
+    for word in words[:-1]:
+        attribute = isinstance(word, str) and hasattr(owners[-1], word)
+        owners.append(getattr(owners[-1], word) if attribute else owners[-1][word])
+    if isinstance(owners[-1], nnx.GRUCell):  # the zoo's, with a bias that is no layer's
+        return Leaf.one(cells.inner_bias(place_of(path, 1)), note=cells.RESET_AFTER)
+    cell = owners[-2] if len(owners) > 1 else None
+    place = place_of(path, 2)
+    if isinstance(cell, nnx.OptimizedLSTMCell):
+        gates, note = cells.LSTM_GATES, ""
+    elif isinstance(cell, nnx.GRUCell):
+        gates, note = cells.GRU_GATES, cells.RESET_AFTER
+    elif isinstance(cell, nnx.LSTMCell):  # a layer a gate: ii, if_, ..., hi, ...
+        gates, note = words[-2][1], ""
+    else:
+        return Leaf.one(name)
+    if words[-1] == "bias":
+        return cells.side_by_side(cells.biases(place, gates), note)
+    part = "input" if words[-2].startswith(("dense_i", "i")) else "recurrent"
+    return cells.side_by_side(cells.kernels(place, part, gates), note)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -111,4 +139,6 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 
-    return from_nnx(make(spec), name=name)
+    initial_carry = spec.memory.initial_carry if spec.memory else None
+    network = from_nnx(make(spec), name=name, initial_carry=initial_carry)
+    return cells.alike(network) if spec.memory else network

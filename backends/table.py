@@ -42,12 +42,21 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
         }, variables.state
 
+    def sparse_add(params: Any, inputs: Any, changes: Any) -> Any:
+        return {
+            head: params[head]
+            .at[inputs]
+            .add(changes[head][:, None] if shape.size is None else changes[head])
+            for head, shape in heads.items()
+        }
+
     return Network(
         name=name,
         backend="table",
         random_start=False,
         init=init,
         apply=apply,
+        sparse_add=sparse_add,
         codec=Codec.named(
             {head: 0.0 for head in heads}, [Leaf.one(f"head/{head}/embedding") for head in heads]
         ),

@@ -67,6 +67,8 @@ class Agent(Protocol):
     """An algorithm; implement it as a frozen dataclass with shapes and counts in its fields.
 
     Numeric hyperparameters live in the state, so that a sweep over them is one compiled `vmap`.
+    One that learns after every step, and acts on what it has learned, also declares `online = True`
+    (see `is_online`).
     """
 
     @property
@@ -103,6 +105,15 @@ class Agent(Protocol):
     ) -> tuple[Any, dict[str, jax.Array]]:
         """Learn from one trajectory; the metrics are scalars."""
         ...
+
+
+def is_online(agent: Agent) -> bool:
+    """Tell whether the loop gives each step to the agent's `update`, as a trajectory of length 1.
+
+    A rollout is then `rollout_length` steps with as many calls of `update`, and its metrics are
+    their averages.
+    """
+    return getattr(agent, "online", False)
 
 
 def with_budget(hyper: PyTree, num_updates: int) -> PyTree:

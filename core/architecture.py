@@ -6,7 +6,10 @@ They stand in `core` because an algorithm names them and no algorithm names a ba
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from .errors import TriglotError
+import jax
+import jax.numpy as jnp
+
+from .errors import TriglotError, unknown
 from .specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
@@ -46,6 +49,36 @@ class Table:
 
     init: float = 0.0
 
+
+@dataclass(frozen=True)
+class Memory:
+    """A recurrent cell between the torso and the heads, started alike in every library.
+
+    What it carries is a dictionary of float32 `[N, size]`: `hidden`, and `cell` of an LSTM; zeros
+    at an episode's start.
+
+    Attributes:
+      cell: `lstm` or `gru`. Haiku's GRU is another function than the others' (it applies the reset
+        gate before the recurrent product), so its weights go to no other library.
+      size: units.
+    """
+
+    cell: str = "lstm"
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        if self.cell not in CELLS:
+            raise unknown("recurrent cell", self.cell, CELLS)
+        if self.size < 1:
+            raise TriglotError(f"a recurrent cell needs at least one unit, got {self.size}.")
+
+    def initial_carry(self, num_envs: int) -> dict[str, jax.Array]:
+        """Make what is carried at an episode's start."""
+        names = ("cell", "hidden") if self.cell == "lstm" else ("hidden",)
+        return {name: jnp.zeros((num_envs, self.size), jnp.float32) for name in names}
+
+
+CELLS = ("lstm", "gru")
 
 Layers: TypeAlias = MLP | CNN
 Torso: TypeAlias = Layers | Table
@@ -91,6 +124,7 @@ class NetworkSpec:
         table takes a `Discrete`.
       torso: the shared layers.
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
+      memory: a recurrent cell before the heads, or None.
 
     Raises:
       TriglotError: if the torso cannot read such observations.
@@ -99,11 +133,14 @@ class NetworkSpec:
     obs_spec: Spec
     torso: Torso
     heads: tuple[tuple[str, Head], ...]
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         spec, torso = self.obs_spec, self.torso
         if isinstance(torso, Table) and not isinstance(spec, Discrete):
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
+        if isinstance(torso, Table) and self.memory is not None:
+            raise TriglotError("a table has no memory: use an MLP over one-hot observations.")
         if isinstance(torso, MLP) and not isinstance(spec, Box):
             raise TriglotError(f"an MLP reads a Box observation, got {spec}.")
         if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:

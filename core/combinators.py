@@ -63,6 +63,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
         own = {n: Variables(params=variables.params[n], state=variables.state[n]) for n in parts}
         return {n: part.initial_carry(own[n], num_envs) for n, part in parts.items()}
 
+    def sparse_add(params: PyTree, inputs: PyTree, changes: PyTree) -> PyTree:
+        return {n: add(params[n], inputs, changes[n]) for n, add in sparse_adds.items()}
+
+    sparse_adds = {n: part.sparse_add for n, part in parts.items() if part.sparse_add}
     arithmetics = {part.arithmetic for part in parts.values()}
     return Network(
         name="+".join(part.name for part in parts.values()),
@@ -70,6 +74,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
         init=init,
         apply=apply,
         value_and_grad=first.value_and_grad,
+        sparse_add=sparse_add if len(sparse_adds) == len(parts) else None,
         recurrent=recurrent,
         initial_carry=initial_carry,
         random_start=any(part.random_start for part in parts.values()),
@@ -138,6 +143,7 @@ def ensemble(network: Network, size: int) -> Network:
         name=f"{size}x{network.name}",
         init=init,
         apply=apply,
+        sparse_add=None,
         initial_carry=initial_carry,
         codec=codec,
     )
@@ -256,6 +262,7 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
         network,
         init=init,
         apply=apply,
+        sparse_add=None,
         initial_carry=lambda variables, n: network.initial_carry(whole(variables), n),
         codec=Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)]),
     )

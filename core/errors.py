@@ -14,6 +14,10 @@ class TriglotError(ValueError):
     """A mistake in what the user gave; the command line prints it without a traceback."""
 
 
+class Guessed(UserWarning):
+    """What was not stated was guessed; the message says what, and how to state it."""
+
+
 class MissingExtra(TriglotError, ImportError):
     """An optional library is not installed."""
 
@@ -36,9 +40,17 @@ def require(module: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise MissingExtra(
-            f"{module} is not installed: run `pip install 'triglot[{extra}]'`."
-        ) from None
+        raise missing_extra(module, extra) from None
+
+
+def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:
+    """Build the error for an optional library that is not installed.
+
+    >>> missing_extra("haiku", "haiku")
+    MissingExtra("haiku is not installed: run `pip install 'triglot[haiku]'`.")
+    """
+    what = f"{needed_by} needs {module}, which" if needed_by else module
+    return MissingExtra(f"{what} is not installed: run `pip install 'triglot[{extra}]'`.")
 
 
 def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:

@@ -18,27 +18,28 @@ PyTree: TypeAlias = Any
 
 
 def scan_keys(
-    step: Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]], carry: PyTree, keys: jax.Array
+    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
 ) -> tuple[PyTree, PyTree]:
     """Compute `jax.lax.scan(step, carry, keys)`, with the keys' work done before the loop.
 
     Args:
-      step: `step(carry, key) -> (carry, outputs)`, as `jax.lax.scan` takes it.
+      step: `step(carry, keys) -> (carry, outputs)`, as `jax.lax.scan` takes it.
       carry: any pytree of arrays.
-      keys: typed keys `[T]`.
+      keys: typed keys `[T]`, or a pytree of such.
 
     Returns:
       The last carry, and the outputs `[T, ...]`.
     """
-    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(carry, keys[0])
+    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(
+        carry, jax.tree.map(lambda key: key[0], keys)
+    )
     jaxpr = closed.jaxpr
     leaves, treedef = jax.tree.flatten(carry)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     live = _needed(jaxpr.eqns, jaxpr.outvars)
 
-    *carry_vars, key_var = jaxpr.invars
-    in_loop = set(carry_vars)
-    ahead = {key_var}
+    carry_vars, key_vars = jaxpr.invars[: len(leaves)], jaxpr.invars[len(leaves) :]
+    in_loop, ahead = set(carry_vars), set(key_vars)
     before, during = [], []
     for equation in live:
         used = set(_variables(equation.invars))
@@ -59,8 +60,8 @@ def scan_keys(
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
     before = _needed(before, passed)
 
-    def draw(key: jax.Array) -> list[jax.Array]:
-        known = _run(before, {**constants, key_var: key})
+    def draw(keys: list[jax.Array]) -> list[jax.Array]:
+        known = _run(before, {**constants, **dict(zip(key_vars, keys, strict=True))})
         return [known[var] for var in passed]
 
     def body(leaves: list[jax.Array], drawn: list[jax.Array]) -> tuple[list, list]:
@@ -69,7 +70,10 @@ def scan_keys(
         results = [v.val if isinstance(v, jex.Literal) else known[v] for v in jaxpr.outvars]
         return results[: len(leaves)], results[len(leaves) :]
 
-    last, outputs = jax.lax.scan(body, leaves, jax.vmap(draw)(keys), length=keys.shape[0])
+    key_leaves = jax.tree.leaves(keys)
+    last, outputs = jax.lax.scan(
+        body, leaves, jax.vmap(draw)(key_leaves), length=key_leaves[0].shape[0]
+    )
     return treedef.unflatten(last), jax.tree.unflatten(jax.tree.structure(output_shape), outputs)
 
 

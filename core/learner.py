@@ -83,6 +83,52 @@ class Learner:
             {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
         )
 
+    def step_on_outputs(
+        self,
+        state: LearnerState,
+        inputs: PyTree,
+        loss: Callable[[PyTree, Any], tuple[jax.Array, Metrics]],
+        batch: Any,
+        key: jax.Array,
+        hyperparams: Mapping[str, Number] | None = None,
+    ) -> tuple[LearnerState, Metrics]:
+        """Take one gradient step on a loss of the network's outputs for `inputs` alone.
+
+        Of a network that declares `sparse_add`, only the entries looked up are touched, as long as
+        the optimizer keeps no memory of single parameters and scales each gradient on its own, as
+        `optax.sgd` does. The result is that of `step`, up to rounding where a batch looks one entry
+        up several times; only `grad_norm` then takes each as an entry of its own.
+
+        Args:
+          state, key, hyperparams: as in `step`.
+          inputs: what the network reads.
+          loss: `loss(outputs, batch) -> (scalar, metrics)`.
+          batch: passed to `loss`.
+
+        Returns:
+          As `step` does.
+        """
+        variables, network = state.variables, self.network
+
+        def whole(variables: Variables, batch: Any, key: jax.Array) -> Any:
+            outputs, new_state = network.apply(variables, inputs, key=key, train=True)
+            value, metrics = loss(outputs, batch)
+            return value, (metrics, new_state)
+
+        remembers = any(leaf.ndim for leaf in jax.tree.leaves(state.opt_state))
+        if network.sparse_add is None or remembers:
+            return self.step(state, whole, batch, key, hyperparams)
+        outputs, new_state = network.apply(variables, inputs, key=key, train=True)
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(outputs, batch)
+        opt_state = _set_hyperparams(state.opt_state, hyperparams)
+        with jax.numpy_dtype_promotion("standard"):
+            changes, opt_state = self.optimizer.update(grads, opt_state)
+        params = network.sparse_add(variables.params, inputs, changes)
+        return (
+            LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
+            {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
+        )
+
 
 def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, Number] | None) -> Any:
     if not hyperparams:

@@ -85,7 +85,10 @@ class Codec:
     leaves: tuple[Leaf, ...]
 
     def encode(self, params: PyTree, *, layout: bool = True) -> dict[str, jax.Array]:
-        """Name the leaves of `params`; with `layout`, bring each into the canonical layout."""
+        """Name the leaves of `params`; with `layout`, bring each into the canonical layout.
+
+        It is for parameters, not for gradients: a layout may add a number that a library adds.
+        """
         named: dict[str, jax.Array] = {}
         for leaf, array in zip(self.leaves, self.treedef.flatten_up_to(params), strict=True):
             if layout:
@@ -139,6 +142,9 @@ class Network:
         returns `f(params) -> ((scalar, aux), gradients)`.
       recurrent: whether one step is `(inputs, carry) -> (outputs, carry)`; `core.unroll` runs it
         over time.
+      sparse_add: of a lookup table, whose outputs are entries of its parameters:
+        `sparse_add(params, inputs, changes) -> params` adds `changes`, shaped as the outputs, to
+        the entries that `inputs` look up, as often as they do. None for the others.
       initial_carry: `initial_carry(variables, num_envs) -> carry` `[N, ...]` of a recurrent
         network; `()` for the others.
       random_start: whether `init` gives other parameters for another key.
@@ -151,6 +157,7 @@ class Network:
     init: Callable[[Key], Variables]
     apply: Callable[..., tuple[PyTree, PyTree]]
     value_and_grad: Callable[[Callable[[PyTree], Any]], Callable[[PyTree], Any]] = _value_and_grad
+    sparse_add: Callable[[PyTree, PyTree, PyTree], PyTree] | None = None
     recurrent: bool = False
     initial_carry: Callable[[Variables, int], PyTree] = _no_carry
     random_start: bool = True

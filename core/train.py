@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .agent import Agent, with_budget
+from .agent import Agent, is_online, with_budget
 from .environment import Environment
 from .errors import TriglotError
-from .rollout import rollout
+from .rollout import online_rollout, rollout
 from .vectorize import VectorEnvironment, VectorState
 
 PyTree: TypeAlias = Any
@@ -73,13 +73,17 @@ class Trainer:
         )
 
     def update(self, runner_state: RunnerState) -> tuple[RunnerState, dict[str, jax.Array]]:
-        """Collect one rollout and learn from it."""
+        """Collect one rollout and learn from it, or in it where the agent is online."""
         next_key, pool_key, rollout_key, update_key = jax.random.split(runner_state.key, 4)
         env_state = self.env.refresh(runner_state.env, pool_key)
-        env_state, memory, trajectory, stats = rollout(
-            self.agent, self.env, runner_state.agent, runner_state.memory, env_state, rollout_key
-        )
-        agent_state, metrics = self.agent.update(runner_state.agent, trajectory, update_key)
+        start = (runner_state.agent, runner_state.memory, env_state, rollout_key)
+        if is_online(self.agent):
+            env_state, memory, agent_state, metrics, stats = online_rollout(
+                self.agent, self.env, *start
+            )
+        else:
+            env_state, memory, trajectory, stats = rollout(self.agent, self.env, *start)
+            agent_state, metrics = self.agent.update(runner_state.agent, trajectory, update_key)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         return RunnerState(
             key=next_key,

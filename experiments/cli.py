@@ -1,5 +1,6 @@
 """The command line, `triglot`; nothing heavy is imported before it is needed."""
 
+import itertools
 import os
 import sys
 import time
@@ -20,14 +21,20 @@ One reinforcement-learning agent, fluent in every JAX network library.
 
 commands:
   train      train an algorithm on one library
+  resume     go on with a training that was interrupted or killed
   compare    train it on several, from the same weights, and report what differed
+  check      check a part of your own, or any other, before it trains
+  new        write a part of your own to start from
   list       list algorithms, backends and environments, and what is installed
   version    show the versions of everything that matters
 
 examples:
   triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
   triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16
+  triglot resume runs/first
   triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
+  triglot new algorithm my_agent
+  triglot check my_file:MyAgent --env gymnax:CartPole-v1
   triglot list gymnax
 
 `triglot COMMAND --help` explains a command, `triglot train ppo --help` with PPO's own options.
@@ -37,7 +44,8 @@ TRAIN_HELP = """\
 Train an algorithm in an environment, on networks of one library, several seeds in one program.
 
 The folder holds: config.json (what it takes to do the same again), metrics.jsonl (a line for each
-update, a value for each seed), summary.json, learning_curve.png and a checkpoint.
+update, a value for each seed), summary.json, learning_curve.png and checkpoints, from which
+`triglot resume FOLDER` goes on.
 
 triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
 
@@ -46,6 +54,15 @@ triglot train ppo gridworld:8x8 --backend table --rollout-length 32
 triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
 
 triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
+"""
+
+RESUME_HELP = """\
+Go on with a training from its last checkpoint, as if it had never stopped.
+
+The final parameters are those of a training that was never interrupted, bit for bit, on the same
+machine with the same versions. One that was killed before its first checkpoint begins again.
+
+triglot resume runs/first
 """
 
 COMPARE_HELP = """\
@@ -60,6 +77,34 @@ triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic nat
 """
 
 
+CHECK_HELP = """\
+Check a part: an algorithm, an environment, a network, or a whole suite of environments.
+
+The first line says the outcome; what failed is told with what was found, why it matters and how to
+mend it. The exit code is 0 where all passed, 1 where something failed, 2 where it could not be
+checked.
+
+triglot check my_file:my_network --env gymnax:CartPole-v1
+
+triglot check my_file:MyAgent --backends haiku linen nnx equinox
+
+triglot check my_file:MyEnvironment
+
+triglot check gymnax
+"""
+
+NEW_HELP = """\
+Write a folder with a part of your own to start from, which passes its own check at once.
+
+It holds the part, its test, a pyproject.toml with which `pip install -e` makes it appear in
+`triglot list`, and a README. Kinds: algorithm, environment, network.
+
+triglot new algorithm my_agent
+
+triglot new network my_network --backend equinox
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -67,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: its arguments; None for those of the process.
 
     Returns:
-      The exit code: 0; 2 after a mistake in what was given, told in one line; 130 after Ctrl-C.
+      The exit code: 0; 1 where a check failed; 2 after a mistake in what was given, told in one
+      line; 130 after Ctrl-C.
     """
     started = time.perf_counter()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -123,6 +169,26 @@ def _train(arguments: list[str], started: float) -> int:
     return train(options, started=started, arguments=arguments)
 
 
+def _resume(arguments: list[str], started: float) -> int:
+    import json
+    import shlex
+
+    from .options import ResumeCommand, TrainOptions, parse
+
+    chosen = parse(ResumeCommand, arguments[1:], prog="triglot resume", description=RESUME_HELP)
+    try:
+        begun = json.loads((chosen.run / "config.json").read_text())["command"]
+    except (OSError, ValueError, KeyError):
+        raise TriglotError(
+            f"{chosen.run} is no training's folder: it has no config.json that says what was begun."
+        ) from None
+    options = _parse_with_algorithm(TrainOptions, shlex.split(begun)[1:], TRAIN_HELP)
+    _keep_compiled_programs(options)
+    from .run import resume
+
+    return resume(options, chosen.run, started=started, previous=chosen.previous)
+
+
 def _compare(arguments: list[str], started: float) -> int:
     from .options import CompareCommand
     from .registry import overrides_of
@@ -139,9 +205,54 @@ def _compare(arguments: list[str], started: float) -> int:
     return 0
 
 
+def _check(arguments: list[str], started: float) -> int:
+    from .options import CheckCommand, Nothing, parse
+
+    prog, given = "triglot check", arguments[1:]
+    command: Any = CheckCommand
+    if given and given[0] in ("-h", "--help"):
+        description = f"{CHECK_HELP}\nAn algorithm has options of its own: {prog} ppo --help\n"
+        parse(command[Nothing, Nothing], ["--help"], prog=prog, description=description)
+    if not given or given[0].startswith("-"):
+        raise TriglotError(f"first name what to check: {prog} my_file:MyAgent")
+    from .checking import Choices, check
+    from .parts import find_part
+
+    # The part is found before its options are read, since an algorithm brings some of them.
+    spaced = (second for first, second in itertools.pairwise(given) if first == "--kind")
+    joined = (word.partition("=")[2] for word in given if word.startswith("--kind="))
+    part = find_part(given[0], next(itertools.chain(spaced, joined), None))
+    brings = part.algorithm
+    whole = command[(brings.Config, brings.Hyper) if brings else (Nothing, Nothing)]
+    options = parse(whole, given, prog=prog, description=CHECK_HELP)
+    from .registry import overrides_of
+
+    return check(
+        part,
+        Choices(
+            env=options.env,
+            backends=options.backends,
+            config=overrides_of(options.config),
+            hyper=overrides_of(options.hyper),
+        ),
+    )
+
+
+def _new(arguments: list[str], started: float) -> int:
+    from .new import write
+    from .options import NewCommand, parse
+
+    options = parse(NewCommand, arguments[1:], prog="triglot new", description=NEW_HELP)
+    print(write(options.kind, options.name, backend=options.backend, out=options.out))
+    return 0
+
+
 COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
     "train": _train,
+    "resume": _resume,
     "compare": _compare,
+    "check": _check,
+    "new": _new,
     "list": _list,
     "version": _version,
 }
@@ -150,13 +261,13 @@ COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
 def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
     """Parse the options of a command whose first argument, the algorithm, brings some of them."""
     from .options import Nothing, parse
-    from .registry import ALGORITHMS, find_algorithm
+    from .registry import find_algorithm, names
 
     prog = f"triglot {arguments[0]}"
     given = arguments[1:]
     if given and given[0] in ("-h", "--help"):
-        names = ", ".join(ALGORITHMS)
-        description += f"\nThe algorithms ({names}) have options of their own: {prog} ppo --help\n"
+        there = ", ".join(names("algorithm"))
+        description += f"\nThe algorithms ({there}) have options of their own: {prog} ppo --help\n"
         parse(options[Nothing, Nothing], ["--help"], prog=prog, description=description)
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
     if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):

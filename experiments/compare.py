@@ -10,12 +10,12 @@ from typing import Any
 
 from ..backends import BACKENDS
 from ..backends.canonical import ARITHMETICS
-from ..core.errors import MissingExtra, TriglotError, unknown
+from ..core.errors import TriglotError, missing_extra, unknown
 from . import registry, report, tables, version
 from .costs import Task
 from .identity import Trace, compare_traces
 from .journal import check_free
-from .plan import SEEDS
+from .plan import check_numbers
 from .records import Record, save_records
 from .turns import run_all
 from .worker import LIBRARIES
@@ -112,10 +112,7 @@ def check(options: CompareOptions) -> None:
         library, extra = LIBRARIES.get(backend, ("jax", ""))
         package = library.split(".")[0]
         if importlib.util.find_spec(package) is None:
-            raise MissingExtra(
-                f"the backend {backend} needs {package}, which is not installed: run "
-                f"`pip install 'triglot[{extra}]'`."
-            )
+            raise missing_extra(package, extra, f"the backend {backend}")
     if len(set(options.backends)) < max(2, len(options.backends)):
         raise TriglotError(
             "compare needs at least two backends, each named once; got "
@@ -123,11 +120,7 @@ def check(options: CompareOptions) -> None:
         )
     if options.arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
-    for name in ("num_seeds", "total_steps", "eval_episodes"):
-        if getattr(options, name) < 1:
-            raise TriglotError(f"{name} must be at least 1, got {getattr(options, name)}.")
-    if not 0 <= options.seed < SEEDS:
-        raise TriglotError(f"seed must be at least 0 and less than {SEEDS}, got {options.seed}.")
+    check_numbers(options, num_seeds=1, total_steps=1, eval_episodes=1)
     check_free(options.out)
 
 

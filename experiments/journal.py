@@ -50,6 +50,33 @@ class Journal:
         self._steps_per_update = steps_per_update
         self._num_updates = 0
 
+    def go_on_after(self, num_updates: int) -> None:
+        """Read back the lines of the first `num_updates` updates, and drop any after them.
+
+        Raises:
+          TriglotError: if some of these lines are missing.
+        """
+        path = self.folder / "metrics.jsonl"
+        texts = path.read_text().splitlines(keepends=True) if path.exists() else []
+        # A program that was killed may have left half a line at the end.
+        kept = [text for text in texts[:num_updates] if text.endswith("\n")]
+        if len(kept) < num_updates:
+            raise TriglotError(
+                f"{path} holds {len(kept)} updates, and the checkpoint was written after "
+                f"{num_updates}: its lines were removed, so the run cannot go on."
+            )
+        unfinished = path.with_suffix(".unfinished")
+        unfinished.write_text("".join(kept))
+        unfinished.replace(path)
+        lines = [json.loads(text) for text in kept]
+        names = [
+            name for name in (lines[0] if lines else {}) if name not in ("update", "env_steps")
+        ]
+        if lines:
+            values = {n: np.array([line[n] for line in lines], np.float32).T for n in names}
+            self.history = [values]
+        self._num_updates = num_updates
+
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
         """Append a line per update: its number, its environment steps and each seed's metrics."""
         self.history.append(metrics)

@@ -1,12 +1,13 @@
 """What `triglot list` shows; no library is imported to say whether it is installed."""
 
 import ast
-import importlib
 import importlib.util
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..core.errors import unknown
-from .registry import ALGORITHMS, SUITES
+from . import plugins
+from .registry import ALGORITHMS, SUITES, load_suite
 from .version import package_version
 from .worker import LIBRARIES
 
@@ -17,8 +18,12 @@ BACKEND_NEEDS = {**{name: library for name, (library, _) in LIBRARIES.items()}, 
 
 
 def everything() -> str:
-    """List algorithms, backends and environments with what each needs and whether it is there."""
+    """List algorithms, backends and environments with what each needs and whether it is there.
+
+    What installed packages add is named with the package, and not imported.
+    """
     algorithms = [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()]
+    algorithms += [(plugin.name, _origin(plugin)) for plugin in _added("algorithm", ALGORITHMS)]
     backends = [
         (name, _state(library), _about(f"triglot.backends.{name}"))
         for name, library in BACKEND_NEEDS.items()
@@ -27,6 +32,11 @@ def everything() -> str:
         (f"{name}:{suite.example}", _state(suite.library), _about(suite.module))
         for name, suite in SUITES.items()
     ]
+    environments += [
+        (f"{plugin.name}:..." if plugin.is_suite else plugin.name, "installed", _origin(plugin))
+        for plugin in _added("environment", SUITES)
+    ]
+    networks = [(plugin.name, _origin(plugin)) for plugin in _added("network", ())]
     return "\n".join(
         [
             "algorithms",
@@ -38,6 +48,8 @@ def everything() -> str:
             "environments (one of each suite; `triglot list gymnax` lists all of one)",
             *_aligned(environments),
             "",
+            *(["networks", *_aligned(networks), ""] if networks else []),
+            *_clashes(),
             "Your own are given as package.module:object; see `triglot train --help`.",
         ]
     )
@@ -49,10 +61,29 @@ def suite(name: str) -> str:
     Raises:
       TriglotError: if there is no such suite, or its library is not installed.
     """
-    if name not in SUITES:
-        raise unknown("environment suite", name, SUITES)
-    environments = importlib.import_module(SUITES[name].module).names()
-    return "\n".join(f"{name}:{environment}" for environment in environments)
+    return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
+
+
+def _added(kind: str, built_in: Iterable[str]) -> list[plugins.Plugin]:
+    return [plugin for plugin in plugins.installed(kind) if plugin.name not in built_in]
+
+
+def _origin(plugin: plugins.Plugin) -> str:
+    return f"from {plugin.distribution}, {plugin.path}"
+
+
+def _clashes() -> list[str]:
+    """Say which names of installed packages cannot be used, one line each."""
+    lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
+    for kind, built_in in (("algorithm", ALGORITHMS), ("environment", SUITES), ("network", ())):
+        found = plugins.installed(kind)
+        count = Counter(plugin.name for plugin in found)
+        for plugin in found:
+            if plugin.name in built_in:
+                lines.append(f"The {plugin} is hidden by triglot's own {plugin.name!r}.")
+            elif count[plugin.name] > 1:
+                lines.append(f"The {plugin} shares its name with another package's.")
+    return [*lines, ""] if lines else []
 
 
 def _state(library: str | None) -> str:

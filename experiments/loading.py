@@ -11,20 +11,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import TriglotError, blaming, unknown
+from ..core.errors import TriglotError, blaming, describe, unknown
 from . import plugins
 
 if TYPE_CHECKING:
     from ..core.environment import Environment
     from ..core.network import Network
 
-
-# How a bare module of a network library becomes a `Network`, by where its base class is from.
+# What makes a `Network` of a library's module, by where its base class comes from.
 ADAPTERS = {
-    "haiku": "from_haiku",
-    "flax.linen": "from_linen",
-    "flax.nnx": "from_nnx",
-    "equinox": "from_equinox",
+    "haiku.": "from_haiku",
+    "flax.linen.": "from_linen",
+    "flax.nnx.": "from_nnx",
+    "equinox.": "from_equinox",
 }
 
 
@@ -41,24 +40,21 @@ def load(kind: str, text: str) -> Any:
       TriglotError: if the text has another form, there is no such module or object, or importing
         it fails.
     """
-    plugin = plugins.find(kind, text) if kind in plugins.GROUPS else None
+    plugin = plugins.find(kind, text)
     if plugin is not None:
         return plugin.load()
     if not is_path(text):
-        there = ", ".join(plugins.names(kind)) if kind in plugins.GROUPS else ""
+        there = ", ".join(plugins.names(kind))
         raise TriglotError(
             f"{kind} {text!r} is not of the form package.module:object, such as my_file:MyObject"
-            + (f", nor one of those that installed packages add: {there}." if there else ".")
+            + (f", nor a name that an installed package adds: {there}." if there else ".")
         )
     module_name, _, name = text.partition(":")
     _search_here()
     try:
-        with blaming(f"{kind} {text!r}: importing {module_name} failed"):
-            module = _import(module_name)
-    except _NoModule as error:
-        raise TriglotError(
-            f"{kind} {text!r}: no module {error.name!r} is installed or lies in {os.getcwd()}."
-        ) from None
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise TriglotError(f"{kind} {text!r}: {_why_not(module_name, error)}") from None
     if not hasattr(module, name):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise unknown(f"name in {module_name}", name, public)
@@ -69,27 +65,39 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     """Load an `Environment`, or what gives one when it is called with `options`.
 
     Raises:
-      TriglotError: if it is neither, or cannot be hashed.
+      TriglotError: if it is neither, cannot be hashed, or has no specs of ours.
     """
     from ..core.environment import Environment
+    from ..core.specs import Box, Dict, Discrete
 
-    made = load("environment", text)
-    # A class has the attributes of an environment too.
-    if callable(made) and (isinstance(made, type) or not isinstance(made, Environment)):
-        made = _call("environment", text, made, **options)
-    if not isinstance(made, Environment):
-        raise TriglotError(
-            f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
-            f"step) or a function that returns one; got a {type(made).__name__}."
-        )
-    try:
-        hash(made)
-    except TypeError:
-        raise TriglotError(
-            f"environment {text!r} cannot be hashed: make {type(made).__name__} a frozen dataclass "
-            "with hashable fields."
-        ) from None
+    made = call_env(text, load("environment", text), options)
+    with blaming(f"environment {text!r} failed when it was looked at"):
+        if not isinstance(made, Environment):
+            raise TriglotError(
+                f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
+                f"step) or a function that returns one; got a {type(made).__name__}."
+            )
+        for name in ("obs_spec", "action_spec"):
+            if not isinstance(spec := getattr(made, name), Box | Discrete | Dict):
+                raise TriglotError(
+                    f"the {name} of environment {text!r} must be a Box, Discrete or Dict of "
+                    f"triglot.core.specs; got a {type(spec).__name__}."
+                )
+        try:
+            hash(made)
+        except TypeError:
+            raise TriglotError(
+                f"environment {text!r} cannot be hashed: make {type(made).__name__} a frozen "
+                "dataclass with hashable fields."
+            ) from None
     return made
+
+
+def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
+    """Call what gives an environment; one already made is returned as it is."""
+    # A class has the attributes of an environment too.
+    is_made = not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step")
+    return made if is_made or not callable(made) else _call("environment", text, made, **options)
 
 
 def load_networks(
@@ -108,13 +116,46 @@ def load_networks(
     if not texts:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
-        return _load_network(texts[0], env)
+        return make_network(texts[0], load("network", texts[0]), env)
     parted = [text.partition("=") for text in texts]
     if any(not equals for _, equals, _ in parted):
         raise TriglotError(
             f"several networks are given as NAME=package.module:object each, got {' '.join(texts)}."
         )
-    return {name: _load_network(text, env) for name, _, text in parted}
+    return {name: make_network(text, load("network", text), env) for name, _, text in parted}
+
+
+def make_network(text: str, made: Any, env: "Environment") -> "Network":
+    """Make a `Network` of what was loaded as `text`.
+
+    Raises:
+      TriglotError: if it is neither a network nor a function that gives one, or fails.
+    """
+    from ..core.network import Network
+
+    if isinstance(made, Network):
+        return made
+    if adapter := adapter_of(made):
+        raise TriglotError(
+            f"network {text!r} is a bare module of its library: name a function of obs_spec and "
+            f"action_spec that returns triglot.{adapter}(...) of it."
+        )
+    if callable(made):
+        made = _call("network", text, made, env.obs_spec, env.action_spec)
+    if not isinstance(made, Network):
+        raise TriglotError(
+            f"network {text!r} must be a Network or a function of obs_spec and action_spec that "
+            f"returns one (see triglot.from_haiku and its like); got a {type(made).__name__}."
+        )
+    return made
+
+
+def adapter_of(made: Any) -> str | None:
+    """Name what lifts a bare module of a network library, or its class, to a `Network`."""
+    bases = made.__mro__ if isinstance(made, type) else type(made).__mro__
+    homes = [f"{base.__module__}." for base in bases]
+    found = (a for place, a in ADAPTERS.items() if any(home.startswith(place) for home in homes))
+    return next(found, None)
 
 
 def is_path(text: str) -> bool:
@@ -130,20 +171,8 @@ def is_module(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _load_network(text: str, env: "Environment") -> "Network":
-    from ..core.network import Network
-
-    made = load("network", text)
-    if not isinstance(made, Network) and callable(made):
-        made = _call("network", text, made, env.obs_spec, env.action_spec)
-    if not isinstance(made, Network):
-        raise TriglotError(
-            f"network {text!r} must be a Network or a function of obs_spec and action_spec that "
-            f"returns one (see triglot.from_haiku and its like); got a {type(made).__name__}."
-        )
-    return made
+    except Exception:  # a package around it fails when it is imported, which `load` then tells
+        return True
 
 
 def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -153,7 +182,16 @@ def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **opti
     except TypeError as error:
         given = ", ".join(["obs_spec", "action_spec"][: len(args)] + list(options)) or "nothing"
         raise TriglotError(f"{kind} {text!r} is called with {given}: {error}.") from None
-    return function(*args, **options)
+    with blaming(f"{kind} {text!r} failed when it was made"):
+        return function(*args, **options)
+
+
+def _why_not(module_name: str, error: BaseException) -> str:
+    # A module that is there and imports one that is not must say so itself.
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if absent and f"{module_name}.".startswith(f"{absent}."):
+        return f"no module {absent!r} is installed or lies in {os.getcwd()}."
+    return f"importing {module_name} failed: {describe(error)}"
 
 
 def _search_here() -> None:

@@ -80,6 +80,8 @@ class TrainOptions(SharedOptions[ConfigT, HyperT]):
       network: your own network instead: package.module:object, a Network or a function of obs_spec
         and action_spec that returns one. Or several, as NAME=package.module:object each.
       out: a new folder for what the run leaves.
+      checkpoint_seconds: how often a checkpoint is written while it trains; 0 for never but at the
+        end.
       debug: nans stops where a NaN first appears. no-jit compiles nothing, so that print and
         breakpoints work everywhere, and is some thousand times slower.
       compilation_cache: where compiled programs are kept for the next run.
@@ -94,6 +96,7 @@ class TrainOptions(SharedOptions[ConfigT, HyperT]):
     out: Annotated[Path | None, _optional("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = (
         None
     )
+    checkpoint_seconds: Annotated[float, arg(metavar="SECONDS")] = 60.0
     debug: Annotated[tuple[str, ...], _optional("nans|no-jit ...", "neither")] = ()
     compilation_cache: Annotated[
         Path | None, _optional("FOLDER", "triglot/jax in your cache directory")
@@ -123,6 +126,58 @@ class CompareCommand(SharedOptions[ConfigT, HyperT]):
     out: Annotated[Path | None, _optional("FOLDER", "runs/compare-ALGORITHM-ENVIRONMENT-TIME")] = (
         None
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeCommand:
+    """Options of `triglot resume`.
+
+    Attributes:
+      run: the folder that `triglot train` wrote.
+      previous: where the last checkpoint is damaged, go on from the one before.
+    """
+
+    run: Positional[Annotated[Path, arg(metavar="FOLDER")]]
+    previous: FlagCreatePairsOff[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckCommand(Generic[ConfigT, HyperT]):
+    """Options of `triglot check`.
+
+    Attributes:
+      part: a name of `triglot list`, a whole suite of environments, or package.module:object.
+      kind: algorithm, environment or network, where it cannot be told.
+      env: what an algorithm or a network is checked on.
+      backends: the libraries on whose networks an algorithm is checked.
+    """
+
+    part: Positional[Annotated[str, arg(metavar="PART")]]
+    kind: Annotated[str | None, _optional("KIND", "found out")] = None
+    env: Annotated[
+        str | None,
+        _optional("ENVIRONMENT", "gymnax:CartPole-v1, or probe:two-step without gymnax"),
+    ] = None
+    backends: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("linen",)
+    config: OmitArgPrefixes[ConfigT]
+    hyper: OmitArgPrefixes[HyperT]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCommand:
+    """Options of `triglot new`.
+
+    Attributes:
+      kind: algorithm, network or environment.
+      name: of the folder, the module and, in capitals, the class; a Python name such as my_agent.
+      backend: the library of a network: haiku, linen, nnx or equinox.
+      out: the folder in which the new one is made.
+    """
+
+    kind: Positional[Annotated[str, arg(metavar="KIND")]]
+    name: Positional[Annotated[str, arg(metavar="NAME")]]
+    backend: Annotated[str | None, _optional("NAME", "linen, for a network")] = None
+    out: Annotated[Path, arg(metavar="FOLDER", help_behavior_hint="(default: here)")] = Path()
 
 
 def parse(options: Any, arguments: Sequence[str], *, prog: str, description: str) -> Any:

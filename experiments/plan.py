@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from ..core.agent import with_budget
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, blaming, unknown
 from ..core.train import Trainer, updates_for
 from ..core.vectorize import VectorEnvironment
 from . import registry, version
@@ -86,8 +88,12 @@ class Plan:
         }
 
 
-def prepare(options: "TrainOptions") -> Plan:
+def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
     """Check everything and make the folder.
+
+    Args:
+      options: what the person chose.
+      folder: of a training that goes on; None for a new one.
 
     Raises:
       TriglotError: if an option cannot be served, or the parts do not fit each other.
@@ -95,17 +101,14 @@ def prepare(options: "TrainOptions") -> Plan:
     for mode in options.debug:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
-    for name, least in (("num_seeds", 1), ("eval_episodes", 0), ("seed", 0)):
-        if getattr(options, name) < least:
-            raise TriglotError(f"{name} must be at least {least}, got {getattr(options, name)}.")
-    if options.seed >= SEEDS:
-        raise TriglotError(f"seed must be less than {SEEDS}, got {options.seed}.")
+    check_numbers(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0)
     networks = "own" if options.network else options.backend
     for name, value in vars(options.hyper).items():
         if value != value:
             raise TriglotError(f"{name} is NaN: give a number.")
-    out = options.out or default_folder(options.algorithm, options.env, networks)
-    check_free(out)
+    out = folder or options.out or default_folder(options.algorithm, options.env, networks)
+    if folder is None:
+        check_free(out)
     env = registry.make_env(options.env)
     agent = registry.make_agent(
         options.algorithm,
@@ -118,9 +121,38 @@ def prepare(options: "TrainOptions") -> Plan:
     )
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     num_updates = updates_for(trainer, options.total_steps)
+    if _is_own(options):
+        _try_out(trainer, f"{options.algorithm} on {options.env}")
     hyper = with_budget(agent.hyper, num_updates)
-    make_folder(out)
+    if folder is None:
+        make_folder(out)
     return Plan(options=options, trainer=trainer, hyper=hyper, num_updates=num_updates, out=out)
+
+
+def _is_own(options: "TrainOptions") -> bool:
+    suite = options.env.partition(":")[0]
+    built_in = options.algorithm in registry.ALGORITHMS and suite in registry.SUITES
+    return not built_in or bool(options.network)
+
+
+def _try_out(trainer: Trainer, title: str) -> None:
+    """Trace a person's own parts, so that what they raise becomes one sentence; nothing runs."""
+    with blaming(f"{title} failed when it was traced"):
+        state = jax.eval_shape(trainer.init, jax.random.key(0))
+        jax.eval_shape(trainer.train_chunk, state)
+
+
+def check_numbers(options: Any, **least: int) -> None:
+    """Refuse a seed that is none, and counts below the `least` of each name.
+
+    Raises:
+      TriglotError: saying which.
+    """
+    for name, bound in {"seed": 0, **least}.items():
+        if getattr(options, name) < bound:
+            raise TriglotError(f"{name} must be at least {bound}, got {getattr(options, name)}.")
+    if options.seed >= SEEDS:
+        raise TriglotError(f"seed must be less than {SEEDS}, got {options.seed}.")
 
 
 def default_folder(*names: str) -> Path:

@@ -1,12 +1,16 @@
-"""Algorithms, environments and networks by name, imported when they are asked for."""
+"""Algorithms, environments and networks by name, imported when they are asked for.
+
+A built-in name goes before one that an installed package adds.
+"""
 
 import difflib
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.errors import MissingExtra, TriglotError, unknown
+from ..core.errors import MissingExtra, TriglotError, blaming, unknown
+from . import plugins
 from .loading import is_module, is_path, load, load_env
 
 if TYPE_CHECKING:
@@ -42,17 +46,17 @@ Options = TypeVar("Options")
 
 
 def find_algorithm(name: str) -> Any:
-    """Find an algorithm's class by its name or as `package.module:object`.
+    """Find an algorithm's class by its name, built in or installed, or as `package.module:object`.
 
     Returns:
       A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
       it has the dataclasses `Config` and `Hyper`, and `networks(obs_spec, action_spec, config)`.
 
     Raises:
-      TriglotError: if there is no such algorithm, or it lacks one of these.
+      TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
     """
-    if name not in ALGORITHMS and ":" not in name:
-        raise unknown("algorithm", name, ALGORITHMS)
+    if ":" not in name and name not in (known := names("algorithm")):
+        raise unknown("algorithm", name, known)
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     lacking = [part for part in ("Config", "Hyper", "networks") if not hasattr(algorithm, part)]
     if not isinstance(algorithm, type) or lacking:
@@ -60,6 +64,12 @@ def find_algorithm(name: str) -> Any:
             f"algorithm {name!r} must be a class with Config, Hyper and networks, as PPO is; "
             + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
         )
+    for part in ("Config", "Hyper"):
+        if not is_dataclass(getattr(algorithm, part)):
+            raise TriglotError(
+                f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
+                f"options; got {getattr(algorithm, part)!r}."
+            )
     return algorithm
 
 
@@ -68,23 +78,60 @@ def make_env(name: str, **options: Any) -> "Environment":
 
     Args:
       name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
-        object is an `Environment` or is called to give one.
+        object is an `Environment` or is called to give one; or a name that an installed package
+        gives to such an object.
       options: passed to whatever makes it.
 
     Raises:
-      TriglotError: if there is no such environment; with the nearest one that there is.
+      TriglotError: if there is no such environment, with the nearest one that there is; or if it
+        fails.
 
     >>> make_env("gridworld:8x8").name
     'gridworld:8x8'
     """
     suite, colon, rest = name.partition(":")
-    if suite in SUITES and rest:
-        return importlib.import_module(SUITES[suite].module).make(rest, **options)
-    if suite in SUITES or not colon:
+    if suite in suites() and rest:
+        module = load_suite(suite)
+        if suite in SUITES:
+            return module.make(rest, **options)
+        with blaming(f"environment {name!r} failed when it was made"):
+            return module.make(rest, **options)
+    if suite in suites() or (not colon and name not in plugins.names("environment")):
         raise _without_suite(name)
-    if not is_path(name) or not is_module(suite):
-        raise unknown("environment suite", suite, SUITES)
+    if colon and (not is_path(name) or not is_module(suite)):
+        raise unknown("environment suite", suite, suites())
     return load_env(name, options)
+
+
+def names(kind: str) -> list[str]:
+    """List the names of one kind of part, the built-in ones first; an environment's are suites.
+
+    Args:
+      kind: `algorithm`, `environment` or `network`.
+    """
+    built_in = {"algorithm": ALGORITHMS, "environment": SUITES}.get(kind, {})
+    return [*built_in, *(name for name in plugins.names(kind) if name not in built_in)]
+
+
+def suites() -> list[str]:
+    """List the environment suites; of those that are installed, none is imported."""
+    added = [plugin.name for plugin in plugins.installed("environment") if plugin.is_suite]
+    return [*SUITES, *(name for name in added if name not in SUITES)]
+
+
+def load_suite(name: str) -> Any:
+    """Import a suite's module, with `make(name, **options)` and `names()`.
+
+    Raises:
+      TriglotError: if there is no such suite, or it cannot be imported.
+    """
+    if name not in suites():
+        raise unknown("environment suite", name, suites())
+    return (
+        importlib.import_module(SUITES[name].module)
+        if name in SUITES
+        else load("environment", name)
+    )
 
 
 def make_agent(
@@ -119,21 +166,24 @@ def make_agent(
     from ..backends import build
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
     config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
     hyper = hyper if isinstance(hyper, found.Hyper) else from_overrides(found.Hyper, hyper)
-    specs = found.networks(env.obs_spec, env.action_spec, config)
+    with blaming(f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"):
+        specs = found.networks(env.obs_spec, env.action_spec, config)
     if networks is None:
         network = build(backend, specs, arithmetic=arithmetic or "canonical")
     else:
         network = _own_network(networks, list(specs), arithmetic or "native")
     try:
-        return found(
-            network=network,
-            obs_spec=env.obs_spec,
-            action_spec=env.action_spec,
-            config=config,
-            hyper=hyper,
-        )
+        with blaming(f"algorithm {called!r} failed when it was made"):
+            return found(
+                network=network,
+                obs_spec=env.obs_spec,
+                action_spec=env.action_spec,
+                config=config,
+                hyper=hyper,
+            )
     except TriglotError as error:
         raise TriglotError(f"on {env.name}: {error}") from None
 
@@ -142,21 +192,21 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     """Build a `Config` or a `Hyper` from what departs from its defaults, be it read from JSON.
 
     Raises:
-      TriglotError: if there is no such field.
+      TriglotError: if there is no such field, or the fields do not fit.
     """
-    names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
+    there = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
     given = {n: tuple(v) if isinstance(v, list) else v for n, v in (overrides or {}).items()}
     for name in given:
-        if name not in names:
-            raise unknown(f"field of {options.__name__}", name, names)
-    return options(**given)
+        if name not in there:
+            raise unknown(f"field of {options.__name__}", name, there)
+    with blaming(f"{options.__name__} failed when it was made"):
+        return options(**given)
 
 
 def overrides_of(options: Any) -> dict[str, Any]:
     """List the fields that depart from their defaults; `from_overrides` undoes it."""
     default = type(options)()
-    names = [field.name for field in fields(options)]
-    given = {name: getattr(options, name) for name in names}
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
     return {name: value for name, value in given.items() if value != getattr(default, name)}
 
 
@@ -178,7 +228,7 @@ def _own_network(
 
 
 def _without_suite(name: str) -> TriglotError:
-    full = {}
+    full = {env: env for env in plugins.names("environment")}
     for suite, where in SUITES.items():
         try:
             module = importlib.import_module(where.module)
@@ -189,5 +239,5 @@ def _without_suite(name: str) -> TriglotError:
     hint = f"; did you mean {full[near[0]]!r}?" if near else "."
     return TriglotError(
         f"environment {name!r} is not of the form suite:name{hint} "
-        f"The suites: {', '.join(SUITES)} (`triglot list gymnax` lists one)."
+        f"The suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
     )

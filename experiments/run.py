@@ -2,15 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
-from ..core import checkpoint
+from ..core.checkpoint import Checkpoints
 from ..core.evaluate import Episodes, evaluate
 from ..core.train import RunnerState, init_seeds, train_seeds
 from . import plots
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .options import TrainOptions
 
 INTERRUPTED = 130  # what a shell calls an end by Ctrl-C
+DIVERGED = 1
+CHECKPOINTS = "checkpoints"
 CHUNK_SECONDS = 1.0  # between looks at the clock, and for Ctrl-C
 
 Program: TypeAlias = Callable[[RunnerState, np.int32], tuple[RunnerState, dict[str, jax.Array]]]
@@ -48,30 +51,84 @@ def train(options: "TrainOptions", *, started: float, arguments: Sequence[str]) 
     journal = Journal(plan.out, plan.trainer.steps_per_update)
     journal.write("config.json", plan.record(arguments))
     print(plan.announcement(), flush=True)
+    return _run(plan, journal, watch, Progress(None, 0))
+
+
+def resume(options: "TrainOptions", folder: Path, *, started: float, previous: bool = False) -> int:
+    """Run `triglot resume`: go on from the last checkpoint, as if nothing had happened.
+
+    A run that was killed before its first checkpoint begins again, with the same result.
+
+    Args:
+      options: what the training was begun with.
+      folder: where it is.
+      started: when the program started, by `time.perf_counter`.
+      previous: where the last checkpoint is damaged, take the one before.
+
+    Returns:
+      The exit code: 0, or 130 after Ctrl-C.
+
+    Raises:
+      TriglotError: if the checkpoint is damaged or of another training.
+    """
+    watch = Stopwatch(started)
+    plan = prepare(options, folder=folder)
+    watch.lap("import")
+    journal = Journal(plan.out, plan.trainer.steps_per_update)
+    progress = Progress(None, 0)
+    kept = Checkpoints(plan.out / CHECKPOINTS)
+    if kept.numbers():
+        like = jax.eval_shape(lambda: _initial(plan))
+        done, state = kept.restore(like, previous=previous)
+        progress = Progress(state, done)
+    journal.go_on_after(progress.num_updates)
+    print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
+    return _run(plan, journal, watch, progress)
+
+
+class Progress(NamedTuple):
+    """Where a training stands: its state (None before the first update) and the updates done."""
+
+    state: RunnerState | None
+    num_updates: int
+
+
+def _initial(plan: Plan) -> RunnerState:
+    keys = jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
+    return init_seeds(plan.trainer, keys, plan.hyper)
+
+
+def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
+    options = plan.options
     with _debugging(options.debug), Interrupt() as interrupt:
-        key = jax.random.key(options.seed)
-        keys = jax.random.split(key, options.num_seeds)
-        state = jax.block_until_ready(init_seeds(plan.trainer, keys, plan.hyper))
+        state = progress.state
+        state = jax.block_until_ready(_initial(plan) if state is None else state)
         watch.lap("init")
         program = _compile(plan, state, watch)
-        state = _train(plan, program, state, journal, interrupt)
+        state, diverged = _train(plan, program, state, journal, interrupt, progress.num_updates)
         watch.lap("train")
-        checkpoint.save(plan.out / "checkpoint", state)
+        if diverged is None:
+            _checkpoint(plan, journal, state)
         watch.lap("save")
         episodes = None
-        if options.eval_episodes and not interrupt.pressed:
+        if options.eval_episodes and not interrupt.pressed and diverged is None:
             # The seeds' own keys are the ones before this.
-            key = jax.random.fold_in(key, options.num_seeds)
+            key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
             episodes = play(plan, state.agent, key)
             watch.lap("evaluate")
-    written = summary(plan, journal, watch.seconds, episodes, interrupted=interrupt.pressed)
+    written = summary(
+        plan, journal, watch.seconds, episodes, interrupted=interrupt.pressed, diverged=diverged
+    )
     journal.write("summary.json", written)
     if journal.history:
         curve = {options.backend: journal.metrics["episode_return"]}
         picture = plan.out / "learning_curve.png"
         plots.learning_curves(picture, curve, journal.env_steps, title=plan.title)
     print(in_words(written, plan.out))
-    return INTERRUPTED if interrupt.pressed else 0
+    if interrupt.pressed:
+        print(f"to go on: triglot resume {plan.out}")
+        return INTERRUPTED
+    return DIVERGED if diverged else 0
 
 
 def play(plan: Plan, agent_states: Any, key: jax.Array) -> Episodes:
@@ -113,21 +170,28 @@ def _compile(plan: Plan, state: RunnerState, watch: Stopwatch) -> Program:
 
 
 def _train(
-    plan: Plan, program: Program, state: RunnerState, journal: Journal, interrupt: Interrupt
-) -> RunnerState:
-    """Train chunk by chunk, each of about `CHUNK_SECONDS`, until done or interrupted."""
+    plan: Plan,
+    program: Program,
+    state: RunnerState,
+    journal: Journal,
+    interrupt: Interrupt,
+    done: int,
+) -> tuple[RunnerState, str | None]:
+    """Train chunk by chunk, each of about `CHUNK_SECONDS`, until done, interrupted or diverged."""
     steps_per_update = plan.trainer.steps_per_update * plan.options.num_seeds
     bar = tqdm(
         total=plan.num_updates * steps_per_update,
+        initial=done * steps_per_update,
         unit=" steps",
         unit_scale=True,
         dynamic_ncols=True,
         desc="all seeds" if plan.options.num_seeds > 1 else None,
         file=sys.stderr,
     )
+    diverged, saved = None, time.perf_counter()
     with bar:
-        size, done = 1, 0
-        while done < plan.num_updates and not interrupt.pressed:
+        size = 1
+        while done < plan.num_updates and not interrupt.pressed and diverged is None:
             begun = time.perf_counter()
             count = min(size, plan.num_updates - done)
             state, buffers = program(state, np.int32(count))
@@ -140,4 +204,30 @@ def _train(
             if np.isfinite(returns).any():
                 bar.set_postfix({"return": f"{np.nanmean(returns):.1f}"}, refresh=False)
             bar.update(count * steps_per_update)
-    return state
+            diverged = divergence(metrics, done - count)
+            seconds = plan.options.checkpoint_seconds
+            if seconds and time.perf_counter() - saved >= seconds and diverged is None:
+                _checkpoint(plan, journal, state)
+                saved = time.perf_counter()
+    return state, diverged
+
+
+def divergence(metrics: Mapping[str, np.ndarray], num_updates: int) -> str | None:
+    """Say which metric was no number first, in which update and seed; None where all is well.
+
+    Args:
+      metrics: `[S, updates]` by name. A metric may be NaN where there was nothing to measure; a
+        loss or a gradient's norm may not.
+      num_updates: updates done before these.
+    """
+    for name in ("loss", "grad_norm"):
+        wrong = np.argwhere(~np.isfinite(metrics.get(name, np.zeros((1, 1)))).T)
+        if len(wrong):
+            update, seed = wrong[0]
+            value = metrics[name][seed, update]
+            return f"{name} is {value} in update {num_updates + update + 1:,} of seed {seed}"
+    return None
+
+
+def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    Checkpoints(plan.out / CHECKPOINTS).save(len(journal.env_steps), state)

@@ -34,6 +34,7 @@ def summary(
     episodes: Episodes | None,
     *,
     interrupted: bool,
+    diverged: str | None,
 ) -> dict[str, Any]:
     """Collect what `summary.json` holds.
 
@@ -43,6 +44,7 @@ def summary(
       seconds: of each stage.
       episodes: `[S, E]`, played greedily at the end; None where none were.
       interrupted: by Ctrl-C.
+      diverged: which metric was no number, and when; None where none was.
 
     Returns:
       `num_steps` and `num_updates` count per seed; `steps_per_second` counts environment steps of
@@ -57,7 +59,7 @@ def summary(
         "evaluation": None if episodes is None else _evaluation(episodes),
         "steps_per_second": steps * plan.options.num_seeds / seconds["train"],
         "seconds": dict(seconds),
-        "nan_from_update": _first_nan(journal),
+        "diverged": diverged,
     }
 
 
@@ -66,10 +68,10 @@ def in_words(summary: Mapping[str, Any], out: Path) -> str:
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
-    if summary["nan_from_update"] is not None:
+    if summary["diverged"]:
         lines.append(
-            f"the loss is NaN from update {summary['nan_from_update']:,} on: `--debug nans` stops "
-            "where it comes from"
+            f"stopped: {summary['diverged']}. The last checkpoint before it is kept; "
+            "`--debug nans` stops where a NaN comes from"
         )
     evaluation = summary["evaluation"]
     if evaluation is not None:
@@ -100,9 +102,3 @@ def _evaluation(episodes: Episodes) -> dict[str, Any]:
         "episodes_per_seed": returns.shape[1],
         "share_finished": float(np.asarray(episodes.finished).mean()),
     }
-
-
-def _first_nan(journal: Journal) -> int | None:
-    loss = journal.metrics.get("loss", np.empty((0, 0)))
-    updates = np.flatnonzero(np.isnan(loss).any(axis=0))
-    return int(updates[0]) + 1 if len(updates) else None

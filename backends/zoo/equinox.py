@@ -37,11 +37,12 @@ class TorsoAndHeads(eqx.Module):
     """Layers shared by several heads."""
 
     torso: list[eqx.nn.Conv2d | eqx.nn.Linear]
+    cell: eqx.nn.LSTMCell | eqx.nn.GRUCell | None
     head: "dict[str, eqx.nn.Linear | Dueling]"
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
-        torso = spec.layers
+        torso, memory = spec.layers, spec.memory
         torso_key, head_key = jax.random.split(key)
         shape = spec.obs_shape
         keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
@@ -54,6 +55,11 @@ class TorsoAndHeads(eqx.Module):
         for width in torso.hidden_sizes:
             self.torso.append(_linear(size, width, torso.scale, key=next(keys)))
             size = width
+        self.cell = None
+        if memory is not None:
+            cell_key, head_key = jax.random.split(head_key)
+            kind = eqx.nn.LSTMCell if memory.cell == "lstm" else eqx.nn.GRUCell
+            self.cell, size = kind(size, memory.size, key=cell_key), memory.size
         head_keys = jax.random.split(head_key, len(spec.heads))
         self.head = {
             name: _head(head, size, key=k)
@@ -61,7 +67,7 @@ class TorsoAndHeads(eqx.Module):
         }
         self.activation = getattr(jax.nn, torso.activation)
 
-    def __call__(self, obs: jax.Array) -> dict[str, jax.Array]:
+    def __call__(self, obs: jax.Array, carry: dict[str, jax.Array] | None = None) -> Any:
         features = obs.astype(jnp.float32)
         for layer in self.torso:
             if isinstance(layer, eqx.nn.Conv2d):
@@ -71,6 +77,15 @@ class TorsoAndHeads(eqx.Module):
             else:
                 features = self.activation(layer(jnp.ravel(features)))
         features = jnp.ravel(features)
+        if self.cell is None or carry is None:
+            return self._heads(features)
+        if isinstance(self.cell, eqx.nn.LSTMCell):
+            hidden, cell = self.cell(features, (carry["hidden"], carry["cell"]))
+            return self._heads(hidden), {"hidden": hidden, "cell": cell}
+        hidden = self.cell(features, carry["hidden"])
+        return self._heads(hidden), {"hidden": hidden}
+
+    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return {name: head(features) for name, head in self.head.items()}
 
 

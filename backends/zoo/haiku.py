@@ -7,11 +7,14 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, NetworkSpec, Table
+from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table
 
 
-def make(spec: NetworkSpec) -> Callable[[Any], dict[str, jax.Array]]:
+def make(spec: NetworkSpec) -> Callable[..., Any]:
     """Return the Haiku function of a described network, on batches `[B, ...]`."""
+    memory = spec.memory
+    if memory is not None:
+        return lambda obs, carry: _recurrent(obs, carry, spec, memory)
 
     def network(obs: Any) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
@@ -20,6 +23,19 @@ def make(spec: NetworkSpec) -> Callable[[Any], dict[str, jax.Array]]:
         return {name: _head(features, name, head) for name, head in spec.heads}
 
     return network
+
+
+def _recurrent(
+    obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, memory: Memory
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    features = _torso(obs.astype(jnp.float32), spec.layers)
+    if memory.cell == "lstm":
+        features, after = hk.LSTM(memory.size, name="cell")(features, hk.LSTMState(**carry))
+        carry = {"hidden": after.hidden, "cell": after.cell}
+    else:
+        features, hidden = hk.GRU(memory.size, name="cell")(features, carry["hidden"])
+        carry = {"hidden": hidden}
+    return {name: _head(features, name, head) for name, head in spec.heads}, carry
 
 
 def _torso(features: jax.Array, torso: Layers) -> jax.Array:

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, NetworkSpec, Table
+from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -20,9 +20,25 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+    def __call__(self, obs: Any, carry: dict[str, jax.Array] | None = None) -> Any:
         features = self._torso(obs.astype(jnp.float32), self.spec.layers)
+        if self.spec.memory is None or carry is None:
+            return self._heads(features)
+        features, carry = self._cell(features, carry, self.spec.memory)
+        return self._heads(features), carry
+
+    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return {name: self._head(features, name, head) for name, head in self.spec.heads}
+
+    def _cell(
+        self, features: jax.Array, carry: dict[str, jax.Array], memory: Memory
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        if memory.cell == "gru":
+            hidden, features = nn.GRUCell(memory.size, name="cell")(carry["hidden"], features)
+            return features, {"hidden": hidden}
+        lstm = nn.OptimizedLSTMCell(memory.size, name="cell")
+        (cell, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
+        return features, {"hidden": hidden, "cell": cell}
 
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)

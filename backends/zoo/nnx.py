@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ...core.architecture import Head, NetworkSpec, Table
+from ...core.architecture import Head, Memory, NetworkSpec, Table
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -37,18 +37,55 @@ class TorsoAndHeads(nnx.Module):
             layers.append(nnx.Linear(size, width, kernel_init=init, rngs=rngs))
             size = width
         self.torso = nnx.List(layers)
+        self.cell = None if spec.memory is None else _cell(spec.memory, size, rngs=rngs)
+        size = size if spec.memory is None else spec.memory.size
         self.head = nnx.Dict({name: _head(head, size, rngs=rngs) for name, head in spec.heads})
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
-    def __call__(self, obs: Any) -> dict[str, jax.Array]:
+    def __call__(self, obs: Any, carry: dict[str, jax.Array] | None = None) -> Any:
         features = obs.astype(jnp.float32)
         for layer in self.torso:
             if isinstance(layer, nnx.Linear):
                 features = features.reshape((features.shape[0], -1))
             features = self.activation(layer(features))
         features = features.reshape((features.shape[0], -1))
+        if self.cell is None or carry is None:
+            return self._heads(features)
+        features, carry = self.cell(features, carry)
+        return self._heads(features), carry
+
+    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return _squeeze({n: head(features) for n, head in self.head.items()}, self.is_scalar)
+
+
+def _cell(memory: Memory, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
+    return (LSTM if memory.cell == "lstm" else GRU)(size, memory.size, rngs=rngs)
+
+
+class LSTM(nnx.OptimizedLSTMCell):
+    """NNX's cell, with the arguments and the carry that the zoo has in every library."""
+
+    def __call__(self, features: Any, carry: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)
+        return features, {"hidden": hidden, "cell": cell}
+
+
+class GRU(nnx.GRUCell):
+    """NNX's cell, with the bias inside the product with the reset gate that the others have."""
+
+    def __init__(self, in_features: int, size: int, *, rngs: nnx.Rngs) -> None:
+        super().__init__(in_features, size, rngs=rngs)
+        self.bias_n = nnx.Param(jnp.zeros((size,)))
+
+    def __call__(self, features: Any, carry: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        hidden = carry["hidden"]
+        i_r, i_z, i_n = jnp.split(self.dense_i(features), 3, axis=-1)
+        h_r, h_z, h_n = jnp.split(self.dense_h(hidden), 3, axis=-1)
+        reset, update = nnx.sigmoid(i_r + h_r), nnx.sigmoid(i_z + h_z)
+        new = nnx.tanh(i_n + reset * (h_n + self.bias_n[...][None]))
+        hidden = (1.0 - update) * new + update * hidden
+        return hidden, {"hidden": hidden}
 
 
 def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling":

@@ -51,7 +51,7 @@ def test_a_changed_byte_is_found_and_the_one_before_serves(tmp_path: Path) -> No
     kept.save(1, state(1))
     kept.save(2, state(2))
     damage(kept.path(2))
-    with pytest.raises(DamagedError, match=r"is not as it was written.*after 1 updates.*--previous"):
+    with pytest.raises(DamagedError, match=r"is not as it was.*after 1 updates.*--previous"):
         kept.restore(state(0))
     number, restored = kept.restore(state(0), previous=True)
     assert number == 1

@@ -93,6 +93,103 @@ def test_a_wrong_option_is_told_in_one_line(
     assert says in fails([*GOOD, *options.split()], capsys)
 
 
+OWN = """
+import equinox as eqx
+import flax.linen as nn
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+import triglot
+from triglot.envs.gridworld import GridWorld
+
+class Column(nn.Module):
+    @nn.compact
+    def __call__(self, obs):
+        return {"logits": nn.Dense(2)(obs), "value": nn.Dense(1)(obs)}
+
+class Torn(eqx.Module):
+    def __init__(self, key):
+        raise ValueError("no weights today")
+
+    def __call__(self, obs):
+        return obs
+
+def mismatched(obs):
+    return {"logits": obs @ jnp.zeros((7, 2)), "value": obs[:, 0]}
+
+def column(obs_spec, action_spec):
+    return triglot.from_linen(Column(), obs_spec)
+
+def torn(obs_spec, action_spec):
+    return triglot.from_equinox(Torn)
+
+def inside_jax(obs_spec, action_spec):
+    return triglot.from_haiku(mismatched, obs_spec)
+
+def asking(obs_spec, action_spec):
+    return obs_spec.no_such_thing
+
+class Update(triglot.PPO):
+    def update(self, state, trajectory, key):
+        return state, {"loss": jnp.zeros((3,)) + jnp.zeros((4,))}
+
+class Needs(triglot.PPO):
+    @staticmethod
+    def networks(obs_spec, action_spec, config):
+        return {}["networks"]
+
+class Changing(triglot.PPO):
+    def update(self, state, trajectory, key):
+        return (state, state), {}
+
+class Stepping(GridWorld):
+    def step(self, state, action, key):
+        return state.no_such_field
+
+class Growing(GridWorld):
+    def step(self, state, action, key):
+        step = super().step(state, action, key)
+        return jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), step)
+"""
+
+
+@pytest.mark.parametrize(
+    "parts, says",
+    [
+        ("torn_file:Agent probe:two-step", "SyntaxError"),
+        ("torn_file:Agent probe:two-step", "(torn_file.py, line 1)"),
+        ("raising_file:Agent probe:two-step", "KeyError: 'nothing' (raising_file.py, line 2)"),
+        ("leaving_file:Agent probe:two-step", "importing leaving_file failed: SystemExit"),
+        ("own_file:Needs probe:two-step", "networks(obs_spec, action_spec, config) failed: KeyErr"),
+        ("own_file:Update probe:two-step", "failed when it was traced: TypeError"),
+        ("own_file:Changing probe:two-step", "failed when it was traced: TypeError"),
+        ("ppo own_file:Stepping --backend table", "failed when it was traced: AttributeError"),
+        ("ppo own_file:Growing --backend table", "failed when it was traced"),
+        ("ppo probe:two-step --network own_file:column", "gave value [B, 1]"),
+        ("ppo probe:two-step --network own_file:torn", "ValueError: no weights today (own_file.py"),
+        ("ppo probe:two-step --network own_file:inside_jax", "(own_file.py, line"),
+        ("ppo probe:two-step --network own_file:asking", "has no attribute 'no_such_thing' (own_f"),
+        ("ppo probe:two-step --network own_file:Column", "returns triglot.from_linen(...) of it"),
+    ],
+)
+def test_what_a_persons_own_file_raises_is_told_with_its_line(
+    parts: str,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    Path("own_file.py").write_text(OWN)
+    Path("torn_file.py").write_text("class Agent(:\n")
+    Path("raising_file.py").write_text("names = {}\nAgent = names['nothing']\n")
+    Path("leaving_file.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "own_file", raising=False)
+    assert says in fails(["train", *parts.split()], capsys)
+
+
 def test_a_missing_library_is_told_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +219,10 @@ def test_help_shows_the_algorithms_own_options(capsys: pytest.CaptureFixture[str
     assert "--backend" in shown and "--num-envs" in shown and "--learning-rate" in shown
 
 
-@pytest.mark.parametrize("command", ["", "--help", "train --help", "compare -h", "list --help"])
+@pytest.mark.parametrize(
+    "command",
+    ["", "--help", "train --help", "compare -h", "list --help", "check --help", "new --help"],
+)
 def test_help_imports_no_jax(command: str) -> None:
     program = f"""
 import sys

@@ -26,6 +26,12 @@ class Agent(PPO):
 class NoAgent:
     Config = dict
 
+class DictConfig(PPO):
+    Config = dict
+
+class NoSpec(GridWorld):
+    obs_spec = None
+
 class Unhashable(GridWorld):
     __hash__ = None
 
@@ -157,6 +163,10 @@ def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
     env = GridWorld(2, 2)
     with pytest.raises(TriglotError, match="lacks Hyper, networks"):
         registry.find_algorithm(f"{own}:NoAgent")
+    with pytest.raises(TriglotError, match=r"Config of the algorithm .* must be a dataclass"):
+        registry.find_algorithm(f"{own}:DictConfig")
+    with pytest.raises(TriglotError, match=r"the obs_spec of environment .* got a NoneType"):
+        registry.make_env(f"{own}:NoSpec")
     with pytest.raises(TriglotError, match="did you mean 'Agent'"):
         registry.find_algorithm(f"{own}:Agnt")
     with pytest.raises(TriglotError, match="no module 'elsewhere'"):
@@ -173,8 +183,10 @@ def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
         load_networks([f"actor={own}:network", f"{own}:network"], env)
 
 
-def test_a_library_that_the_persons_module_lacks_is_not_hidden(own: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match="there_is_no_such_library"):
+def test_a_library_that_the_persons_module_lacks_is_told_with_its_line(own: str) -> None:
+    with pytest.raises(
+        TriglotError, match=rf"'there_is_no_such_library' \({own}_broken.py, line 1\)"
+    ):
         load("algorithm", f"{own}_broken:Agent")
 
 

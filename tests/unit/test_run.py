@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 
 import triglot
 from triglot.core import checkpoint
+from triglot.core.checkpoint import Checkpoints
 from triglot.core.errors import TriglotError
 from triglot.core.train import Trainer, init_seeds
 from triglot.core.vectorize import VectorEnvironment
@@ -99,10 +102,10 @@ def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
     keys = jax.random.split(jax.random.key(0), 2)
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, agent.hyper))
     with pytest.raises(TriglotError, match=r"hyper\.decay_updates is float32"):
-        checkpoint.restore(finished / "checkpoint", like)
+        Checkpoints(finished / "checkpoints").restore(like)[1]
     hyper = triglot.PPO.Hyper(decay_updates=7.0)
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, hyper))
-    state = checkpoint.restore(finished / "checkpoint", like)
+    state = Checkpoints(finished / "checkpoints").restore(like)[1]
     np.testing.assert_array_equal(state.num_updates, [7, 7])
     assert jnp.issubdtype(state.key.dtype, jax.dtypes.prng_key)
     result = triglot.train(
@@ -153,7 +156,51 @@ def test_ctrl_c_ends_the_chunk_and_keeps_everything(
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
     summary = read(out / "summary.json")
     assert summary["interrupted"] and summary["evaluation"] is None
-    assert (out / "checkpoint").is_dir() and (out / "learning_curve.png").exists()
+    assert (out / "checkpoints").is_dir() and (out / "learning_curve.png").exists()
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
+    finished: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_chunk, out = Journal.add_chunk, tmp_path / "stopped"
+    common = ["--total-steps", "100", "--out", str(out), "--compilation-cache", str(cache)]
+
+    def add_and_press(journal: Journal, metrics: dict[str, np.ndarray]) -> None:
+        add_chunk(journal, metrics)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Journal, "add_chunk", add_and_press)
+    assert cli.main([*COMMAND, *common]) == 130
+    monkeypatch.setattr(Journal, "add_chunk", add_chunk)
+    done = Checkpoints(out / "checkpoints").numbers()[-1]
+    assert 1 <= done < 7
+    # What a SIGKILL leaves: a line too many, half a line, half a checkpoint.
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"update": done + 1}) + "\n" + '{"update": ')
+    (out / "checkpoints" / f"{checkpoint.UNFINISHED}00000009").mkdir()
+    assert cli.main(["resume", str(out)]) == 0
+    assert (out / "metrics.jsonl").read_text() == (finished / "metrics.jsonl").read_text()
+    states = []
+    for folder in (finished, out):
+        env = triglot.make_env("probe:two-step")
+        agent = triglot.make_agent("ppo", env, config=SMALL)
+        trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+        keys, hyper = jax.random.split(jax.random.key(0), 2), triglot.PPO.Hyper(decay_updates=7.0)
+        like = jax.eval_shape(lambda t=trainer, k=keys, h=hyper: init_seeds(t, k, h))
+        states.append(Checkpoints(folder / "checkpoints").restore(like)[1])
+    chex.assert_trees_all_equal(*(state.agent for state in states))
+    assert read(out / "summary.json")["evaluation"] == read(finished / "summary.json")["evaluation"]
+
+
+def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["resume", str(tmp_path)]) == 2
+    assert "is no training's folder" in capsys.readouterr().err
+
+
+def test_lines_that_the_checkpoint_counts_must_be_there(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"update": 1, "env_steps": 16, "loss": [0.5]}\n')
+    with pytest.raises(TriglotError, match="holds 1 updates, and the checkpoint was written after"):
+        Journal(tmp_path, 16).go_on_after(2)
 
 
 def test_a_second_ctrl_c_stops_at_once() -> None:
@@ -187,8 +234,9 @@ def test_a_nan_is_reported(
 ) -> None:
     options = ["--total-steps", "100", "--learning-rate", "1e38", "--eval-episodes", "0"]
     options += ["--out", str(tmp_path / "sick"), "--compilation-cache", str(cache)]
-    assert cli.main([*COMMAND, *options]) == 0
-    assert "the loss is NaN from update" in capsys.readouterr().out
+    assert cli.main([*COMMAND, *options]) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"stopped: (loss|grad_norm) is (nan|inf) in update \d+ of seed \d", told)
     assert read(tmp_path / "sick" / "summary.json")["evaluation"] is None
     assert "null" in (tmp_path / "sick" / "metrics.jsonl").read_text()
 

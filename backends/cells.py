@@ -1,0 +1,89 @@
+"""Canonical names of recurrent cells' parameters, one per gate, and how libraries pack them.
+
+The canonical form of an LSTM with gates i, f, g, o (of a GRU: r, z, n) in a place such as `cell`:
+
+  cell/input/GATE/kernel      [in, size]
+  cell/recurrent/GATE/kernel  [size, size]
+  cell/GATE/bias              [size]
+  cell/recurrent/n/bias       [size], of a GRU, inside the product with the reset gate
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from ..core.network import Leaf, Network, Variables
+
+LSTM_GATES = ("i", "f", "g", "o")
+GRU_GATES = ("r", "z", "n")
+RESET_AFTER = "a GRU that applies the reset gate after the recurrent product"
+RESET_BEFORE = "a GRU that applies the reset gate before the recurrent product"
+
+
+def kernels(place: str, part: str, gates: Sequence[str]) -> tuple[str, ...]:
+    """Name the kernels of a cell's `part`, `input` or `recurrent`; `place` may be empty."""
+    return tuple(f"{place}/{part}/{gate}/kernel".lstrip("/") for gate in gates)
+
+
+def biases(place: str, gates: Sequence[str]) -> tuple[str, ...]:
+    """Name the biases of a cell's gates."""
+    return tuple(f"{place}/{gate}/bias".lstrip("/") for gate in gates)
+
+
+def inner_bias(place: str) -> str:
+    """Name the bias of a GRU inside the product with the reset gate."""
+    return f"{place}/recurrent/n/bias".lstrip("/")
+
+
+def side_by_side(names: tuple[str, ...], note: str = "") -> Leaf:
+    """Describe an array `[..., gates * size]` that holds the gates' arrays along its last axis."""
+    return Leaf(
+        names,
+        lambda array: tuple(jnp.split(array, len(names), axis=-1)),
+        lambda *parts: jnp.concatenate(parts, axis=-1),
+        note,
+    )
+
+
+def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
+    """Describe a kernel `[..., gates * size, in]`, outputs first."""
+    return Leaf(
+        names,
+        lambda array: tuple(
+            jnp.swapaxes(part, -1, -2) for part in jnp.split(array, len(names), axis=-2)
+        ),
+        lambda *parts: jnp.concatenate([jnp.swapaxes(part, -1, -2) for part in parts], axis=-2),
+        note,
+    )
+
+
+def alike(network: Network) -> Network:
+    """Start a zoo's cell, in the place `cell`, alike in every library.
+
+    Kernels of the inputs are drawn from `lecun_normal`, recurrent ones are orthogonal, per gate;
+    biases are zero, but 1 at an LSTM's forget gate (Jozefowicz et al. 2015, section 4.2,
+    https://proceedings.mlr.press/v37/jozefowicz15.html). Haiku's LSTM adds that 1 when it computes.
+    """
+    codec = network.codec
+    assert codec is not None  # for the type checker: a zoo's network has one
+
+    def init(key: jax.Array) -> Variables:
+        own_key, cell_key = jax.random.split(key)
+        variables = network.init(own_key)
+        named = codec.encode(variables.params)
+        names = [name for name in sorted(named) if name.startswith("cell/")]
+        keys = jax.random.split(cell_key, len(names))
+        drawn = {n: _start(n, named[n], k) for n, k in zip(names, keys, strict=True)}
+        return Variables(params=codec.decode({**named, **drawn}), state=variables.state)
+
+    return replace(network, init=init)
+
+
+def _start(name: str, array: jax.Array, key: jax.Array) -> jax.Array:
+    if name.endswith("/bias"):
+        return jnp.full_like(array, float(name == "cell/f/bias"))
+    initializers = jax.nn.initializers
+    draw = initializers.orthogonal() if "/recurrent/" in name else initializers.lecun_normal()
+    return draw(key, array.shape, array.dtype)

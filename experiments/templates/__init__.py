@@ -1,0 +1,1 @@
+"""What `triglot new` writes; docs/extending.md shows the same text."""
