@@ -18,9 +18,16 @@ import optax
 import rlax
 
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import NetworkSpec, default_torso, policy_head, value_head
+from ..core.architecture import (
+    CELLS,
+    Memory,
+    NetworkSpec,
+    default_torso,
+    policy_head,
+    value_head,
+)
 from ..core.distributions import categorical
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, unknown
 from ..core.heads import check_heads, merge_heads
 from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
@@ -71,6 +78,8 @@ class PPOConfig:
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
       shared_torso: one torso with two heads, instead of an actor and a critic.
       hidden_sizes: units of the hidden layers, where observations are vectors.
+      memory: `lstm` or `gru` for a recurrent cell after them, in each network; or `none`.
+      memory_size: units of the cell.
     """
 
     num_envs: int = 4
@@ -81,6 +90,8 @@ class PPOConfig:
     normalize_advantage: bool = True
     shared_torso: bool = False
     hidden_sizes: tuple[int, ...] = (64, 64)
+    memory: str = "none"
+    memory_size: int = 64
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "rollout_length", "num_epochs", "num_minibatches"):
@@ -92,6 +103,8 @@ class PPOConfig:
                 f"PPO's num_minibatches must divide num_envs * rollout_length = {batch}, "
                 f"got {self.num_minibatches}."
             )
+        if self.memory not in ("none", *CELLS):
+            raise unknown("memory", self.memory, ("none", *CELLS))
 
 
 @jax.tree_util.register_dataclass
@@ -183,13 +196,14 @@ class PPO:
     ) -> dict[str, NetworkSpec]:
         """Describe the networks PPO uses where nobody brings another."""
         torso = default_torso(obs_spec, config.hidden_sizes)
+        memory = None if config.memory == "none" else Memory(config.memory, config.memory_size)
         logits = ("logits", policy_head(_num_actions(action_spec)))
         value = ("value", value_head())
         if config.shared_torso:
-            return {"actor_critic": NetworkSpec(obs_spec, torso, (logits, value))}
+            return {"actor_critic": NetworkSpec(obs_spec, torso, (logits, value), memory)}
         return {
-            "actor": NetworkSpec(obs_spec, torso, (logits,)),
-            "critic": NetworkSpec(obs_spec, torso, (value,)),
+            "actor": NetworkSpec(obs_spec, torso, (logits,), memory),
+            "critic": NetworkSpec(obs_spec, torso, (value,), memory),
         }
 
     @property

@@ -11,6 +11,7 @@ import pytest
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
 from triglot.backends import build
 from triglot.core.agent import Trajectory, View
+from triglot.core.architecture import Memory
 from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.rollout import rollout
@@ -106,3 +107,11 @@ def test_minibatches_are_whole_rollouts() -> None:
     config = replace(CONFIG, num_envs=2, num_minibatches=4)
     with pytest.raises(TriglotError, match=r"must divide num_envs .* got 4 and 2"):
         PPO(SUMMING, Box((1,)), Discrete(2), config, PPOHyper())
+
+
+def test_a_memory_is_an_option() -> None:
+    specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(memory="gru", memory_size=8))
+    assert {spec.memory for spec in specs.values()} == {Memory("gru", 8)}
+    assert PPO.networks(Box((4,)), Discrete(2))["actor"].memory is None
+    with pytest.raises(TriglotError, match="unknown memory 'lstn'; did you mean 'lstm'"):
+        PPOConfig(memory="lstn")
