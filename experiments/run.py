@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
 from ..core.checkpoint import Checkpoints
 from ..core.evaluate import Episodes, evaluate
+from ..core.learner import LearnerState
 from ..core.train import RunnerState, init_seeds, train_seeds
 from . import plots
 from .interrupt import Interrupt
@@ -204,7 +206,7 @@ def _train(
             if np.isfinite(returns).any():
                 bar.set_postfix({"return": f"{np.nanmean(returns):.1f}"}, refresh=False)
             bar.update(count * steps_per_update)
-            diverged = divergence(metrics, done - count)
+            diverged = divergence(state.agent, metrics, done - count)
             seconds = plan.options.checkpoint_seconds
             if seconds and time.perf_counter() - saved >= seconds and diverged is None:
                 _checkpoint(plan, journal, state)
@@ -212,21 +214,29 @@ def _train(
     return state, diverged
 
 
-def divergence(metrics: Mapping[str, np.ndarray], num_updates: int) -> str | None:
+def divergence(agent_state: Any, metrics: Mapping[str, np.ndarray], num_updates: int) -> str | None:
     """Say which metric was no number first, in which update and seed; None where all is well.
 
+    Whether all is well is asked of the parameters: a metric may be NaN where there was nothing to
+    measure, as a loss is before a replay is filled.
+
     Args:
-      metrics: `[S, updates]` by name. A metric may be NaN where there was nothing to measure; a
-        loss or a gradient's norm may not.
+      agent_state: after the updates.
+      metrics: of the updates, `[S, updates]` by name.
       num_updates: updates done before these.
     """
+    leaves = jax.tree.leaves(agent_state, is_leaf=lambda node: isinstance(node, LearnerState))
+    params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
+    if all(bool(jnp.isfinite(array).all()) for array in jax.tree.leaves(params)):
+        return None
     for name in ("loss", "grad_norm"):
         wrong = np.argwhere(~np.isfinite(metrics.get(name, np.zeros((1, 1)))).T)
         if len(wrong):
             update, seed = wrong[0]
             value = metrics[name][seed, update]
             return f"{name} is {value} in update {num_updates + update + 1:,} of seed {seed}"
-    return None
+    done = num_updates + next(iter(metrics.values())).shape[1]
+    return f"a parameter is no number after update {done:,}"
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:

@@ -210,9 +210,9 @@ class Feeder:
     @cached_property
     def taught(self) -> Any:
         """The agent's state after as many updates as it takes to learn; None if it never does."""
-        for count in self.counts:
+        for count in self.counts[1:]:
             state = self.feed(self.ends, self.nowhere, self.nowhere, count)
-            if count >= NUM_DRAWN and self.learned(state):
+            if self.learned(state):
                 return state
         return None
 

@@ -163,15 +163,20 @@ def test_what_looks_alike_is_paired_by_name_or_by_number(
 
 
 def test_a_kernel_never_parts_from_its_bias() -> None:
-    shapes = {"kernel": (3, 3), "bias": (3,), "scale": (2,)}
-    source = {f"a/{n}/{w}": shapes[w] for n in "01" for w in ("kernel", "bias")} | {
-        "a/0/scale": (2,)
-    }
-    target = {"b/0/kernel": (3, 3), "b/1/kernel": (3, 3), "c/0/bias": (3,), "b/1/bias": (3,)} | {
-        "b/1/scale": (2,)
+    kernel, bias, scale = (
+        jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((3, 3), (3,), (2,))
+    )
+    layers = {"a/0/kernel": kernel, "a/0/bias": bias, "a/1/kernel": kernel, "a/1/bias": bias}
+    source = {**layers, "a/0/scale": scale}
+    target = {
+        "b/0/kernel": kernel,
+        "b/1/kernel": kernel,
+        "c/0/bias": bias,
+        "b/1/bias": bias,
+        "b/1/scale": scale,
     }
     with pytest.raises(TriglotError, match="several ways"):
-        guess(*(({n: jnp.zeros(s) for n, s in side.items()}) for side in (source, target)), "here")
+        guess(source, target, "here")
 
 
 def test_only_what_differs_need_be_stated_and_the_longest_place_counts() -> None:
