@@ -58,10 +58,10 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def trained(network: Network) -> tuple[PPO, TrainResult]:
-    """Train two seeds for a few updates on CartPole."""
+    """Train one seed for a few updates on CartPole."""
     env = make_env("gymnax:CartPole-v1")
     agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
-    return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64, num_seeds=2)
+    return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64)
 
 
 REASON = "haiku's and flax's attention and normalisation mix dtypes and ranks"
@@ -77,7 +77,7 @@ def test_it_trains_through_ppo(case: Case) -> None:
     variables = result.runner_state.agent.learner.variables
     chex.assert_tree_all_finite(variables.params)
     begun = jax.lax.map(
-        lambda k: agent.init(k, 4).learner.variables, jax.random.split(jax.random.key(0), 2)
+        lambda k: agent.init(k, 4).learner.variables, jax.random.split(jax.random.key(0), 1)
     )
     for before, after in zip(
         jax.tree.leaves(begun.params), jax.tree.leaves(variables.params), strict=True
@@ -123,7 +123,7 @@ def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
     network = from_equinox(own.Attentive)
     _, result = trained(network)
     variables = result.runner_state.agent.learner.variables
-    np.testing.assert_array_equal(variables.state["buffers"][0], [[3, 2, 1, 0]] * 2)
+    np.testing.assert_array_equal(variables.state["buffers"][0], [[3, 2, 1, 0]])
     constant = variables.params.attention.sqrt_d_attn
     assert constant is None or float(constant) == float(np.sqrt(8))
     assert len(jax.tree.leaves(variables.params.attention)) == 3
@@ -155,9 +155,6 @@ def test_a_module_already_made_is_the_starting_point(library: str) -> None:
         leaf.shape == kernel.shape and (leaf == kernel).all()
         for leaf in jax.tree.leaves(first.params)
     )
-    _, result = trained(network)
-    assert result.num_updates == 5
-    chex.assert_trees_all_equal(network.init(jax.random.key(0)), first)
 
 
 def test_an_equinox_pair_of_module_and_state() -> None:
