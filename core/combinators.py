@@ -106,8 +106,8 @@ def ensemble(network: Network, size: int) -> Network:
       size: number of copies, at least 1.
 
     Returns:
-      A network whose variables, outputs and carry have a leading axis `[size, ...]`; all members
-      read the same inputs.
+      A network whose variables and outputs have a leading axis `[size, ...]`, and whose carry is
+      `[N, size, ...]`; all members read the same inputs.
     """
     if size < 1:
         raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
@@ -119,17 +119,20 @@ def ensemble(network: Network, size: int) -> Network:
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
     ) -> tuple[PyTree, PyTree]:
         keys = None if key is None else jax.random.split(key, size)
-        axes = (None, 0) if network.recurrent else None
+        # A carry keeps its environments first, so that an episode's start [N] reaches them.
+        seen_axes, made_axes = ((None, 1), (0, 1)) if network.recurrent else (None, 0)
 
         def member(own: Variables, seen: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
             return network.apply(own, seen, key=own_key, train=train)
 
-        in_axes = (0, axes, None if keys is None else 0)
-        return jax.vmap(member, in_axes, axis_size=size)(variables, inputs, keys)
+        in_axes = (0, seen_axes, None if keys is None else 0)
+        return jax.vmap(member, in_axes, (made_axes, 0), axis_size=size)(variables, inputs, keys)
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
-        made = jax.vmap(lambda own: network.initial_carry(own, num_envs), axis_size=size)
-        return made(variables)
+        def member(own: Variables) -> PyTree:
+            return network.initial_carry(own, num_envs)
+
+        return jax.vmap(member, out_axes=1, axis_size=size)(variables)
 
     codec = network.codec and Codec(
         network.codec.treedef,

@@ -273,7 +273,8 @@ def test_an_ensemble_of_recurrent_networks_has_a_carry_each() -> None:
     variables = network.init(jax.random.key(0))
     carry = network.initial_carry(variables, 3)
     (outputs, carry), _ = network.apply(variables, (jnp.ones(3), carry))
-    assert outputs.shape == carry.shape == (2, 3)
+    assert outputs.shape == (2, 3)
+    assert carry.shape == (3, 2)  # environments first, as a restart expects
 
 
 def test_unrolling_what_is_not_recurrent() -> None:

@@ -147,9 +147,6 @@ def test_the_zoos_cells_start_alike(backend: str, cell: str) -> None:
     assert not start.get("net/cell/recurrent/n/bias", np.zeros(())).any()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="core's ensemble carries [size, N, ...], and an episode's start [N] no more"
-)
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox"])
 def test_an_ensemble_of_recurrent_networks(backend: str) -> None:
     spec = NetworkSpec(OBS, MLP((8,)), (("value", value_head()),), Memory("lstm", SIZE))
