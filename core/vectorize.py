@@ -80,20 +80,24 @@ class VectorEnvironment:
       resets: `fresh` makes a new start for every environment at every step and keeps those that
         are needed (under `vmap` a conditional computes both sides anyway): right where a reset
         costs little. `pool` makes `pool_size` starts at each `refresh`, between rollouts, and
-        deals them out in order: right where a reset is costly, such as a generated maze.
+        deals them out in order: right where a reset is costly, such as a generated maze. `auto`
+        is `pool` where the environment declares `costly_reset = True`, and else `fresh`.
       pool_size: `P`; 0 means `num_envs`.
     """
 
     env: Environment
     num_envs: int
-    resets: Literal["fresh", "pool"] = "fresh"
+    resets: Literal["auto", "fresh", "pool"] = "auto"
     pool_size: int = 0
 
     def __post_init__(self) -> None:
         if self.num_envs < 1:
             raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
-        if self.resets not in ("fresh", "pool"):
-            raise TriglotError(f"resets must be 'fresh' or 'pool', got {self.resets!r}.")
+        if self.resets not in ("auto", "fresh", "pool"):
+            raise TriglotError(f"resets must be 'auto', 'fresh' or 'pool', got {self.resets!r}.")
+        if self.resets == "auto":
+            costly = getattr(self.env, "costly_reset", False)
+            object.__setattr__(self, "resets", "pool" if costly else "fresh")
         if self.pool_size < 0 or (self.pool_size and self.resets == "fresh"):
             raise TriglotError(
                 f"pool_size is for resets='pool' and at least 0, got {self.pool_size} with "

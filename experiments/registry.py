@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from ..core.environment import Environment
     from ..core.network import Network
 
-ALGORITHMS = {"ppo": "triglot.algorithms.ppo:PPO"}
+ALGORITHMS = {
+    "ppo": "triglot.algorithms.ppo:PPO",
+    "dqn": "triglot.algorithms.dqn:DQN",
+    "q_learning": "triglot.algorithms.q_learning:QLearning",
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Suite:
 SUITES = {
     "gridworld": Suite("triglot.envs.gridworld", "8x8"),
     "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
+    "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
+    "brax": Suite("triglot.envs.brax", "ant", "brax"),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
 

@@ -1,0 +1,258 @@
+"""jumanji: its environments, with time limits told apart from ends of the task.
+
+Source: Bonnet et al. (2024), "Jumanji: a Diverse Suite of Scalable Reinforcement Learning
+Environments in JAX", https://github.com/instadeepai/jumanji, version 1.1.
+
+jumanji says of most episodes only that they ended (discount 0), be it by their time limit. Here:
+
+| environment | terminated | truncated, at `time_limit` |
+|---|---|---|
+| Maze | target reached, or no way to go | yes |
+| Snake | illegal move, or the board is full | yes |
+| SlidingTilePuzzle, RubiksCube | solved | yes |
+| Tetris | illegal or no move | yes |
+| PacMan | caught, or no pellet left | yes |
+| Cleaner | illegal move, or all is clean | yes |
+| RobotWarehouse | robots collide | yes |
+| Connector | each agent is connected or blocked | yes |
+| LevelBasedForaging | all food is eaten | yes |
+| MMST | every agent's nodes are connected | yes |
+| SearchAndRescue | all found; or at the limit, towards which each reward falls to 0 | never |
+| MultiCVRP | all served; or out of steps, which costs the worst that could follow | never |
+| the others | at the task's end; they have no limit | never |
+
+Where the task ends at the limit itself, it is terminated.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ..core.environment import TimeStep, first_step
+from ..core.errors import TriglotError, blaming, require, unknown
+from ..core.specs import Box, Spec
+from . import check_options
+from .foreign import Options, hashable, library_promotion, strong
+from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
+
+PyTree: TypeAlias = Any
+
+_DOWNLOADS = {"Sokoban-v0": "it downloads its levels when it is made"}
+# Left out of `names` too: their joint actions are too many unless options make them smaller.
+_TOO_LARGE = {"Connector-v3", "JobShop-v0", "MMST-v0"}
+# Its time limit is a part of its task.
+_KEEPS_ITS_LIMIT = "SearchAndRescue"
+# They carve a maze, lay mines or scramble: 18 (Minesweeper) to 120 steps' time (RubiksCube).
+_COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
+_NEVER = 2**31 - 1  # steps
+
+
+def names() -> list[str]:
+    """List the ids that `make` takes without options, those registered by the user included."""
+    return sorted(_registered() - _TOO_LARGE)
+
+
+def make(env_id: str, **options: Hashable) -> "Jumanji":
+    """Make one of jumanji's environments.
+
+    Args:
+      env_id: the id that jumanji knows it by, e.g. `"Maze-v0"`.
+      options: `observation` and `use_action_mask`, as in `Jumanji`; and what departs from the
+        environment's defaults: arguments of its constructor, such as `time_limit`, and of its
+        generator, such as `num_rows` of Maze.
+
+    Raises:
+      MissingExtra: if jumanji is not installed.
+      TriglotError: if the id, an option or its value is unknown, a value cannot be hashed, or the
+        environment has too many joint actions.
+    """
+    if env_id in _DOWNLOADS:
+        raise TriglotError(f"jumanji's {env_id} is not offered: {_DOWNLOADS[env_id]}.")
+    if env_id not in (known := _registered()):
+        raise unknown("jumanji environment", env_id, known)
+    name = f"jumanji:{env_id}"
+    own = {n: options.pop(n) for n in ("observation", "use_action_mask") if n in options}
+    env = Jumanji(env_id, hashable(name, options), **own)  # pyright: ignore[reportArgumentType]
+    library = _library(env.env_id, env.options)  # so that a wrong option fails here
+    if env.observation not in ("default", *library.observations):
+        raise unknown(f"observation of {name}", str(env.observation), library.observations)
+    return env
+
+
+@dataclass(frozen=True)
+class Jumanji:
+    """An environment of jumanji; build it with `make`.
+
+    An action of several parts (row and column, or one part per agent) is one `Discrete` over all
+    combinations, in row-major order. Where agents have a reward each, theirs are added up.
+    All randomness of a step comes from its key.
+
+    Attributes:
+      env_id, options: as given to `make`.
+      observation: `image`, float32 `[H, W, C]`: walls, agent and target of a Maze, the grid of
+        Snake; the default of these two. `vector`, float32 `[n]`: the numbers of jumanji's
+        observation, without `action_mask` and `step_count`; the default of the others. `dict`:
+        jumanji's observation as nested dictionaries.
+      use_action_mask: whether steps carry the mask of allowed actions, where jumanji gives one.
+    """
+
+    env_id: str
+    options: Options = ()
+    observation: str = "default"
+    use_action_mask: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"jumanji:{self.env_id}"
+
+    @property
+    def obs_spec(self) -> Spec:
+        return self._observation.spec
+
+    @property
+    def action_spec(self) -> Spec:
+        return _library(self.env_id, self.options).actions.spec
+
+    @property
+    def costly_reset(self) -> bool:
+        """Tell whether a start costs some 20 steps or more: deal starts from a pool then."""
+        return type(_library(self.env_id, self.options).env).__name__ in _COSTLY_RESETS
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        library = _library(self.env_id, self.options)
+        with library_promotion():
+            state, step = library.env.reset(key)
+        step = strong(step)
+        return first_step(strong(state), self._observe(step), self._mask(step))
+
+    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+        library = _library(self.env_id, self.options)
+        with library_promotion():
+            action = library.actions.to_library(action)
+            state, step = library.env.step(replace(state, key=key), action)
+        state, step = strong(state), strong(step)
+        terminated = step.last()
+        truncated = jnp.zeros((), bool)
+        if library.time_limit is not None:
+            truncated = (state.step_count >= library.time_limit) & ~terminated
+        return TimeStep(
+            state=state,
+            obs=self._observe(step),
+            reward=step.reward.astype(jnp.float32).sum(),
+            terminated=terminated,
+            truncated=truncated,
+            action_mask=self._mask(step),
+        )
+
+    @property
+    def _observation(self) -> "_Observation":
+        observations = _library(self.env_id, self.options).observations
+        return observations.get(self.observation, next(iter(observations.values())))
+
+    def _observe(self, step: Any) -> PyTree:
+        return self._observation.convert(step.observation)
+
+    def _mask(self, step: Any) -> jax.Array | None:
+        if not self.use_action_mask or not hasattr(step.observation, "action_mask"):
+            return None
+        return _library(self.env_id, self.options).actions.joint_mask(step.observation.action_mask)
+
+
+def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> None:
+    """Draw an episode as an animated GIF; no display is needed.
+
+    Args:
+      env: whose states they are.
+      states: `TimeStep.state` at each time, `[T, ...]`.
+      path: the file to write.
+      interval: milliseconds between two frames.
+    """
+    length = jax.tree.leaves(states)[0].shape[0]
+    frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
+    with library_promotion():
+        _library(env.env_id, env.options).env.animate(frames, interval, str(path))
+
+
+class _Observation(NamedTuple):
+    spec: Spec
+    convert: Callable[[Any], PyTree]
+
+
+class _Library(NamedTuple):
+    env: Any  # jumanji's own environment
+    actions: Actions
+    observations: dict[str, _Observation]  # by name, the default first
+    time_limit: int | None
+
+
+def _registered() -> set[str]:
+    return require("jumanji", "jumanji").registered_environments() - _DOWNLOADS.keys()
+
+
+@functools.cache
+def _library(env_id: str, options: Options) -> _Library:
+    name = f"jumanji:{env_id}"
+    # The first call may come while a program is traced: constants must not become tracers then.
+    with jax.ensure_compile_time_eval(), library_promotion():
+        env = _build(env_id, dict(options))
+        spec = env.observation_spec
+        _, step = jax.eval_shape(env.reset, jax.random.key(0))
+        returned = step.observation
+        mask = getattr(returned, "action_mask", None)
+        actions = actions_of(name, env.action_spec, None if mask is None else mask.shape)
+    observations = {}
+    if (image := _IMAGES.get(type(env).__name__)) is not None:
+        shape = jax.eval_shape(image, returned).shape
+        observations["image"] = _Observation(Box(shape, "float32", 0.0, 1.0), image)
+    observations["vector"] = _Observation(
+        vector_spec(spec, returned), functools.partial(to_vector, spec)
+    )
+    observations["dict"] = _Observation(dict_spec(spec, returned), functools.partial(to_dict, spec))
+    time_limit = getattr(env, "time_limit", None)
+    if type(env).__name__ == _KEEPS_ITS_LIMIT:
+        time_limit = None
+    if time_limit is not None:
+        # Without a limit of its own, jumanji's LAST says that the task ended.
+        env.time_limit = _NEVER
+    return _Library(env, actions, observations, time_limit)
+
+
+def _build(env_id: str, options: dict[str, Any]) -> Any:
+    make_library = require("jumanji", "jumanji").make
+    env = make_library(env_id)
+    generator = getattr(env, "generator", getattr(env, "_generator", None))
+    of_env = inspect.signature(type(env)).parameters.keys() - {"viewer"}
+    of_generator = {}
+    if generator is not None and "generator" not in options:
+        of_generator = inspect.signature(type(generator)).parameters
+    check_options(f"jumanji:{env_id}", options, {*of_env, *of_generator})
+    if not options:
+        return env
+    with blaming(f"jumanji:{env_id} could not be made with {options}"):
+        given = {n: options.pop(n) for n in of_generator if n in options}
+        if given:
+            kept = ((n, vars(generator).get(n, vars(generator).get(f"_{n}"))) for n in of_generator)
+            given = {**{n: value for n, value in kept if value is not None}, **given}
+            options["generator"] = type(generator)(**given)
+        return make_library(env_id, **options)
+
+
+def _maze_image(obs: Any) -> jax.Array:
+    walls = obs.walls.astype(jnp.float32)
+
+    def at(position: Any) -> jax.Array:
+        return jnp.zeros_like(walls).at[position.row, position.col].set(1.0)
+
+    return jnp.stack([walls, at(obs.agent_position), at(obs.target_position)], axis=-1)
+
+
+def _snake_image(obs: Any) -> jax.Array:
+    return obs.grid.astype(jnp.float32)
+
+
+_IMAGES = {"Maze": _maze_image, "Snake": _snake_image}

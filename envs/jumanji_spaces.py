@@ -1,0 +1,162 @@
+"""jumanji's specs as ours: observations flattened, joint actions counted."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.errors import TriglotError
+from ..core.specs import Bound, Box, Dict, Discrete, Spec
+
+PyTree: TypeAlias = Any
+
+# More joint actions than this are no use as the logits of one categorical policy.
+MAX_ACTIONS = 10_000
+# Fields that no vector holds: the mask goes beside the observation, and where time cuts an episode
+# without ending its task, the time is no part of the task.
+_NOT_IN_VECTOR = ("action_mask", "step_count")
+
+
+@dataclass(frozen=True)
+class Actions:
+    """How one of our actions becomes one of jumanji's.
+
+    Attributes:
+      spec: ours.
+      shape, dtype: of jumanji's.
+      sizes: the number of values of each of jumanji's entries; empty where the action is an array
+        of real numbers.
+    """
+
+    spec: Discrete | Box
+    shape: tuple[int, ...]
+    dtype: str
+    sizes: tuple[int, ...] = ()
+
+    def to_library(self, action: jax.Array) -> jax.Array:
+        """Convert an action; a joint one counts its entries in row-major order."""
+        if not self.sizes or not self.shape:
+            return action.reshape(self.shape).astype(self.dtype)
+        return jnp.stack(jnp.unravel_index(action, self.sizes)).astype(self.dtype)
+
+    def joint_mask(self, mask: jax.Array) -> jax.Array:
+        """Give the mask of joint actions, bool `[num_actions]`.
+
+        Where none is allowed, all are: FlatPack then waits, others have ended.
+
+        Args:
+          mask: one entry per joint action, of shape `sizes`; or one row per agent, where a joint
+            action is allowed if each agent's part is.
+        """
+        if mask.shape == self.sizes:
+            joint = mask.reshape(-1)
+        else:
+            joint = mask[0]
+            for own in mask[1:]:
+                joint = (joint[:, None] & own[None, :]).reshape(-1)
+        return joint | ~joint.any()
+
+
+def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Actions:
+    """Read jumanji's action spec.
+
+    Args:
+      name: the environment's, for errors.
+      spec: a `DiscreteArray`, a `MultiDiscreteArray` or a `BoundedArray`.
+      mask_shape: of jumanji's action mask, or None where there is none.
+
+    Raises:
+      TriglotError: if there are more than `MAX_ACTIONS` joint actions.
+    """
+    dtype = str(spec.dtype)
+    if np.issubdtype(spec.dtype, np.floating):
+        low, high = (_bound(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
+        return Actions(Box((math.prod(spec.shape),), dtype, low, high), spec.shape, dtype)
+    if hasattr(spec, "num_values"):
+        sizes = tuple(np.ravel(spec.num_values).tolist())
+    else:  # MultiCVRP: whole numbers, one per vehicle, whose declared maximum is one too large
+        assert mask_shape is not None
+        sizes = (mask_shape[-1],) * spec.shape[0]
+    count = math.prod(sizes)
+    if count > MAX_ACTIONS:
+        each = " x ".join(map(str, sizes))
+        raise TriglotError(
+            f"{name} has {count:,} joint actions ({each}), too many for one policy over all of "
+            f"them (at most {MAX_ACTIONS:,}): make it smaller with options."
+        )
+    return Actions(Discrete(count), spec.shape, dtype, sizes)
+
+
+def dict_spec(spec: Any, returned: Any) -> Spec:
+    """Convert jumanji's observation spec, of the dtypes that are really returned."""
+    children = getattr(spec, "_specs", None)
+    if children:
+        return Dict.of(
+            **{name: dict_spec(child, getattr(returned, name)) for name, child in children.items()}
+        )
+    dtype = str(returned.dtype)
+    if hasattr(spec, "num_values"):
+        # Its end is reached: -1 stands for no place yet, and `num_values` for the last step.
+        return Box((), dtype, -1, spec.num_values)
+    if not hasattr(spec, "minimum"):
+        return Box(tuple(spec.shape), dtype)
+    low, high = (_bound(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
+    return Box(tuple(spec.shape), dtype, low, high)
+
+
+def to_dict(spec: Any, obs: Any) -> PyTree:
+    """Convert jumanji's observation to nested dictionaries."""
+    children = getattr(spec, "_specs", None)
+    if not children:
+        return obs
+    return {name: to_dict(child, getattr(obs, name)) for name, child in children.items()}
+
+
+def vector_spec(spec: Any, returned: Any) -> Box:
+    """Describe what `to_vector` returns."""
+    low, high = [], []
+    for leaf, _ in _leaves(spec, returned):
+        if hasattr(leaf, "num_values"):
+            low += [0.0] * leaf.num_values
+            high += [1.0] * leaf.num_values
+        else:
+            size = math.prod(leaf.shape)
+            for bounds, name, default in (
+                (low, "minimum", -math.inf),
+                (high, "maximum", math.inf),
+            ):
+                bound = np.asarray(getattr(leaf, name, default), np.float64)
+                bounds += np.broadcast_to(bound, leaf.shape).ravel().tolist() if size else []
+    return Box((len(low),), "float32", _bound(np.array(low)), _bound(np.array(high)))
+
+
+def to_vector(spec: Any, obs: Any) -> jax.Array:
+    """Put an observation's numbers in one float32 vector, in jumanji's order.
+
+    A `DiscreteArray` becomes one-hot, all zeros for -1.
+    """
+    parts = [
+        jax.nn.one_hot(value, leaf.num_values, dtype=jnp.float32)
+        if hasattr(leaf, "num_values")
+        else value.astype(jnp.float32).reshape(-1)
+        for leaf, value in _leaves(spec, obs)
+    ]
+    return jnp.concatenate(parts)
+
+
+def _leaves(spec: Any, obs: Any) -> Iterator[tuple[Any, Any]]:
+    for name, child in spec._specs.items():
+        value = getattr(obs, name)
+        if getattr(child, "_specs", None):
+            yield from _leaves(child, value)
+        elif name not in _NOT_IN_VECTOR:
+            yield child, value
+
+
+def _bound(array: np.ndarray) -> Bound:
+    flat = np.asarray(array, np.float64).ravel().tolist()
+    return flat[0] if len(set(flat)) == 1 else tuple(flat)
