@@ -1,11 +1,12 @@
-"""Proximal policy optimization for discrete actions.
+"""Proximal policy optimization, for discrete and for continuous actions.
 
 Source: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, algorithm 1 and equations 7 and 9,
 with the details of Huang et al. 2022,
 https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
 Differences: a truncated episode is bootstrapped from the value of its true last observation; the
 value loss has the factor 1/2. A recurrent network is trained on whole rollouts of some of the
-environments, from the carry that each began with.
+environments, from the carry that each began with. A continuous policy is a Gaussian whose samples a
+tanh brings into the actions' bounds; its entropy is that before the tanh.
 """
 
 from dataclasses import dataclass, replace
@@ -18,20 +19,14 @@ import optax
 import rlax
 
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import (
-    CELLS,
-    Memory,
-    NetworkSpec,
-    default_torso,
-    policy_head,
-    value_head,
-)
-from ..core.distributions import categorical
+from ..core.architecture import CELLS, Memory, NetworkSpec, default_torso, value_head
+from ..core.distributions import policy, to_action
 from ..core.errors import TriglotError, unknown
-from ..core.heads import check_heads, merge_heads
+from ..core.heads import check_heads, merge_heads, policy_heads
 from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
+from ..core.normalize import RewardScale, RunningStats, can_normalize
 from ..core.specs import Discrete, Spec
 from ..core.unroll import carries, restart, unroll
 
@@ -77,7 +72,13 @@ class PPOConfig:
       clip_value: clip the value loss as well (by `clip_epsilon`).
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
       shared_torso: one torso with two heads, instead of an actor and a critic.
-      hidden_sizes: units of the hidden layers, where observations are vectors.
+      hidden_sizes: units of the hidden layers; None: 64 64, and 64 behind convolutions.
+      channels: of the convolutions, one for each, where observations are images.
+      kernel_size: of each convolution, in pixels.
+      normalize_obs: bring observations to mean 0 and variance 1, by what was seen so far; None:
+        where actions are continuous and observations arrays of floats.
+      scale_rewards: bring the discounted returns to variance 1, likewise; None: where actions are
+        continuous.
       memory: `lstm` or `gru` for a recurrent cell after them, in each network; or `none`.
       memory_size: units of the cell.
     """
@@ -89,7 +90,11 @@ class PPOConfig:
     clip_value: bool = True
     normalize_advantage: bool = True
     shared_torso: bool = False
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] | None = None
+    channels: tuple[int, ...] = (3,)
+    kernel_size: int = 4
+    normalize_obs: bool | None = None
+    scale_rewards: bool | None = None
     memory: str = "none"
     memory_size: int = 64
 
@@ -116,11 +121,15 @@ class PPOState:
       learner: network variables and optimizer state.
       hyper: float32 `[]` each.
       num_updates: int32 `[]`, calls of `update` so far.
+      obs_stats: of the observations before this update's; None where they are taken as they are.
+      reward_scale: of the rewards; None where they are taken as they are.
     """
 
     learner: LearnerState
     hyper: PPOHyper
     num_updates: jax.Array
+    obs_stats: RunningStats | None
+    reward_scale: RewardScale | None
 
 
 @jax.tree_util.register_dataclass
@@ -130,7 +139,7 @@ class Batch:
 
     `[B, ...]` each, where a sample is a step; with a recurrent network `[B, T, ...]`, where it is
     an environment's rollout, `first` tells where episodes start, and `carry` `[B, ...]` is from
-    before its first step.
+    before its first step. A continuous `action` is what was drawn, before the tanh.
     """
 
     obs: Any
@@ -158,15 +167,16 @@ class PPO:
     """The agent.
 
     Attributes:
-      network: gives `logits` `[B, num_actions]` and `value` `[B]`; it may be recurrent.
+      network: gives `value` `[B]`, and `logits` `[B, num_actions]`, or for continuous actions
+        `mean` and `log_std` `[B, num_actions]`; it may be recurrent.
       obs_spec: one observation.
-      action_spec: must be `Discrete`.
+      action_spec: `Discrete`, or a bounded `Box`.
       config: shapes and counts.
       hyper: the numbers it starts from.
 
     Raises:
-      TriglotError: if the actions are not discrete, the network's outputs do not fit, or a number
-        is out of its range.
+      TriglotError: if there is no policy for such actions, the network's outputs do not fit, or a
+        number is out of its range.
     """
 
     network: Network
@@ -180,9 +190,14 @@ class PPO:
 
     def __post_init__(self) -> None:
         _check_numbers(self.hyper)
-        num_actions = _num_actions(self.action_spec)
-        needs = {"logits": (num_actions,), "value": ()}
+        heads = dict(policy_heads(self.action_spec, algorithm="PPO"))
+        needs = {**{name: (head.size,) for name, head in heads.items()}, "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
+        if self.config.normalize_obs and not can_normalize(self.obs_spec):
+            raise TriglotError(
+                "PPO's normalize_obs is for observations that are one array of floats, and these "
+                f"are {self.obs_spec}."
+            )
         if self.network.recurrent and self.config.num_envs % self.config.num_minibatches:
             raise TriglotError(
                 "PPO's num_minibatches must divide num_envs where the network is recurrent, since "
@@ -195,14 +210,14 @@ class PPO:
         obs_spec: Spec, action_spec: Spec, config: PPOConfig = PPOConfig()
     ) -> dict[str, NetworkSpec]:
         """Describe the networks PPO uses where nobody brings another."""
-        torso = default_torso(obs_spec, config.hidden_sizes)
+        torso = default_torso(obs_spec, config.hidden_sizes, config.channels, config.kernel_size)
         memory = None if config.memory == "none" else Memory(config.memory, config.memory_size)
-        logits = ("logits", policy_head(_num_actions(action_spec)))
+        actor = policy_heads(action_spec, algorithm="PPO")
         value = ("value", value_head())
         if config.shared_torso:
-            return {"actor_critic": NetworkSpec(obs_spec, torso, (logits, value), memory)}
+            return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), memory)}
         return {
-            "actor": NetworkSpec(obs_spec, torso, (logits,), memory),
+            "actor": NetworkSpec(obs_spec, torso, actor, memory),
             "critic": NetworkSpec(obs_spec, torso, (value,), memory),
         }
 
@@ -221,12 +236,21 @@ class PPO:
         return Learner(self.network, make(learning_rate=self.hyper.learning_rate, **numbers))
 
     def init(self, key: jax.Array, num_envs: int, hyper: PPOHyper | None = None) -> PPOState:
-        del num_envs
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
         )
+        continuous = not isinstance(self.action_spec, Discrete)
+        normalizes, scales = self.config.normalize_obs, self.config.scale_rewards
+        if normalizes is None:
+            normalizes = continuous and can_normalize(self.obs_spec)
+        if scales is None:
+            scales = continuous
         return PPOState(
-            learner=self.learner.init(key), hyper=numbers, num_updates=jnp.zeros((), jnp.int32)
+            learner=self.learner.init(key),
+            hyper=numbers,
+            num_updates=jnp.zeros((), jnp.int32),
+            obs_stats=RunningStats.of(self.obs_spec) if normalizes else None,
+            reward_scale=RewardScale.zero(num_envs) if scales else None,
         )
 
     def initial_memory(self, state: PPOState, num_envs: int) -> Any:
@@ -236,22 +260,29 @@ class PPO:
         self, state: PPOState, memory: Any, view: View, key: jax.Array, *, explore: bool
     ) -> Decision:
         variables = state.learner.variables
+        obs = view.obs if state.obs_stats is None else state.obs_stats.normalize(view.obs)
         if self.network.recurrent:
             fresh = self.initial_memory(state, view.first.shape[0])
-            seen = (view.obs, restart(view.first, fresh, memory))
+            seen = (obs, restart(view.first, fresh, memory))
             (outputs, memory), _ = self.network.apply(variables, seen)
         else:
-            outputs, _ = self.network.apply(variables, view.obs)
+            outputs, _ = self.network.apply(variables, obs)
         heads = merge_heads(outputs)
-        policy = categorical(heads["logits"], view.action_mask)
-        action = policy.sample(key) if explore else policy.mode()
+        actor = policy(self.action_spec, heads, view.action_mask)
+        drawn = actor.sample(key) if explore else actor.mode()
         # What else the update needs is cheaper for a whole rollout at once than step by step.
-        return Decision(action=action, memory=memory, extras={"logits": heads["logits"]})
+        names = [name for name, _ in policy_heads(self.action_spec, algorithm="PPO")]
+        return Decision(
+            action=to_action(self.action_spec, drawn),
+            memory=memory,
+            extras={"drawn": drawn, **{name: heads[name] for name in names}},
+        )
 
     def update(
         self, state: PPOState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[PPOState, dict[str, jax.Array]]:
         config, hyper = self.config, state.hyper
+        trajectory, obs_stats, reward_scale = self._normalize(state, trajectory)
         batch = self._prepare(state, trajectory)
         batch_size = batch.advantage.shape[0]
         learning_rate = self._learning_rate(state)
@@ -279,11 +310,35 @@ class PPO:
         num_steps = config.num_epochs * config.num_minibatches
         inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
         learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
-        return PPOState(learner=learner_state, hyper=hyper, num_updates=state.num_updates + 1), {
+        return PPOState(
+            learner=learner_state,
+            hyper=hyper,
+            num_updates=state.num_updates + 1,
+            obs_stats=obs_stats,
+            reward_scale=reward_scale,
+        ), {
             **jax.tree.map(jnp.mean, metrics),
             "explained_variance": explained_variance(batch.value, batch.target),
             "learning_rate": learning_rate,
         }
+
+    def _normalize(
+        self, state: PPOState, trajectory: Trajectory
+    ) -> tuple[Trajectory, RunningStats | None, RewardScale | None]:
+        """Show the update what the policy saw, and add what was seen to the statistics."""
+        stats, scale = state.obs_stats, state.reward_scale
+        seen = trajectory
+        if scale is not None:
+            reward, scale = scale.add(trajectory, state.hyper.discount)
+            trajectory = replace(trajectory, reward=reward)
+        if stats is not None:
+            trajectory = replace(
+                trajectory,
+                obs=stats.normalize(seen.obs),
+                next_obs=stats.normalize(seen.next_obs),
+            )
+            stats = stats.add(seen.obs)
+        return trajectory, stats, scale
 
     def _prepare(self, state: PPOState, trajectory: Trajectory) -> Batch:
         """Estimate advantages, and turn `[T, N]` steps into samples."""
@@ -297,12 +352,13 @@ class PPO:
             state.hyper.discount,
             state.hyper.gae_lambda,
         )
-        policy = categorical(trajectory.extras["logits"], trajectory.action_mask)
+        drawn = trajectory.extras["drawn"]
+        actor = policy(self.action_spec, trajectory.extras, trajectory.action_mask)
         steps = Batch(
             obs=trajectory.obs,
             action_mask=trajectory.action_mask,
-            action=trajectory.action,
-            log_prob=policy.log_prob(trajectory.action),
+            action=drawn,
+            log_prob=actor.log_prob(drawn),
             value=value,
             advantage=advantage,
             target=target,
@@ -358,8 +414,8 @@ class PPO:
         else:
             outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
         heads = merge_heads(outputs)
-        policy = categorical(heads["logits"], batch.action_mask)
-        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        actor = policy(self.action_spec, heads, batch.action_mask)
+        log_ratio = actor.log_prob(batch.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
         chex.assert_equal_shape([heads["value"], batch.target, ratio])
 
@@ -373,7 +429,7 @@ class PPO:
             if self.config.clip_value
             else jnp.mean(rlax.l2_loss(heads["value"], batch.target))
         )
-        entropy = policy.entropy().mean()
+        entropy = actor.entropy().mean()
         total = policy_loss + hyper.value_coef * value_loss - hyper.entropy_coef * entropy
         metrics = {
             "policy_loss": policy_loss,
@@ -391,15 +447,6 @@ class PPO:
 def _flatten(leaf: jax.Array) -> jax.Array:
     """Turn `[T, N, ...]` to `[B, ...]`."""
     return leaf.reshape((-1, *leaf.shape[2:]))
-
-
-def _num_actions(action_spec: Spec) -> int:
-    if not isinstance(action_spec, Discrete):
-        raise TriglotError(
-            f"PPO serves discrete actions, and this environment's are {action_spec}: choose an "
-            "environment with Discrete actions."
-        )
-    return action_spec.num_values
 
 
 def _check_numbers(hyper: PPOHyper) -> None:

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 
 from ..core.architecture import NetworkSpec
-from ..core.combinators import combine
+from ..core.combinators import combine, ensemble
 from ..core.errors import unknown
 from ..core.network import Network
 from .canonical import with_arithmetic
@@ -12,12 +12,15 @@ from .canonical import with_arithmetic
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 
 
-def build(backend: str, specs: Mapping[str, NetworkSpec], *, arithmetic: str = "native") -> Network:
+def build(
+    backend: str, specs: Mapping[str, NetworkSpec | Network], *, arithmetic: str = "native"
+) -> Network:
     """Build an algorithm's networks from a library's zoo.
 
     Args:
       backend: `haiku`, `linen`, `nnx`, `equinox` or `table`.
-      specs: what the algorithm asked for, by name.
+      specs: what the algorithm asked for, by name; a network that is the same in every library is
+        taken as it is.
       arithmetic: see `triglot.backends.canonical.with_arithmetic`.
 
     Returns:
@@ -29,7 +32,11 @@ def build(backend: str, specs: Mapping[str, NetworkSpec], *, arithmetic: str = "
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     adapter = importlib.import_module(f".{backend}", __name__)
-    networks = {name: adapter.zoo(spec, name) for name, spec in specs.items()}
-    return combine(
-        {name: with_arithmetic(network, arithmetic) for name, network in networks.items()}
-    )
+
+    def made(name: str, spec: NetworkSpec | Network) -> Network:
+        if isinstance(spec, Network):
+            return spec
+        network = with_arithmetic(adapter.zoo(spec, name), arithmetic)
+        return network if spec.copies == 1 else ensemble(network, spec.copies)
+
+    return combine({name: made(name, spec) for name, spec in specs.items()})

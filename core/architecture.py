@@ -3,6 +3,7 @@
 They stand in `core` because an algorithm names them and no algorithm names a backend.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -93,16 +94,27 @@ class Head:
       scale: gain of its orthogonal initialisation.
       dueling: sum a value and mean-free advantages (Wang et al. 2016, equation 9,
         https://arxiv.org/abs/1511.06581) instead of one dense layer.
+      free: not a layer but `size` parameters, the same for every observation, which start here.
     """
 
     size: int | None = None
     scale: float = 1.0
     dueling: bool = False
+    free: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.free is not None and (self.size is None or self.dueling):
+            raise TriglotError("a free head has a size, and nothing that could be dueling.")
 
 
 def policy_head(num_actions: int) -> Head:
     """Describe the logits of a categorical policy, nearly uniform at first."""
     return Head(size=num_actions, scale=0.01)
+
+
+def gaussian_heads(num_actions: int) -> tuple[tuple[str, Head], ...]:
+    """Describe a diagonal Gaussian's `mean` and, the same for every observation, `log_std`."""
+    return ("mean", policy_head(num_actions)), ("log_std", Head(size=num_actions, free=0.0))
 
 
 def value_head() -> Head:
@@ -121,19 +133,21 @@ class NetworkSpec:
 
     Attributes:
       obs_spec: what the network reads; an MLP flattens it, a CNN takes `[H, W, C]` images, a
-        table takes a `Discrete`.
+        table takes a `Discrete`. A tuple of several, for an MLP, becomes as many arguments.
       torso: the shared layers.
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
       memory: a recurrent cell before the heads, or None.
+      copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
 
     Raises:
       TriglotError: if the torso cannot read such observations.
     """
 
-    obs_spec: Spec
+    obs_spec: Spec | tuple[Spec, ...]
     torso: Torso
     heads: tuple[tuple[str, Head], ...]
     memory: Memory | None = None
+    copies: int = 1
 
     def __post_init__(self) -> None:
         spec, torso = self.obs_spec, self.torso
@@ -141,8 +155,9 @@ class NetworkSpec:
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
         if isinstance(torso, Table) and self.memory is not None:
             raise TriglotError("a table has no memory: use an MLP over one-hot observations.")
-        if isinstance(torso, MLP) and not isinstance(spec, Box):
-            raise TriglotError(f"an MLP reads a Box observation, got {spec}.")
+        for read in self.inputs:
+            if isinstance(torso, MLP) and not isinstance(read, Box):
+                raise TriglotError(f"an MLP reads a Box observation, got {read}.")
         if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:
             raise TriglotError(f"a layer needs at least one unit, got {torso.hidden_sizes}.")
         if isinstance(torso, CNN):
@@ -170,11 +185,17 @@ class NetworkSpec:
         return self.torso
 
     @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """What the network reads, one for each argument."""
+        return self.obs_spec if isinstance(self.obs_spec, tuple) else (self.obs_spec,)
+
+    @property
     def obs_shape(self) -> tuple[int, ...]:
-        """The shape of one observation, for layers."""
-        if isinstance(self.obs_spec, Dict):
+        """The shape of one observation, for layers; of several, once they are `joined`."""
+        shapes = [spec.shape for spec in self.inputs if not isinstance(spec, Dict)]
+        if len(shapes) < len(self.inputs):
             raise TriglotError(f"{self.obs_spec} has no single shape.")
-        return self.obs_spec.shape
+        return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
 
     @property
     def num_rows(self) -> int:
@@ -184,10 +205,31 @@ class NetworkSpec:
         return self.obs_spec.num_values
 
 
-def default_torso(obs_spec: Spec, hidden_sizes: tuple[int, ...] = (64, 64)) -> Torso:
-    """Choose a torso by observation: a table, a CNN for images, else an MLP."""
+def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
+    """Make one float32 array of a network's inputs; several are flattened and set side by side."""
+    if len(inputs) == 1:
+        return inputs[0].astype(jnp.float32)
+    batch = inputs[0].shape[:1] if batched else ()
+    flat = [array.astype(jnp.float32).reshape((*batch, -1)) for array in inputs]
+    return jnp.concatenate(flat, axis=-1)
+
+
+def default_torso(
+    obs_spec: Spec,
+    hidden_sizes: tuple[int, ...] | None = None,
+    channels: tuple[int, ...] = CNN.channels,
+    kernel_size: int = CNN.kernel_size,
+) -> Torso:
+    """Choose a torso by observation: a table, a CNN for images, else an MLP.
+
+    Args:
+      obs_spec: one observation.
+      hidden_sizes: units of the dense layers; None for the default of either torso.
+      channels, kernel_size: of the convolutions, for images.
+    """
     if isinstance(obs_spec, Discrete):
         return Table()
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
-        return CNN()
-    return MLP(hidden_sizes=hidden_sizes)
+        sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
+        return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes)
+    return MLP(hidden_sizes=MLP.hidden_sizes if hidden_sizes is None else hidden_sizes)

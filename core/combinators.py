@@ -12,9 +12,10 @@ from .network import Codec, Key, Leaf, Network, PyTree, Variables
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
-    """Join networks that read the same inputs into one set of variables.
+    """Join networks into one set of variables: one global gradient norm, one optimizer state.
 
-    One set means one global gradient norm and one optimizer state.
+    `apply` gives all of them the same inputs; those that read different ones are applied each by
+    itself, from `parts`, on its own `part_of(variables, name)`.
 
     Args:
       networks: at least one network by name.
@@ -47,7 +48,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
         keys = [None] * len(parts) if key is None else jax.random.split(key, len(parts))
         outputs, state, carry = {}, {}, {}
         for (n, part), k in zip(parts.items(), keys, strict=True):
-            own = Variables(params=variables.params[n], state=variables.state[n])
+            own = part_of(variables, n)
             if part.recurrent:
                 seen = (inputs[0], inputs[1][n])
                 (outputs[n], carry[n]), state[n] = part.apply(own, seen, key=k, train=train)
@@ -60,14 +61,13 @@ def combine(networks: Mapping[str, Network]) -> Network:
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
         if not recurrent:
             return ()
-        own = {n: Variables(params=variables.params[n], state=variables.state[n]) for n in parts}
-        return {n: part.initial_carry(own[n], num_envs) for n, part in parts.items()}
+        return {n: part.initial_carry(part_of(variables, n), num_envs) for n, part in parts.items()}
 
     def sparse_add(params: PyTree, inputs: PyTree, changes: PyTree) -> PyTree:
         return {n: add(params[n], inputs, changes[n]) for n, add in sparse_adds.items()}
 
     sparse_adds = {n: part.sparse_add for n, part in parts.items() if part.sparse_add}
-    arithmetics = {part.arithmetic for part in parts.values()}
+    arithmetics = {part.arithmetic for part in parts.values() if part.backend != "core"}
     return Network(
         name="+".join(part.name for part in parts.values()),
         backend="+".join(sorted({part.backend for part in parts.values()})),
@@ -80,7 +80,13 @@ def combine(networks: Mapping[str, Network]) -> Network:
         random_start=any(part.random_start for part in parts.values()),
         codec=_combine_codecs({n: part.codec for n, part in parts.items()}),
         arithmetic=arithmetics.pop() if len(arithmetics) == 1 else "mixed",
+        parts=parts,
     )
+
+
+def part_of(variables: Variables, name: str) -> Variables:
+    """Give the variables of one network of several that were combined."""
+    return Variables(params=variables.params[name], state=variables.state[name])
 
 
 def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
@@ -113,7 +119,8 @@ def ensemble(network: Network, size: int) -> Network:
         raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
 
     def init(key: Key) -> Variables:
-        return jax.vmap(network.init)(jax.random.split(key, size))
+        # Not vmapped: see `triglot.core.train.init_seeds`.
+        return jax.lax.map(network.init, jax.random.split(key, size))
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
@@ -267,6 +274,7 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
         apply=apply,
         sparse_add=None,
         initial_carry=lambda variables, n: network.initial_carry(whole(variables), n),
+        parts={},
         codec=Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)]),
     )
 

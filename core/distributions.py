@@ -1,6 +1,7 @@
 """Policies' distributions over actions, apart from the networks that emit their raw arrays."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import distrax
 import jax
 import jax.numpy as jnp
 
-from .specs import Box
+from .specs import Box, Discrete, Spec
 
 
 @jax.tree_util.register_dataclass
@@ -98,6 +99,30 @@ class SquashedGaussian:
     @property
     def _gaussian(self) -> Any:
         return distrax.MultivariateNormalDiag(self.mean, jnp.exp(self.log_std))
+
+
+def policy(
+    action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
+) -> Categorical | SquashedGaussian:
+    """Build the distribution over actions that a network's heads describe.
+
+    Args:
+      action_spec: `Discrete`, for `logits` `[..., num_actions]`; else a bounded `Box` of `n`
+        numbers, for `mean` and `log_std` `[..., n]`.
+      heads: by name.
+      action_mask: of discrete actions, as in `categorical`.
+    """
+    if isinstance(action_spec, Discrete):
+        return categorical(heads["logits"], action_mask)
+    return SquashedGaussian(heads["mean"], heads["log_std"])
+
+
+def to_action(action_spec: Spec, sample: jax.Array) -> jax.Array:
+    """Make an action `[B, *shape]` of what `policy` drew, `[B]` or `[B, n]`."""
+    if not isinstance(action_spec, Box):
+        return sample
+    unit = jnp.tanh(sample).reshape((-1, *action_spec.shape))
+    return to_bounds(action_spec, unit).astype(action_spec.dtype)
 
 
 def to_bounds(spec: Box, unit: jax.Array) -> jax.Array:

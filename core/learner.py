@@ -10,6 +10,7 @@ import optax
 
 from .errors import TriglotError
 from .network import Network, Variables
+from .ratio import ratio
 
 PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, jax.Array]
@@ -128,6 +129,36 @@ class Learner:
             LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
             {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
         )
+
+
+def steps_where(
+    ready: jax.Array,
+    step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]],
+    state: PyTree,
+    inputs: PyTree,
+) -> tuple[PyTree, Metrics]:
+    """Take several steps where it is time, as it is once a replay holds enough.
+
+    Args:
+      ready: bool `[]`.
+      step: `step(state, input) -> (state, metrics)`.
+      state: of an agent.
+      inputs: `[K, ...]`, such as a key for each step.
+
+    Returns:
+      The state after the steps, with their average metrics; or the state as it is, with NaN.
+    """
+
+    def go(state: PyTree) -> tuple[PyTree, Metrics]:
+        state, metrics = jax.lax.scan(step, state, inputs)
+        return state, jax.tree.map(jnp.mean, metrics)
+
+    def wait(state: PyTree) -> tuple[PyTree, Metrics]:
+        _, metrics = jax.eval_shape(go, state)
+        zero = jnp.zeros((), jnp.float32)
+        return state, jax.tree.map(lambda _: ratio(zero, zero), metrics)
+
+    return jax.lax.cond(ready, go, wait, state)
 
 
 def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, Number] | None) -> Any:

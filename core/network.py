@@ -150,6 +150,7 @@ class Network:
       random_start: whether `init` gives other parameters for another key.
       codec: the way to and from canonical parameters, or None where nobody has stated one.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`.
+      parts: of what `core.combinators.combine` made, the networks by name.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Network:
     random_start: bool = True
     codec: Codec | None = field(default=None, repr=False)
     arithmetic: str = "native"
+    parts: "Mapping[str, Network]" = field(default_factory=dict, repr=False)
 
 
 def num_params(params: PyTree) -> int:

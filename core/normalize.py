@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from .agent import Trajectory
+from .specs import Box, Dict, Spec
+
 PyTree: TypeAlias = Any
 
 
@@ -30,6 +33,11 @@ class RunningStats:
             variance=jnp.ones(shape, jnp.float32),
             count=jnp.zeros((), jnp.float32),
         )
+
+    @classmethod
+    def of(cls, spec: Spec) -> "RunningStats":
+        """Make those of observations, for which `can_normalize` holds."""
+        return cls.zero(() if isinstance(spec, Dict) else spec.shape)
 
     def add(self, samples: jax.Array) -> "RunningStats":
         """Join samples `[..., *shape]` to those seen.
@@ -59,6 +67,48 @@ class RunningStats:
     def scale(self) -> jax.Array:
         """What brings the standard deviation to 1."""
         return jax.lax.rsqrt(self.variance + 1e-8)
+
+
+def can_normalize(spec: Spec) -> bool:
+    """Tell whether observations are one array of floats, which has a mean and a variance."""
+    return isinstance(spec, Box) and jnp.issubdtype(spec.dtype, jnp.floating)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class RewardScale:
+    """What rewards are divided by: the standard deviation of the discounted returns seen so far.
+
+    Attributes:
+      stats: of the returns.
+      returns: float32 `[N]`, of each environment's episode so far.
+    """
+
+    stats: RunningStats
+    returns: jax.Array
+
+    @classmethod
+    def zero(cls, num_envs: int) -> "RewardScale":
+        return cls(stats=RunningStats.zero(()), returns=jnp.zeros((num_envs,), jnp.float32))
+
+    def add(
+        self, trajectory: Trajectory, discount: Any, *, limit: float = 10.0
+    ) -> tuple[jax.Array, "RewardScale"]:
+        """Join a rollout's rewards to those seen, and scale them.
+
+        Args:
+          trajectory: the rollout.
+          discount: float `[]`.
+          limit: the rewards are cut at this on both sides, once they are scaled.
+
+        Returns:
+          The rewards, float32 `[T, N]`, and the scale with them in it.
+        """
+        done = trajectory.terminated | trajectory.truncated
+        last, returns = discounted_sums(self.returns, trajectory.reward, done, discount)
+        stats = self.stats.add(returns)
+        reward = jnp.clip(trajectory.reward * stats.scale, -limit, limit)
+        return reward, RewardScale(stats=stats, returns=last)
 
 
 def discounted_sums(

@@ -25,10 +25,11 @@ class Step:
 
     Attributes:
       obs: any pytree, of its own dtypes.
-      action: integer.
+      action: `[...]`, of any dtype.
       reward: float32.
       terminated, truncated: bool.
-      next_obs, next_action_mask: the true successor's, from before any reset.
+      next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
+        where an algorithm knows none.
     """
 
     obs: PyTree
@@ -37,7 +38,7 @@ class Step:
     terminated: jax.Array
     truncated: jax.Array
     next_obs: PyTree
-    next_action_mask: jax.Array
+    next_action_mask: jax.Array | None
 
 
 @jax.tree_util.register_dataclass
@@ -203,7 +204,7 @@ class Replay:
             reward=reward,
             discount=factor,
             next_obs=jax.tree.map(lambda leaf: leaf[end], steps.next_obs),
-            next_action_mask=steps.next_action_mask[end],
+            next_action_mask=jax.tree.map(lambda mask: mask[end], steps.next_action_mask),
             slot=slot,
             probability=probability,
         )

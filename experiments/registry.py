@@ -15,12 +15,14 @@ from .loading import is_module, is_path, load, load_env
 
 if TYPE_CHECKING:
     from ..core.agent import Agent
+    from ..core.architecture import NetworkSpec
     from ..core.environment import Environment
     from ..core.network import Network
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
     "dqn": "triglot.algorithms.dqn:DQN",
+    "sac": "triglot.algorithms.sac:SAC",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
 }
 
@@ -180,7 +182,7 @@ def make_agent(
     if networks is None:
         network = build(backend, specs, arithmetic=arithmetic or "canonical")
     else:
-        network = _own_network(networks, list(specs), arithmetic or "native")
+        network = _own_network(networks, specs, arithmetic or "native")
     try:
         with blaming(f"algorithm {called!r} failed when it was made"):
             return found(
@@ -217,20 +219,29 @@ def overrides_of(options: Any) -> dict[str, Any]:
 
 
 def _own_network(
-    networks: "Network | Mapping[str, Network]", names: list[str], arithmetic: str
+    networks: "Network | Mapping[str, Network]",
+    specs: "Mapping[str, NetworkSpec | Network]",
+    arithmetic: str,
 ) -> "Network":
     from ..backends.canonical import with_arithmetic
-    from ..core.combinators import combine
+    from ..core.combinators import combine, ensemble
+    from ..core.network import Network
 
     if not isinstance(networks, Mapping):
         return with_arithmetic(networks, arithmetic)
+    asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
     for name in networks:
-        if name not in names:
-            raise unknown("network", name, names)
-    missing = [name for name in names if name not in networks]
+        if name not in asked:
+            raise unknown("network", name, asked)
+    missing = [name for name in asked if name not in networks]
     if missing:
-        raise TriglotError(f"give all of the networks {', '.join(names)}: no {missing[0]!r} came.")
-    return combine({name: with_arithmetic(own, arithmetic) for name, own in networks.items()})
+        raise TriglotError(f"give all of the networks {', '.join(asked)}: no {missing[0]!r} came.")
+    given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
+    made = {
+        name: own if asked[name].copies == 1 else ensemble(own, asked[name].copies)
+        for name, own in given.items()
+    }
+    return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})
 
 
 def _without_suite(name: str) -> TriglotError:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.architecture import Head, NetworkSpec, Table
+from ...core.architecture import Head, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
@@ -38,7 +38,7 @@ class TorsoAndHeads(eqx.Module):
 
     torso: list[eqx.nn.Conv2d | eqx.nn.Linear]
     cell: eqx.nn.LSTMCell | eqx.nn.GRUCell | None
-    head: "dict[str, eqx.nn.Linear | Dueling]"
+    head: "dict[str, eqx.nn.Linear | Dueling | Free]"
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
@@ -67,8 +67,9 @@ class TorsoAndHeads(eqx.Module):
         }
         self.activation = getattr(jax.nn, torso.activation)
 
-    def __call__(self, obs: jax.Array, carry: dict[str, jax.Array] | None = None) -> Any:
-        features = obs.astype(jnp.float32)
+    def __call__(self, *inputs: Any) -> Any:
+        # A recurrent network's second input is what it carries.
+        features = joined(inputs if self.cell is None else inputs[:1], batched=False)
         for layer in self.torso:
             if isinstance(layer, eqx.nn.Conv2d):
                 # Equinox wants channels first; back again, so that pixels flatten in one order.
@@ -77,8 +78,9 @@ class TorsoAndHeads(eqx.Module):
             else:
                 features = self.activation(layer(jnp.ravel(features)))
         features = jnp.ravel(features)
-        if self.cell is None or carry is None:
+        if self.cell is None:
             return self._heads(features)
+        carry = inputs[1]
         if isinstance(self.cell, eqx.nn.LSTMCell):
             hidden, cell = self.cell(features, (carry["hidden"], carry["cell"]))
             return self._heads(hidden), {"hidden": hidden, "cell": cell}
@@ -89,9 +91,11 @@ class TorsoAndHeads(eqx.Module):
         return {name: head(features) for name, head in self.head.items()}
 
 
-def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling":
+def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling | Free":
     if head.dueling:
         return Dueling(head, size, key=key)
+    if head.free is not None:
+        return Free(head.size or 1, head.free)
     return _linear(size, head.size or "scalar", head.scale, key=key)
 
 
@@ -109,6 +113,19 @@ class Dueling(eqx.Module):
     def __call__(self, features: jax.Array) -> jax.Array:
         advantage = self.advantage(features)
         return self.value(features) + advantage - advantage.mean()
+
+
+class Free(eqx.Module):
+    """Parameters that are the output, whatever the features."""
+
+    bias: jax.Array
+
+    def __init__(self, size: int, start: float) -> None:
+        self.bias = jnp.full((size,), start)
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        del features
+        return self.bias
 
 
 class Tabular(eqx.Module):

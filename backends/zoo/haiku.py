@@ -7,7 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table
+from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
@@ -16,10 +16,10 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
     if memory is not None:
         return lambda obs, carry: _recurrent(obs, carry, spec, memory)
 
-    def network(obs: Any) -> dict[str, jax.Array]:
+    def network(*inputs: Any) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
-            return {name: _row(obs, spec, name, head) for name, head in spec.heads}
-        features = _torso(obs.astype(jnp.float32), spec.layers)
+            return {name: _row(inputs[0], spec, name, head) for name, head in spec.heads}
+        features = _torso(joined(inputs), spec.layers)
         return {name: _head(features, name, head) for name, head in spec.heads}
 
     return network
@@ -28,7 +28,7 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
 def _recurrent(
     obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, memory: Memory
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    features = _torso(obs.astype(jnp.float32), spec.layers)
+    features = _torso(joined((obs,)), spec.layers)
     if memory.cell == "lstm":
         features, after = hk.LSTM(memory.size, name="cell")(features, hk.LSTMState(**carry))
         carry = {"hidden": after.hidden, "cell": after.cell}
@@ -59,6 +59,10 @@ def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
 
     if head.size is None:
         return dense(1)[:, 0]
+    if head.free is not None:
+        zeros = jnp.zeros((features.shape[0], head.size))
+        init = hk.initializers.Constant(head.free)
+        return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
     if not head.dueling:
         return dense(head.size)
     advantage = dense(head.size, "_advantage")

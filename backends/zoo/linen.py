@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table
+from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -20,10 +20,11 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, obs: Any, carry: dict[str, jax.Array] | None = None) -> Any:
-        features = self._torso(obs.astype(jnp.float32), self.spec.layers)
-        if self.spec.memory is None or carry is None:
-            return self._heads(features)
+    def __call__(self, *inputs: Any) -> Any:
+        if self.spec.memory is None:
+            return self._heads(self._torso(joined(inputs), self.spec.layers))
+        obs, carry = inputs
+        features = self._torso(joined((obs,)), self.spec.layers)
         features, carry = self._cell(features, carry, self.spec.memory)
         return self._heads(features), carry
 
@@ -62,10 +63,24 @@ class TorsoAndHeads(nn.Module):
 
         if head.size is None:
             return dense(1)[:, 0]
+        if head.free is not None:
+            return Free(head.size, head.free, name=f"head_{name}")(features)
         if not head.dueling:
             return dense(head.size)
         advantage = dense(head.size, "_advantage")
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+class Free(nn.Module):
+    """Parameters that are the output, whatever the features."""
+
+    size: int
+    start: float
+
+    @nn.compact
+    def __call__(self, features: jax.Array) -> jax.Array:
+        bias = self.param("bias", nn.initializers.constant(self.start), (self.size,))
+        return jnp.broadcast_to(bias, (features.shape[0], self.size))
 
 
 class Tabular(nn.Module):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ...core.architecture import Head, Memory, NetworkSpec, Table
+from ...core.architecture import Head, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -43,16 +43,17 @@ class TorsoAndHeads(nnx.Module):
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
 
-    def __call__(self, obs: Any, carry: dict[str, jax.Array] | None = None) -> Any:
-        features = obs.astype(jnp.float32)
+    def __call__(self, *inputs: Any) -> Any:
+        # A recurrent network's second input is what it carries.
+        features = joined(inputs if self.cell is None else inputs[:1])
         for layer in self.torso:
             if isinstance(layer, nnx.Linear):
                 features = features.reshape((features.shape[0], -1))
             features = self.activation(layer(features))
         features = features.reshape((features.shape[0], -1))
-        if self.cell is None or carry is None:
+        if self.cell is None:
             return self._heads(features)
-        features, carry = self.cell(features, carry)
+        features, carry = self.cell(features, inputs[1])
         return self._heads(features), carry
 
     def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
@@ -88,9 +89,11 @@ class GRU(nnx.GRUCell):
         return hidden, {"hidden": hidden}
 
 
-def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling":
+def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | Free":
     if head.dueling:
         return Dueling(head, size, rngs=rngs)
+    if head.free is not None:
+        return Free(head.size or 1, head.free)
     init = nnx.initializers.orthogonal(head.scale)
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
@@ -106,6 +109,16 @@ class Dueling(nnx.Module):
     def __call__(self, features: jax.Array) -> jax.Array:
         advantage = self.advantage(features)
         return self.value(features) + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+class Free(nnx.Module):
+    """Parameters that are the output, whatever the features."""
+
+    def __init__(self, size: int, start: float) -> None:
+        self.bias = nnx.Param(jnp.full((size,), start))
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(self.bias[...], (features.shape[0], *self.bias.shape))
 
 
 class Tabular(nnx.Module):

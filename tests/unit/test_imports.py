@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "experiments": {"core", "algorithms", "backends", "envs"},
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
-    "__future__", "collections", "dataclasses", "functools", "typing",
+    "__future__", "collections", "dataclasses", "functools", "math", "typing",
 }  # fmt: skip
 IMPORTING_CALLS = {"import_module", "__import__", "require"}
 
