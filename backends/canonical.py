@@ -179,8 +179,23 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
         return [_channels_first_convolution(*operands, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
-    results = bind(equation, [operand.array() for operand in operands])
+    arrays = [operand.array() for operand in operands]
+    if name in ("add", "sub", "mul", "div"):
+        shape = equation.outvars[0].aval.shape
+        arrays = [
+            _spread(array, shape) if operand.source == PARAMS else array
+            for operand, array in zip(operands, arrays, strict=True)
+        ]
+    results = bind(equation, arrays)
     return [Value.of(array, source) for array in results]
+
+
+def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Broadcast a bias in one step from its own axes, so that its gradient is summed in one way."""
+    if array.shape == shape:
+        return array
+    own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
+    return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
 
 
 def _holds_products(jaxpr: Any) -> bool:

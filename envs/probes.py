@@ -1,11 +1,12 @@
 """Probe environments: so small that the right answer is known, each failing for one defect.
 
 Source: Jones (2021), "Debugging RL, Without the Agonizing Pain",
-https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating` is ours.
+https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating` and `Reach` are
+ours.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,10 @@ from ..core.specs import Box, Discrete
 from . import check_options
 
 
-def names() -> list[str]:
-    """List the probes."""
-    return [*_ONE_STEP, "two-step", "truncating"]
+def names(actions: Literal["discrete", "continuous", "any"] = "any") -> list[str]:
+    """List the probes, those of one kind of actions or all."""
+    discrete, continuous = [*_ONE_STEP, "two-step", "truncating"], ["reach"]
+    return {"discrete": discrete, "continuous": continuous, "any": discrete + continuous}[actions]
 
 
 def make(name: str, **options: int) -> "Probe":
@@ -34,8 +36,8 @@ def make(name: str, **options: int) -> "Probe":
     if name not in names():
         raise unknown("probe environment", name, names())
     check_options(f"probe:{name}", options, ["max_steps"] if name == "truncating" else [])
-    if name == "two-step":
-        return TwoStep()
+    if name in ("two-step", "reach"):
+        return TwoStep() if name == "two-step" else Reach()
     return Truncating(**options) if name == "truncating" else OneStep(name, *_ONE_STEP[name])
 
 
@@ -45,16 +47,16 @@ class Expected(NamedTuple):
     Attributes:
       obs: the observation, of shape `(1,)`.
       value: its discounted value under an optimal policy.
-      action: the optimal action, or None where both are as good.
+      action: the optimal action, or None where all are as good.
     """
 
     obs: tuple[float]
     value: float
-    action: int | None
+    action: float | None
 
 
 class Probe(Environment, Protocol):
-    """An environment with observations of shape `(1,)`, two actions, and known values."""
+    """An environment with observations of shape `(1,)`, and known values."""
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
         """Give what a right agent finds, for each observation."""
@@ -182,3 +184,33 @@ class Truncating:
     def expected(self, discount: float) -> tuple[Expected, ...]:
         """Give the known value; the discount is below 1."""
         return (Expected((0.0,), 1.0 / (1.0 - discount), None),)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Show -1 or 1, pay less the further the action is from it, and terminate.
+
+    Actions are within [0, 4], so that one is in the middle of them and one beyond: the best that
+    can be done for -1 is 0, at the bounds.
+    """
+
+    name = "probe:reach"
+    obs_spec = _OBS_SPEC
+    action_spec = Box((1,), "float32", 0.0, 4.0)
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        shown = jax.random.rademacher(key, (1,), jnp.float32)
+        return first_step(shown, shown)
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        return TimeStep(
+            state=state,
+            obs=state,
+            reward=1.0 - jnp.square(action - state)[0],
+            terminated=jnp.ones((), bool),
+            truncated=jnp.zeros((), bool),
+        )
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Give the known values; nothing is discounted in one step."""
+        return Expected((-1.0,), 0.0, 0.0), Expected((1.0,), 1.0, 1.0)

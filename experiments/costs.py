@@ -9,10 +9,11 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..core.agent import View, with_budget
+from ..core.combinators import start_from
 from ..core.errors import TriglotError
 from ..core.evaluate import evaluate
 from ..core.network import Variables
-from ..core.train import Trainer, init_seeds, train_seeds, updates_for
+from ..core.train import RunnerState, Trainer, init_seeds, train_seeds, updates_for
 from ..core.vectorize import VectorEnvironment
 from . import identity, registry, version
 from .measure import peak_memory_bytes, program_facts, timed
@@ -85,9 +86,7 @@ class Session:
 
     def init(self) -> Reply:
         """Make every seed's state, as the library itself does; return its weights."""
-        keys = jax.random.split(jax.random.key(self.task.seed), self.task.num_seeds)
-        hyper = with_budget(self.agent.hyper, self.num_updates)
-        self.state, seconds = timed(lambda: init_seeds(self.trainer, keys, hyper))
+        self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
         return Reply({"init_seconds": seconds}, self.named_params())
 
     def load(self, path: str) -> Reply:
@@ -103,16 +102,24 @@ class Session:
                 )
         params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
 
-        def loaded(node: Any) -> Any:
-            return replace(node, params=params) if isinstance(node, Variables) else node
+        def started(given: tuple[jax.Array, Any]) -> RunnerState:
+            key, params = given
+            network: Any = self.agent.network
+            weights = Variables(params=params, state=network.init(key).state)
+            # The agent's own `init` puts them wherever it wants them, as in target networks.
+            agent = replace(self.agent, network=start_from(network, weights))
+            return replace(self.trainer, agent=agent).init(key, self._hyper)
 
-        # Target networks are `Variables` too, and start from the same weights.
-        agent = jax.tree.map(
-            loaded, self.state.agent, is_leaf=lambda node: isinstance(node, Variables)
-        )
-        # Copies, since training gives its buffers away and they may be shared here.
-        self.state = jax.tree.map(lambda leaf: leaf.copy(), replace(self.state, agent=agent))
+        self.state = jax.jit(lambda *given: jax.lax.map(started, given))(self._keys, params)
         return Reply()
+
+    @property
+    def _keys(self) -> jax.Array:
+        return jax.random.split(jax.random.key(self.task.seed), self.task.num_seeds)
+
+    @property
+    def _hyper(self) -> Any:
+        return with_budget(self.agent.hyper, self.num_updates)
 
     def compile(self) -> Reply:
         """Trace, lower and compile the training program, with no cache."""

@@ -18,9 +18,9 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
 
     def network(*inputs: Any) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
-            return {name: _row(inputs[0], spec, name, head) for name, head in spec.heads}
+            return {name: _row(inputs[0], spec, name, head) for name, head in sorted(spec.heads)}
         features = _torso(joined(inputs), spec.layers)
-        return {name: _head(features, name, head) for name, head in spec.heads}
+        return {name: _head(features, name, head) for name, head in sorted(spec.heads)}
 
     return network
 
@@ -35,7 +35,7 @@ def _recurrent(
     else:
         features, hidden = hk.GRU(memory.size, name="cell")(features, carry["hidden"])
         carry = {"hidden": hidden}
-    return {name: _head(features, name, head) for name, head in spec.heads}, carry
+    return {name: _head(features, name, head) for name, head in sorted(spec.heads)}, carry
 
 
 def _torso(features: jax.Array, torso: Layers) -> jax.Array:

@@ -29,7 +29,7 @@ class TorsoAndHeads(nn.Module):
         return self._heads(features), carry
 
     def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
-        return {name: self._head(features, name, head) for name, head in self.spec.heads}
+        return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
 
     def _cell(
         self, features: jax.Array, carry: dict[str, jax.Array], memory: Memory
@@ -91,7 +91,7 @@ class Tabular(nn.Module):
     @nn.compact
     def __call__(self, obs: Any) -> dict[str, jax.Array]:
         outputs = {}
-        for name, head in self.spec.heads:
+        for name, head in sorted(self.spec.heads):
             init = nn.initializers.constant(self.spec.table.init)
             rows = self.spec.num_rows
             embed = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")

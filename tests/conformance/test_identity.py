@@ -19,19 +19,19 @@ STEPS_PER_UPDATE = 512  # of PPO's default configuration
 
 
 def train(
-    backend: str, weights: Path, *, env: str, arithmetic: str, num_seeds: int, num_updates: int
+    backend: str,
+    weights: Path,
+    *,
+    num_updates: int,
+    algorithm: str = "ppo",
+    steps_per_update: int = STEPS_PER_UPDATE,
+    **task: Any,
 ) -> Trace:
     """Train one backend; the first one to come writes `weights`."""
-    task = Task(
-        backend=backend,
-        algorithm="ppo",
-        env=env,
-        arithmetic=arithmetic,
-        num_seeds=num_seeds,
-        seed=0,
-        total_steps=num_updates * STEPS_PER_UPDATE,
+    total_steps = num_updates * steps_per_update
+    session = Session(
+        Task(backend=backend, algorithm=algorithm, seed=0, total_steps=total_steps, **task)
     )
-    session = Session(task)
     own = session.init().arrays
     if not weights.exists():
         save_file(own, weights)
@@ -50,7 +50,7 @@ def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, A
     for trace in traces.values():
         for name, values in trace.metrics.items():
             assert values.shape == (task["num_seeds"], task["num_updates"]), name
-    return compare_traces(traces, STEPS_PER_UPDATE)
+    return compare_traces(traces, task.get("steps_per_update", STEPS_PER_UPDATE))
 
 
 @pytest.mark.parametrize(

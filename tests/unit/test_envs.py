@@ -206,8 +206,10 @@ def test_gridworld_explains_bad_input(name: str, options: dict[str, Any], messag
         gridworld.make(name, **options)
 
 
-def test_there_are_six_probes() -> None:
-    assert set(probes.names()) == {
+def test_there_are_seven_probes() -> None:
+    assert probes.names("continuous") == ["reach"]
+    assert probes.names() == [*probes.names("discrete"), "reach"]
+    assert set(probes.names("discrete")) == {
         "constant-reward",
         "obs-reward",
         "action-reward",
@@ -217,7 +219,16 @@ def test_there_are_six_probes() -> None:
     }
 
 
-@pytest.mark.parametrize("name", probes.names())
+def test_the_values_that_reach_expects_are_those_of_the_best_action() -> None:
+    env = probes.make("reach")
+    for case in env.expected(0.9):
+        obs, actions = jnp.array(case.obs), jnp.linspace(0.0, 4.0, 41)[:, None]
+        rewards = jax.vmap(lambda a, o=obs: env.step(o, a, jax.random.key(0)).reward)(actions)
+        assert float(rewards.max()) == pytest.approx(case.value, abs=1e-6)
+        assert float(actions[rewards.argmax(), 0]) == pytest.approx(case.action, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", probes.names("discrete"))
 def test_the_values_that_a_probe_expects_are_those_of_its_optimal_policy(name: str) -> None:
     env, discount = probes.make(name), 0.5
     expected = {e.obs: e for e in env.expected(discount)}
