@@ -4,8 +4,11 @@ Source: Freeman et al. (2021), "Brax: A Differentiable Physics Engine for Large 
 Simulation", https://github.com/google/brax, version 0.14.
 """
 
+import contextlib
 import functools
 import inspect
+import io
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +94,7 @@ class Brax:
     backend: str = "spring"
     episode_length: int = 1000
     options: Options = ()
+    draw_suffix = ".html"
 
     @property
     def name(self) -> str:
@@ -129,6 +133,10 @@ class Brax:
             truncated=(steps >= self.episode_length) & ~terminated,
         )
 
+    def draw(self, states: PyTree, path: str) -> None:
+        """Write states `[T, ...]` as a page; see `html`."""
+        html(self, states, path)
+
 
 def x_position(state: PyTree) -> jax.Array:
     """Read how far forward the first body stands, in metres.
@@ -154,7 +162,9 @@ def html(env: Brax, states: PyTree, path: str) -> None:
       TriglotError: if brax's viewer is not found in what is installed.
     """
     dumps = require("brax.io.json", "brax").dumps
-    system = _library(env.env_name, env.backend, env.options).env.sys
+    library = _library(env.env_name, env.backend, env.options).env
+    # A step of the environment is several of the physics, whose time the viewer would show.
+    system = library.sys.tree_replace({"opt.timestep": float(library.dt)})
     poses = jax.tree.map(np.asarray, states.pipeline_state.x)
     frames = [_Frame(jax.tree.map(lambda leaf, t=t: leaf[t], poses)) for t in range(len(poses.pos))]
     Path(path).write_text(page(env.name, dumps(system, frames)))
@@ -171,15 +181,22 @@ class _Library(NamedTuple):
 
 
 def _registered() -> set[str]:
-    return set(require("brax.envs", "brax")._envs)
+    return set(_brax_envs()._envs)
+
+
+def _brax_envs() -> Any:
+    with contextlib.redirect_stdout(io.StringIO()):  # where mujoco reports what it does without
+        return require("brax.envs", "brax")
 
 
 @functools.cache
 def _library(env_name: str, backend: str, options: Options) -> _Library:
     name = f"brax:{env_name}"
-    envs = require("brax.envs", "brax")
+    envs = _brax_envs()
     # The first call may come while a program is traced: constants must not become tracers then.
-    with jax.ensure_compile_time_eval(), library_promotion():
+    with jax.ensure_compile_time_eval(), library_promotion(), warnings.catch_warnings():
+        # At every environment brax recommends another library.
+        warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
         known = inspect.signature(envs._envs[env_name]).parameters.keys()
         check_options(name, [n for n, _ in options], known - {"backend", "kwargs"})
         with blaming(f"{name} could not be made on the backend {backend!r} with {dict(options)}"):

@@ -45,6 +45,7 @@ class Suite:
 SUITES = {
     "gridworld": Suite("triglot.envs.gridworld", "8x8"),
     "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
+    "gymnasium": Suite("triglot.envs.gymnasium", "CartPole-v1", "gymnasium"),
     "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
     "brax": Suite("triglot.envs.brax", "ant", "brax"),
     "probe": Suite("triglot.envs.probes", "two-step"),
@@ -177,13 +178,13 @@ def make_agent(
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
     config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
     hyper = hyper if isinstance(hyper, found.Hyper) else from_overrides(found.Hyper, hyper)
-    with blaming(f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"):
-        specs = found.networks(env.obs_spec, env.action_spec, config)
-    if networks is None:
-        network = build(backend, specs, arithmetic=arithmetic or "canonical")
-    else:
-        network = _own_network(networks, specs, arithmetic or "native")
     try:
+        with blaming(f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"):
+            specs = found.networks(env.obs_spec, env.action_spec, config)
+        if networks is None:
+            network = build(backend, specs, arithmetic=arithmetic or "canonical")
+        else:
+            network = _own_network(networks, specs, arithmetic or "native")
         with blaming(f"algorithm {called!r} failed when it was made"):
             return found(
                 network=network,
@@ -192,6 +193,8 @@ def make_agent(
                 config=config,
                 hyper=hyper,
             )
+    except MissingExtra:
+        raise
     except TriglotError as error:
         raise TriglotError(f"on {env.name}: {error}") from None
 
@@ -249,7 +252,7 @@ def _without_suite(name: str) -> TriglotError:
     for suite, where in SUITES.items():
         try:
             module = importlib.import_module(where.module)
-            full |= {env: f"{suite}:{env}" for env in module.names()}
+            full = {env: f"{suite}:{env}" for env in module.names()} | full
         except MissingExtra:
             continue
     near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.4)

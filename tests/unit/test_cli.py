@@ -47,7 +47,7 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train ppo CartPole-v1", "did you mean 'gymnax:CartPole-v1'"),
         ("train ppo prob:two-step", "did you mean 'probe'"),
         ("train ppo probe:two-stp", "did you mean 'two-step'"),
-        ("train ppo gymnax:Pendulum-v1", "discrete actions"),
+        ("train dqn gymnax:Pendulum-v1", "discrete actions"),
     ],
 )
 def test_a_wrong_command_is_told_in_one_line(

@@ -54,11 +54,6 @@ def test_ppo_says_which_heads_do_not_fit(made: Network, words: str) -> None:
         PPO(made, OBS, ACTIONS)
 
 
-def test_ppo_refuses_actions_that_are_not_discrete() -> None:
-    with pytest.raises(TriglotError, match="PPO serves discrete actions"):
-        PPO.networks(OBS, Box((3,)))
-
-
 @pytest.mark.parametrize(
     ("config", "words"),
     [

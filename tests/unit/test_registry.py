@@ -86,7 +86,7 @@ def test_the_example_of_a_suite_is_one_of_its_environments(suite: str) -> None:
         ("CartPole-v1", "did you mean 'gymnax:CartPole-v1'"),
         ("8x8", "did you mean 'gridworld:8x8'"),
         ("gymnx:CartPole-v1", "did you mean 'gymnax'"),
-        ("gymnasium:CartPole-v1", "did you mean 'gymnax'"),
+        ("gymnasum:CartPole-v1", "did you mean 'gymnasium'"),
         ("gymnax:CartPol-v1", "did you mean 'CartPole-v1'"),
         ("gymnax:", "suite:name"),
         ("there.is.none:env", "unknown environment suite 'there.is.none'"),
@@ -130,7 +130,7 @@ def test_own_networks_take_the_place_of_the_zoo(env: Environment) -> None:
 
 def test_an_environment_the_algorithm_cannot_serve() -> None:
     with pytest.raises(TriglotError, match="discrete actions"):
-        registry.make_agent("ppo", registry.make_env("gymnax:Pendulum-v1"))
+        registry.make_agent("dqn", registry.make_env("gymnax:Pendulum-v1"))
 
 
 def test_an_unknown_algorithm_is_told_with_the_nearest() -> None:

@@ -1,0 +1,136 @@
+"""SAC and continuous PPO: what they refuse, and how they act."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from triglot import make_agent, make_env
+from triglot.algorithms.sac import SAC, SACConfig, SACHyper
+from triglot.core.agent import View
+from triglot.core.errors import TriglotError
+from triglot.core.specs import Box, Discrete
+from triglot.envs import probes
+
+REACH = probes.make("reach")
+SMALL = {"hidden_sizes": (8,), "batch_size": 8, "learning_starts": 16, "buffer_size": 64}
+
+
+@pytest.fixture(scope="module")
+def agent() -> SAC:
+    return make_agent("sac", REACH, config=SMALL)  # pyright: ignore[reportReturnType]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
+        ({"batch_size": 512, "buffer_size": 100}, "the replay holds a batch: .* got 512, 1000 and"),
+        ({"learning_starts": 300_000}, "learning_starts <= buffer_size, got 256, 300000"),
+        ({"initial_temperature": 0.0}, "initial_temperature must be above 0, got 0.0"),
+    ],
+)
+def test_counts_that_cannot_be_served(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(TriglotError, match=words):
+        SACConfig(**config)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "hyper", "words"),
+    [
+        ("sac", "gridworld:4x4", {}, "on gridworld:4x4: .*continuous actions.*DQN or PPO"),
+        ("dqn", "probe:reach", {}, "discrete actions"),
+        ("q_learning", "probe:reach", {}, "discrete observations"),
+        ("sac", "probe:reach", {"tau": 2.0}, r"tau must be within \[0, 1\], got 2.0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    algorithm: str, env: str, hyper: dict[str, float], words: str
+) -> None:
+    with pytest.raises(TriglotError, match=words):
+        made = make_env(env)
+        make_agent(algorithm, made, hyper=hyper)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (Box((2,)), "unbounded"),
+        (Box((2,), "int32", 0, 3), "boxes of floats"),
+    ],
+)
+def test_ppo_refuses_actions_it_has_no_policy_for(spec: Box, words: str) -> None:
+    from triglot.algorithms.ppo import PPO
+
+    with pytest.raises(TriglotError, match=words):
+        PPO.networks(REACH.obs_spec, spec)
+
+
+def test_one_network_for_both_parts_is_refused(agent: SAC) -> None:
+    with pytest.raises(TriglotError, match="give them by name"):
+        SAC(agent.network.parts["actor"], REACH.obs_spec, REACH.action_spec)
+
+
+def test_a_critic_of_another_shape_is_told(agent: SAC) -> None:
+    actor = agent.network.parts["actor"]
+    with pytest.raises(TriglotError, match="SAC needs q .B.; your"):
+        make_agent("sac", REACH, networks={"actor": actor, "critic": actor}, config=SMALL)
+
+
+def test_your_own_critic_is_made_twice(agent: SAC) -> None:
+    import flax.linen as nn
+
+    from triglot import from_linen
+
+    class Critic(nn.Module):
+        @nn.compact
+        def __call__(self, obs: jax.Array, action: jax.Array) -> dict[str, jax.Array]:
+            both = jnp.concatenate([obs, action], axis=-1)
+            return {"q": nn.Dense(1)(both)[:, 0]}
+
+    own = {
+        "actor": agent.network.parts["actor"],
+        "critic": from_linen(Critic(), (REACH.obs_spec, REACH.action_spec)),
+    }
+    made = make_agent("sac", REACH, networks=own, config=SMALL)
+    state = made.init(jax.random.key(0), made.num_envs)
+    kernel = state.target.params["Dense_0"]["kernel"]
+    assert kernel.shape == (2, 2, 1)
+    assert (kernel[0] != kernel[1]).any()
+
+
+def test_actions_are_random_until_learning_starts_and_always_in_bounds(agent: SAC) -> None:
+    state = agent.init(jax.random.key(0), 500)
+    view = View(obs=jnp.ones((500, 1)), first=jnp.ones(500, bool))
+    decision = agent.act(state, (), view, jax.random.key(1), explore=True)
+    action = np.asarray(decision.action)
+    assert action.min() >= 0.0 and action.max() <= 4.0
+    # Uniform over [0, 4]: the mean's standard error is 0.05.
+    assert abs(action.mean() - 2.0) < 0.25 and action.std() == pytest.approx(1.155, abs=0.1)
+    greedy = agent.act(state, (), view, jax.random.key(2), explore=False)
+    assert len(np.unique(greedy.action)) == 1
+
+
+def test_the_entropy_aimed_at_is_minus_the_number_of_actions() -> None:
+    env = make_env("probe:reach")
+    assert SACHyper().target_entropy is None
+    state = make_agent("sac", env, config=SMALL).init(jax.random.key(0), 8)
+    assert float(state.hyper.target_entropy) == -1.0
+    own = make_agent("sac", env, config=SMALL, hyper={"target_entropy": -3.0})
+    assert float(own.init(jax.random.key(0), 8).hyper.target_entropy) == -3.0
+
+
+def test_ppo_normalizes_what_it_sees_where_actions_are_continuous() -> None:
+    config = {"num_envs": 4, "rollout_length": 8, "hidden_sizes": (8,)}
+    plain = {"normalize_obs": False, "scale_rewards": False}
+    by_default = make_agent("ppo", REACH, config=config).init(jax.random.key(0), 4)
+    assert by_default.obs_stats is not None and by_default.reward_scale is not None
+    without = make_agent("ppo", REACH, config={**config, **plain}).init(jax.random.key(0), 4)
+    assert without.obs_stats is None and without.reward_scale is None
+    discrete = probes.make("two-step")
+    assert make_agent("ppo", discrete, config=config).init(jax.random.key(0), 4).obs_stats is None
+    assert isinstance(discrete.action_spec, Discrete)
+    with pytest.raises(TriglotError, match="normalize_obs is for observations that are one array"):
+        make_agent("ppo", make_env("gridworld:4x4"), config={"normalize_obs": True})
