@@ -7,6 +7,7 @@ appears under its name when all of it is on disk: whatever kills a program, ther
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from .errors import TriglotError, describe
+from .errors import CannotWrite, TriglotError, describe, writing
 
 State = TypeVar("State")
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished-"
+OVERHEAD = 2**18  # bytes beside the arrays, generously
 
 
 class DamagedError(TriglotError):
@@ -31,16 +33,18 @@ def save(path: Path, state: object) -> None:
     """Write a pytree of arrays to a new folder, whole or not at all.
 
     Raises:
-      TriglotError: if there is something at `path` already, or it cannot be written (a full disk, a
-        folder that is read-only).
+      TriglotError: if there is something at `path` already.
+      CannotWrite: if it cannot be written (a full disk, a folder that is read-only).
     """
     import orbax.checkpoint as ocp
 
     if path.exists():
         raise TriglotError(f"{path} exists already, and no checkpoint is overwritten.")
     unfinished = path.absolute().with_name(UNFINISHED + path.name)
+    _sweep(unfinished.parent)
+    with writing(path):
+        _find_room(unfinished, sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(state)))
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, state)
             checkpointer.wait_until_finished()
@@ -50,8 +54,8 @@ def save(path: Path, state: object) -> None:
         _sync(path.absolute().parent)
     # Orbax wraps what the system says in errors of many kinds.
     except Exception as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise TriglotError(f"the checkpoint {path} cannot be written: {describe(error)}") from error
+        _sweep(unfinished.parent)
+        raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
 def restore(path: Path, like: State) -> State:
@@ -142,14 +146,12 @@ class Checkpoints:
         """Write one, and then let go of the oldest; one that is there already is kept.
 
         Raises:
-          TriglotError: if it cannot be written; those there were are left alone.
+          CannotWrite: if it cannot be written; those there were are left alone.
         """
         if number in self.numbers():
             return
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TriglotError(f"no checkpoint can be written: {describe(error)}") from error
         save(self.path(number), state)
         for old in self.numbers()[: -self.keep]:
             shutil.rmtree(self.path(old), ignore_errors=True)
@@ -181,6 +183,30 @@ class Checkpoints:
                     "`triglot resume --previous` goes on from it."
                 ) from None
             raise
+
+
+def _find_room(path: Path, num_bytes: int) -> None:
+    """Fail while nothing is written yet: orbax's threads would fail late, each with a traceback."""
+    try:
+        with path.open("wb") as file:
+            if hasattr(os, "posix_fallocate"):  # not on macOS
+                os.posix_fallocate(file.fileno(), 0, num_bytes + OVERHEAD)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a program that was killed left half written, and orbax's own such folders."""
+    for left in folder.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _cause(error: Exception) -> str:
+    """Find what the system said, which stands at the end of a long message of orbax's."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    return os.strerror(int(code[1])) if code else describe(error)
 
 
 def _digests(folder: Path) -> dict[str, str]:

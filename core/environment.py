@@ -78,6 +78,20 @@ class Environment(Protocol):
         ...
 
 
+@runtime_checkable
+class Drawn(Environment, Protocol):
+    """An environment that can draw its episodes; this is optional."""
+
+    @property
+    def draw_suffix(self) -> str:
+        """Say what `draw` writes: `.gif`, say, or `.html`."""
+        ...
+
+    def draw(self, states: PyTree, path: str) -> None:
+        """Draw states `[T, ...]`, as `reset` and `step` return them, to a file."""
+        ...
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class _Timed:
@@ -105,6 +119,11 @@ class TimeLimit:
     @property
     def action_spec(self) -> Spec:
         return self.env.action_spec
+
+    @property
+    def costly_reset(self) -> bool:
+        """Say what `env` says; see `VectorEnvironment`."""
+        return getattr(self.env, "costly_reset", False)
 
     def reset(self, key: jax.Array) -> TimeStep:
         step = self.env.reset(key)

@@ -22,6 +22,23 @@ class MissingExtra(TriglotError, ImportError):
     """An optional library is not installed."""
 
 
+class CannotWrite(TriglotError):
+    """A file or a folder cannot be written; what was there before is as it was."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one sentence that something cannot be written, and why: a full disk, no permission.
+
+    Raises:
+      CannotWrite: in place of an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional library, or say in one line how to install it.
 

@@ -12,8 +12,10 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, unknown
 from ..core.specs import Box, Discrete, Spec
 from . import check_options
+from .gif import write_gif
 
 UP, RIGHT, DOWN, LEFT = range(4)
+CELL = 24  # pixels
 
 
 def names() -> list[str]:
@@ -65,6 +67,7 @@ class GridWorld:
     height: int = 8
     width: int = 8
     observation: Literal["index", "onehot"] = "index"
+    draw_suffix = ".gif"
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1 or self.num_cells < 2:
@@ -113,6 +116,25 @@ class GridWorld:
             truncated=jnp.zeros((), bool),
         )
 
+    def draw(self, states: GridState, path: str) -> None:
+        """Write states `[T]` as an animated GIF: the goal in green, the agent in blue."""
+        rows, columns = np.asarray(states.row), np.asarray(states.column)
+        frames = (self._frame(*where) for where in zip(rows, columns, strict=True))
+        write_gif(path, frames, num_frames=len(rows), milliseconds=200)
+
+    def _frame(self, row: int, column: int) -> np.ndarray:
+        image = np.full((self.height * CELL + 1, self.width * CELL + 1, 3), 255, np.uint8)
+        image[::CELL] = image[:, ::CELL] = 200
+        image[1:CELL, 1:CELL] = (120, 200, 120)
+        down, right = np.ogrid[:CELL, :CELL]
+        disc = (down - CELL / 2) ** 2 + (right - CELL / 2) ** 2 < (CELL / 3) ** 2
+        image[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL][disc] = (
+            0,
+            114,
+            178,
+        )
+        return image
+
     def optimal_values(self, discount: float) -> np.ndarray:
         """Compute the value of each cell under an optimal policy, exactly.
 
@@ -128,6 +150,11 @@ class GridWorld:
         row, column = np.indices((self.height, self.width))
         distance = row + column
         return np.where(distance == 0, 0.0, float(discount) ** np.maximum(distance - 1, 0))
+
+    def observations(self) -> jax.Array:
+        """Observe every cell, in row-major order, `[height * width, ...]`."""
+        row, column = jnp.indices((self.height, self.width), jnp.int32).reshape(2, -1)
+        return jax.vmap(self._observe)(GridState(row=row, column=column))
 
     def _observe(self, state: GridState) -> jax.Array:
         index = state.row * self.width + state.column

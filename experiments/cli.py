@@ -22,6 +22,9 @@ One reinforcement-learning agent, fluent in every JAX network library.
 commands:
   train      train an algorithm on one library
   resume     go on with a training that was interrupted or killed
+  evaluate   play whole episodes with a trained agent
+  render     draw an episode of a trained agent
+  curves     draw the learning curves of several trainings
   compare    train it on several, from the same weights, and report what differed
   check      check a part of your own, or any other, before it trains
   new        write a part of your own to start from
@@ -32,6 +35,7 @@ examples:
   triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
   triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16
   triglot resume runs/first
+  triglot evaluate runs/first
   triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
   triglot new algorithm my_agent
   triglot check my_file:MyAgent --env gymnax:CartPole-v1
@@ -60,9 +64,44 @@ RESUME_HELP = """\
 Go on with a training from its last checkpoint, as if it had never stopped.
 
 The final parameters are those of a training that was never interrupted, bit for bit, on the same
-machine with the same versions. One that was killed before its first checkpoint begins again.
+machine with the same versions; only environments of the host, such as Gymnasium's, cannot be saved
+and begin new episodes. One that was killed before its first checkpoint begins again.
 
 triglot resume runs/first
+"""
+
+EVALUATE_HELP = """\
+Play whole episodes with the agent of a training's last checkpoint, each seed's with its own.
+
+Shows the mean return over the seeds with its 95% interval (Student's t; of one seed, over its
+episodes), the lengths, and how many episodes did not end within the steps allowed. Every episode is
+in evaluation.json in the training's folder, which the next evaluation replaces.
+
+triglot evaluate runs/first
+
+triglot evaluate runs/first --sampled --episodes 1000 --seed 1
+"""
+
+RENDER_HELP = """\
+Draw an episode of a trained agent: an animated GIF, or for brax a page for a browser.
+
+gridworld, jumanji, brax, and of gymnax the MinAtar games, Catch, Pong, the mazes and PointRobot are
+drawn with what is installed; CartPole and the other classic control tasks of gymnax need pygame:
+pip install 'triglot[render]'. An environment of your own is drawn if it has a method draw.
+
+triglot render runs/first
+
+triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
+"""
+
+CURVES_HELP = """\
+Draw the learning curves of several trainings in one picture: the mean over seeds, with a band.
+
+A training that still runs is drawn as far as it is.
+
+triglot curves runs/haiku runs/equinox --out curves.png
+
+triglot curves runs/* --metric loss --band range --labels small large
 """
 
 COMPARE_HELP = """\
@@ -170,23 +209,43 @@ def _train(arguments: list[str], started: float) -> int:
 
 
 def _resume(arguments: list[str], started: float) -> int:
-    import json
-    import shlex
-
-    from .options import ResumeCommand, TrainOptions, parse
+    from .options import ResumeCommand, parse
 
     chosen = parse(ResumeCommand, arguments[1:], prog="triglot resume", description=RESUME_HELP)
-    try:
-        begun = json.loads((chosen.run / "config.json").read_text())["command"]
-    except (OSError, ValueError, KeyError):
-        raise TriglotError(
-            f"{chosen.run} is no training's folder: it has no config.json that says what was begun."
-        ) from None
-    options = _parse_with_algorithm(TrainOptions, shlex.split(begun)[1:], TRAIN_HELP)
-    _keep_compiled_programs(options)
+    options = _begun(chosen.run)
     from .run import resume
 
     return resume(options, chosen.run, started=started, previous=chosen.previous)
+
+
+def _evaluate(arguments: list[str], started: float) -> int:
+    from .options import EvaluateCommand, parse
+
+    prog = "triglot evaluate"
+    chosen = parse(EvaluateCommand, arguments[1:], prog=prog, description=EVALUATE_HELP)
+    options = _begun(chosen.run)
+    from .evaluating import evaluate_run
+
+    return evaluate_run(chosen, options)
+
+
+def _render(arguments: list[str], started: float) -> int:
+    from .options import RenderCommand, parse
+
+    chosen = parse(RenderCommand, arguments[1:], prog="triglot render", description=RENDER_HELP)
+    options = _begun(chosen.run)
+    from .rendering import render
+
+    return render(chosen, options)
+
+
+def _curves(arguments: list[str], started: float) -> int:
+    from .options import CurvesCommand, parse
+
+    chosen = parse(CurvesCommand, arguments[1:], prog="triglot curves", description=CURVES_HELP)
+    from .curves import draw_curves
+
+    return draw_curves(chosen)
 
 
 def _compare(arguments: list[str], started: float) -> int:
@@ -250,6 +309,9 @@ def _new(arguments: list[str], started: float) -> int:
 COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
     "train": _train,
     "resume": _resume,
+    "evaluate": _evaluate,
+    "render": _render,
+    "curves": _curves,
     "compare": _compare,
     "check": _check,
     "new": _new,
@@ -277,6 +339,19 @@ def _parse_with_algorithm(options: Any, arguments: list[str], description: str) 
     algorithm = find_algorithm(given[0])
     whole = options[algorithm.Config, algorithm.Hyper]
     return parse(whole, given, prog=prog, description=description)
+
+
+def _begun(folder: Path) -> "TrainOptions":
+    """Read with what options the training in a folder was begun."""
+    import shlex
+
+    from .journal import read_config
+    from .options import TrainOptions
+
+    command = shlex.split(read_config(folder)["command"])
+    options = _parse_with_algorithm(TrainOptions, command[1:], TRAIN_HELP)
+    _keep_compiled_programs(options)
+    return options
 
 
 def _keep_compiled_programs(options: "TrainOptions") -> None:

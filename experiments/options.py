@@ -82,6 +82,8 @@ class TrainOptions(SharedOptions[ConfigT, HyperT]):
       out: a new folder for what the run leaves.
       checkpoint_seconds: how often a checkpoint is written while it trains; 0 for never but at the
         end.
+      log: logs beside metrics.jsonl: tensorboard, wandb (Weights & Biases), or both. Each metric of
+        each seed, and the mean over seeds, at most 1,000 points: a longer run is averaged.
       debug: nans stops where a NaN first appears. no-jit compiles nothing, so that print and
         breakpoints work everywhere, and is some thousand times slower.
       compilation_cache: where compiled programs are kept for the next run.
@@ -97,6 +99,7 @@ class TrainOptions(SharedOptions[ConfigT, HyperT]):
         None
     )
     checkpoint_seconds: Annotated[float, arg(metavar="SECONDS")] = 60.0
+    log: Annotated[tuple[str, ...], _optional("tensorboard|wandb ...", "neither")] = ()
     debug: Annotated[tuple[str, ...], _optional("nans|no-jit ...", "neither")] = ()
     compilation_cache: Annotated[
         Path | None, _optional("FOLDER", "triglot/jax in your cache directory")
@@ -139,6 +142,76 @@ class ResumeCommand:
 
     run: Positional[Annotated[Path, arg(metavar="FOLDER")]]
     previous: FlagCreatePairsOff[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateCommand:
+    """Options of `triglot evaluate`.
+
+    Attributes:
+      run: the folder that `triglot train` wrote.
+      episodes: whole episodes per seed.
+      sampled: act as in training, by chance, and not greedily.
+      seed: of the episodes.
+      max_steps: greatest number of steps of one episode.
+      previous: where the last checkpoint is damaged, take the one before.
+    """
+
+    run: Positional[Annotated[Path, arg(metavar="FOLDER")]]
+    episodes: Count = 128
+    sampled: FlagCreatePairsOff[bool] = False
+    seed: Count = 0
+    max_steps: Count = 100_000
+    previous: FlagCreatePairsOff[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderCommand:
+    """Options of `triglot render`.
+
+    Attributes:
+      run: the folder that `triglot train` wrote.
+      out: the file to write, over one that is there.
+      episodes: episodes, one after the other in the same file.
+      seed_index: which of the run's trainings acts, counted from 0.
+      sampled: act as in training, by chance, and not greedily.
+      seed: of the episodes.
+      max_steps: greatest number of steps of one episode.
+      previous: where the last checkpoint is damaged, take the one before.
+    """
+
+    run: Positional[Annotated[Path, arg(metavar="FOLDER")]]
+    out: Annotated[Path | None, _optional("FILE", "episode.gif or .html in the run's folder")] = (
+        None
+    )
+    episodes: Count = 1
+    seed_index: Count = 0
+    sampled: FlagCreatePairsOff[bool] = False
+    seed: Count = 0
+    max_steps: Count = 1000
+    previous: FlagCreatePairsOff[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesCommand:
+    """Options of `triglot curves`.
+
+    Attributes:
+      runs: the folders that `triglot train` wrote.
+      out: the PNG to write, over one that is there.
+      metric: a name of metrics.jsonl.
+      band: what is shaded around the mean over seeds: interval (95%, of the mean), range (least to
+        greatest) or half (the middle half of the seeds).
+      smooth: updates that are averaged to a point.
+      labels: of the runs, in their order.
+    """
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="FOLDER ...")]]
+    out: Annotated[Path, arg(metavar="FILE")] = Path("curves.png")
+    metric: Name = "episode_return"
+    band: Annotated[str | None, _optional("NAME", "interval; range below 5 seeds")] = None
+    smooth: Annotated[int | None, _optional("N", "as many as leave 80 points")] = None
+    labels: Annotated[tuple[str, ...], _optional("TEXT ...", "what the runs differ in")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,10 +59,13 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
     """
     text = json.dumps(plain(result), indent=2, allow_nan=False)
     (out / "comparison.json").write_text(text + "\n")
-    curves = {DISPLAY[name]: metrics[name]["episode_return"] for name in result["backends"]}
     env_steps = result["steps_per_update"] * np.arange(1, result["num_updates"] + 1)
+    curves = {
+        DISPLAY[name]: plots.Curve(env_steps, metrics[name]["episode_return"])
+        for name in result["backends"]
+    }
     title = f"{result['algorithm']} on {result['env']}, {result['arithmetic']} arithmetic"
-    plots.learning_curves(out / "curves.png", curves, env_steps, title=title)
+    plots.learning_curves(out / "curves.png", curves, title=title)
     (out / "report.html").write_text(page(result, (out / "curves.png").read_bytes()))
 
 

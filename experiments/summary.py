@@ -56,7 +56,7 @@ def summary(
         "num_updates": steps // plan.trainer.steps_per_update,
         "num_steps": steps,
         "num_seeds": plan.options.num_seeds,
-        "evaluation": None if episodes is None else _evaluation(episodes),
+        "evaluation": None if episodes is None else evaluation(episodes),
         "steps_per_second": steps * plan.options.num_seeds / seconds["train"],
         "seconds": dict(seconds),
         "diverged": diverged,
@@ -73,32 +73,50 @@ def in_words(summary: Mapping[str, Any], out: Path) -> str:
             f"stopped: {summary['diverged']}. The last checkpoint before it is kept; "
             "`--debug nans` stops where a NaN comes from"
         )
-    evaluation = summary["evaluation"]
-    if evaluation is not None:
-        bounds = evaluation["return_interval95"]
-        interval = f" (95% interval {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""
-        lines.append(
-            f"greedy return {evaluation['return_mean']:.1f}{interval}: "
-            f"{summary['num_seeds']} x {evaluation['episodes_per_seed']} episodes"
-        )
-        if evaluation["share_finished"] < 1:
-            lines.append(
-                f"{1 - evaluation['share_finished']:.0%} of these episodes did not end by "
-                "themselves and were cut"
-            )
+    if summary["evaluation"] is not None:
+        lines += evaluation_in_words(summary["evaluation"])
     lines.append(f"{summary['steps_per_second']:,.0f} steps/s of all seeds in training")
     times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
     lines += [f"seconds: {times}", f"in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}"]
     return "\n".join(lines)
 
 
-def _evaluation(episodes: Episodes) -> dict[str, Any]:
-    returns = np.asarray(episodes.returns)
+def evaluation(episodes: Episodes) -> dict[str, Any]:
+    """Collect what is written down of `[S, E]` episodes; lengths are in steps.
+
+    The interval is Student's, of the mean over seeds; of one seed, of the mean over its episodes.
+    """
+    returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
     per_seed = returns.mean(axis=1)
+    several = len(per_seed) > 1
     return {
         "return_mean": float(per_seed.mean()),
-        "return_interval95": interval95(per_seed.tolist()),
+        "return_interval95": interval95((per_seed if several else returns[0]).tolist()),
+        "interval_over": "seeds" if several else "episodes",
         "return_per_seed": per_seed,
+        "return_least": float(returns.min()),
+        "return_greatest": float(returns.max()),
         "episodes_per_seed": returns.shape[1],
+        "length_mean": float(lengths.mean()),
+        "length_least": int(lengths.min()),
+        "length_greatest": int(lengths.max()),
         "share_finished": float(np.asarray(episodes.finished).mean()),
     }
+
+
+def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
+    """Tell a person what `evaluation` collected, in lines."""
+    bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
+    interval = f" (95% interval over {over} {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""
+    num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
+    lines = [
+        f"{policy} return {evaluation['return_mean']:.1f}{interval}: {num_seeds} x {count} episodes"
+    ]
+    share = evaluation["share_finished"]
+    if share < 1:
+        cut = round((1 - share) * num_seeds * count)
+        lines.append(
+            f"{cut:,} of these {num_seeds * count:,} episodes did not end by themselves and were "
+            "cut"
+        )
+    return lines

@@ -89,11 +89,11 @@ def test_what_cannot_be_written_is_told_and_the_rest_is_left_alone(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "_sync", full)
-    with pytest.raises(TriglotError, match=r"cannot be written: OSError: .*No space left"):
+    with pytest.raises(TriglotError, match=r"cannot be written: No space left"):
         kept.save(2, state(2))
     assert kept.numbers() == [1]
     assert kept.restore(state(0))[0] == 1
     blocked = Checkpoints(tmp_path / "file" / "checkpoints")
     (tmp_path / "file").touch()
-    with pytest.raises(TriglotError, match="no checkpoint can be written"):
+    with pytest.raises(TriglotError, match="checkpoints cannot be written: Not a directory"):
         blocked.save(1, state(1))

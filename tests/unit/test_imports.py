@@ -26,6 +26,7 @@ FILES = sorted(file for part in PARTS for file in (ROOT / part).rglob("*.py"))
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium"}
+OF_OTHER_EXTRAS = {"pygame", "tensorboardX", "wandb"}
 # The library that a file of this name adapts, in the part that it stands in.
 OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox")},
@@ -129,7 +130,7 @@ def canonical(distribution: str) -> str:
 
 @each_file
 def test_what_is_imported_is_declared(file: Path) -> None:
-    optional = NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES
+    optional = NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES | OF_OTHER_EXTRAS
     assert libraries(file) - optional - sys.stdlib_module_names <= declared_libraries()
 
 

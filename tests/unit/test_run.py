@@ -272,6 +272,8 @@ def test_curves_are_drawn_whatever_is_missing(tmp_path: Path, num_updates: int) 
     curve = np.linspace(0, 1, 2 * num_updates).reshape(2, num_updates)
     curve[:, ::3] = np.nan
     env_steps = np.arange(1, num_updates + 1) * 512
-    curves = {"some": curve, "one seed": curve[:1], "none": np.full_like(curve, np.nan)}
-    plots.learning_curves(tmp_path / "curves.png", curves, env_steps, title="curves")
+    values = {"some": curve, "one seed": curve[:1], "none": np.full_like(curve, np.nan)}
+    curves = {label: plots.Curve(env_steps, of_seeds) for label, of_seeds in values.items()}
+    for band in plots.BANDS.values():
+        plots.learning_curves(tmp_path / "curves.png", curves, title="curves", band=band)
     assert (tmp_path / "curves.png").stat().st_size > 10_000
