@@ -5,7 +5,8 @@
 
 STEPS ?= 300000
 OUT ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
-PYTEST ?=
+# A file's tests share what they compile, so each file goes to one process as a whole.
+PYTEST ?= -n logical --maxprocesses 4 --dist loadfile
 
 BIN := .venv/bin
 READY := .venv/.ready

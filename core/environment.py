@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
-from .specs import Spec
+from .specs import Spec, zeros
 
 PyTree: TypeAlias = Any
 
@@ -90,6 +90,32 @@ class Drawn(Environment, Protocol):
     def draw(self, states: PyTree, path: str) -> None:
         """Draw states `[T, ...]`, as `reset` and `step` return them, to a file."""
         ...
+
+
+def check_constant_shapes(env: Environment) -> None:
+    """Refuse an environment whose steps are not shaped as its starts are; nothing is computed.
+
+    Raises:
+      TriglotError: naming the first part of a `TimeStep` that differs.
+    """
+    start = jax.eval_shape(env.reset, jax.random.key(0))
+    action = jax.eval_shape(lambda: zeros(env.action_spec))
+    after = jax.eval_shape(env.step, start.state, action, jax.random.key(0))
+    made, given = _described(start), _described(after)
+    for name in (*made, *given):
+        if made.get(name) != given.get(name):
+            raise TriglotError(
+                f"the environment {env.name} changes its shapes: {name} is "
+                f"{made.get(name, 'absent')} after reset and {given.get(name, 'absent')} after "
+                "step; make them the same."
+            )
+
+
+def _described(step: TimeStep) -> dict[str, str]:
+    return {
+        jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} {list(leaf.shape)}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(step)
+    }
 
 
 @jax.tree_util.register_dataclass
