@@ -8,6 +8,7 @@ work on the machine disturbs it least and XLA's own threads do not blur the comp
     taskset -c 0 python -m benchmarks.seams
 """
 
+import functools
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -46,9 +47,15 @@ def plain_program(config: plain_ppo.Config, num_updates: int) -> Program:
 
 
 def triglot_program(
-    backend: str, arithmetic: str, config: plain_ppo.Config, num_updates: int, *, vmapped: bool
+    backend: str,
+    arithmetic: str,
+    config: plain_ppo.Config,
+    num_updates: int,
+    *,
+    vmapped: bool,
+    num_seeds: int = 1,
 ) -> Program:
-    """Do `num_updates` updates through triglot; `vmapped` over one seed, as `train` runs it."""
+    """Do `num_updates` updates through triglot; `vmapped` over some seeds."""
     env = make_env("gymnax:CartPole-v1")
     numbers = asdict(config)
     width = numbers.pop("hidden_size")
@@ -69,7 +76,9 @@ def triglot_program(
     run: Callable = trainer.train_chunk
     key = jax.random.key(0)
     if vmapped:
-        init, run, key = jax.vmap(init), jax.vmap(run), key[None]
+        # Not vmapped: see `triglot.core.train.init_seeds`.
+        init, run = functools.partial(jax.lax.map, trainer.init), jax.vmap(run)
+        key = jax.random.split(key, num_seeds)
     return Program(jax.jit(run), jax.jit(init)(key))
 
 
