@@ -341,15 +341,23 @@ def _parse_with_algorithm(options: Any, arguments: list[str], description: str) 
     return parse(whole, given, prog=prog, description=description)
 
 
-def _begun(folder: Path) -> "TrainOptions":
-    """Read with what options the training in a folder was begun."""
+def begun(folder: Path) -> "TrainOptions":
+    """Read with what options the training in a folder was begun.
+
+    Raises:
+      TriglotError: if it is no training's folder.
+    """
     import shlex
 
     from .journal import read_config
     from .options import TrainOptions
 
     command = shlex.split(read_config(folder)["command"])
-    options = _parse_with_algorithm(TrainOptions, command[1:], TRAIN_HELP)
+    return _parse_with_algorithm(TrainOptions, command[1:], TRAIN_HELP)
+
+
+def _begun(folder: Path) -> "TrainOptions":
+    options = begun(folder)
     _keep_compiled_programs(options)
     return options
 

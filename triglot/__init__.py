@@ -20,20 +20,28 @@ _EXPORTS = {
     "core.specs": ("Box", "Discrete"),
     "core.train": ("Trainer", "train"),
     "core.evaluate": ("evaluate",),
+    "algorithms.dqn": ("DQN",),
     "algorithms.ppo": ("PPO",),
+    "algorithms.q_learning": ("QLearning",),
+    "algorithms.sac": ("SAC",),
     "backends.haiku": ("from_haiku",),
     "backends.linen": ("from_linen",),
     "backends.nnx": ("from_nnx",),
     "backends.equinox": ("from_equinox",),
+    "core.errors": ("Guessed", "TriglotError"),
     "backends.translate": ("translate",),
     "experiments.registry": ("make_agent", "make_env"),
+    "experiments.runs": ("load_run",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
 # The same table for type checkers and editors, which then also find a misspelt name; a test
 # holds the two equal.
 if TYPE_CHECKING:
+    from .algorithms.dqn import DQN as DQN
     from .algorithms.ppo import PPO as PPO
+    from .algorithms.q_learning import QLearning as QLearning
+    from .algorithms.sac import SAC as SAC
     from .backends.equinox import from_equinox as from_equinox
     from .backends.haiku import from_haiku as from_haiku
     from .backends.linen import from_linen as from_linen
@@ -50,6 +58,8 @@ if TYPE_CHECKING:
     from .core.combinators import start_from as start_from
     from .core.environment import Environment as Environment
     from .core.environment import TimeStep as TimeStep
+    from .core.errors import Guessed as Guessed
+    from .core.errors import TriglotError as TriglotError
     from .core.evaluate import evaluate as evaluate
     from .core.learner import Learner as Learner
     from .core.network import Network as Network
@@ -61,6 +71,7 @@ if TYPE_CHECKING:
     from .core.unroll import unroll as unroll
     from .experiments.registry import make_agent as make_agent
     from .experiments.registry import make_env as make_env
+    from .experiments.runs import load_run as load_run
 else:
 
     def __getattr__(name: str) -> Any:

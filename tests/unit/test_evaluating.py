@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
@@ -17,6 +18,7 @@ from PIL import Image
 
 import triglot
 from triglot.core import checkpoint
+from triglot.core.agent import View
 from triglot.core.checkpoint import Checkpoints
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import CannotWrite, TriglotError
@@ -218,3 +220,26 @@ def test_what_the_system_said_is_found_in_a_long_message() -> None:
     error = ValueError("RESOURCE_EXHAUSTED: Error writing ... [os_error_code='28'] [source ...]")
     assert checkpoint._cause(error) == "No space left on device"
     assert checkpoint._cause(RuntimeError("odd")) == "RuntimeError: odd"
+
+
+def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = "train ppo probe:two-step --total-steps 64 --rollout-length 8 --hidden-sizes 8"
+    assert (
+        cli.main([*words.split(), "--num-seeds", "2", "--eval-episodes", "4", "--out", str(out)])
+        == 0
+    )
+    found = triglot.load_run(out)
+    assert found.env.name == "probe:two-step"
+    assert found.num_updates == 2
+    states = found.agent_states
+    assert int(states.num_updates[1]) == 2
+    view = View(obs=jnp.zeros((3, 1)), first=jnp.ones(3, bool))
+    state = jax.tree.map(lambda leaf: leaf[0], states)
+    decision = found.agent.act(state, (), view, jax.random.key(0), explore=False)
+    assert decision.action.shape == (3,)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TriglotError, match="is no training's folder"):
+        triglot.load_run(tmp_path)

@@ -1,0 +1,75 @@
+"""How far brax's ant gets: a trained run beside standing still and random actions.
+
+    python -m benchmarks.ant runs/ant
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+from triglot.core import specs
+from triglot.core.agent import Agent, Decision, View
+from triglot.core.record import record
+from triglot.envs.brax import Brax, x_position
+from triglot.experiments.registry import make_env
+from triglot.experiments.runs import load_run
+
+from . import harness
+
+
+class Fixed:
+    """A policy that learns nothing: random actions, or none at all."""
+
+    def __init__(self, env: Brax, *, moves: bool) -> None:
+        self.env, self.moves = env, moves
+
+    def initial_memory(self, state: Any, num_envs: int) -> tuple:
+        return ()
+
+    def act(
+        self, state: Any, memory: Any, view: View, key: jax.Array, *, explore: bool
+    ) -> Decision:
+        spec = self.env.action_spec
+        count = view.first.shape[0]
+        drawn = jax.vmap(lambda k: specs.sample(spec, k))(jax.random.split(key, count))
+        action = drawn if self.moves else jnp.zeros_like(drawn)
+        return Decision(action=action, memory=memory, extras={})
+
+
+def play(agent: Agent | Fixed, env: Brax, state: Any, episodes: int) -> tuple[np.ndarray, ...]:
+    """Give the return, the length and the way forward in metres of each episode."""
+
+    def one(key: jax.Array) -> tuple[jax.Array, ...]:
+        seen = record(agent, env, state, key, max_steps=env.episode_length)  # pyright: ignore[reportArgumentType]
+        x = x_position(seen.states)
+        return seen.episode_return, seen.length, x[seen.length] - x[0]
+
+    played = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), episodes))
+    return tuple(np.asarray(leaf) for leaf in played)
+
+
+def main(run: Positional[Annotated[Path | None, tyro.conf.arg(metavar="RUN")]] = None) -> None:
+    """Play 16 episodes of each policy and print what they came to."""
+    env: Any = make_env("brax:ant")
+    rows = []
+    for name, moves in (("standing still", False), ("random", True)):
+        rows.append([name, *map(np.mean, play(Fixed(env, moves=moves), env, (), 16))])
+    if run is not None:
+        trained = load_run(run)
+        for seed in range(jax.tree.leaves(trained.agent_states)[0].shape[0]):
+            state = jax.tree.map(lambda leaf, s=seed: leaf[s], trained.agent_states)
+            played = play(trained.agent, env, state, 16)
+            rows.append([f"{run.name}, seed {seed}", *map(np.mean, played)])
+    harness.print_table(
+        ["policy", "return", "steps", "metres forward"],
+        [[name, *(f"{value:.1f}" for value in values)] for name, *values in rows],
+    )
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
