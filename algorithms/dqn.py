@@ -9,7 +9,6 @@ Differences: Adam, on half the squared error without a clip; a truncated episode
 from its true last observation; the exponent of the importance weights does not change over the run.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,12 +21,11 @@ from ..core import specs
 from ..core.agent import Decision, Trajectory, View
 from ..core.architecture import MLP, NetworkSpec, default_torso, q_head
 from ..core.errors import TriglotError
-from ..core.heads import check_heads, merge_heads
-from ..core.learner import Learner, LearnerState, Number
+from ..core.heads import check_heads, merge_heads, num_actions
+from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
-from ..core.ratio import ratio
 from ..core.replay import Replay, ReplayState, Sample, Step
-from ..core.specs import Discrete, Spec
+from ..core.specs import Spec
 
 
 @jax.tree_util.register_dataclass
@@ -125,7 +123,7 @@ class DQNConfig:
     @property
     def num_slots(self) -> int:
         """`buffer_size`, rounded up to whole rollouts."""
-        return math.ceil(self.buffer_size / self.steps_per_update) * self.steps_per_update
+        return -(-self.buffer_size // self.steps_per_update) * self.steps_per_update
 
 
 @jax.tree_util.register_dataclass
@@ -202,13 +200,12 @@ class DQN:
 
     def __post_init__(self) -> None:
         _check_numbers(self.hyper)
-        num_actions = _num_actions(self.action_spec)
         if self.network.recurrent:
             raise TriglotError(
                 f"DQN replays single steps, and the network {self.network.name!r} is recurrent: "
                 "take one without a carry, or PPO, which trains recurrent networks."
             )
-        check_heads(self.network, self.obs_spec, {"q": (num_actions,)}, algorithm="DQN")
+        check_heads(self.network, self.obs_spec, {"q": (self._num_actions,)}, algorithm="DQN")
 
     @staticmethod
     def networks(
@@ -218,8 +215,12 @@ class DQN:
         torso = default_torso(obs_spec, config.hidden_sizes)
         if isinstance(torso, MLP):
             torso = replace(torso, activation="relu")
-        head = q_head(_num_actions(action_spec), dueling=config.dueling)
+        head = q_head(num_actions(action_spec, algorithm="DQN"), dueling=config.dueling)
         return {"q_network": NetworkSpec(obs_spec, torso, (("q", head),))}
+
+    @property
+    def _num_actions(self) -> int:
+        return num_actions(self.action_spec, algorithm="DQN")
 
     @property
     def num_envs(self) -> int:
@@ -269,12 +270,16 @@ class DQN:
             terminated=jnp.zeros((count,), bool),
             truncated=jnp.zeros((count,), bool),
             next_obs=specs.zeros(self.obs_spec, count),
-            next_action_mask=jnp.ones((count, _num_actions(self.action_spec)), bool),
+            next_action_mask=jnp.ones((count, self._num_actions), bool),
         )
 
     def initial_memory(self, state: DQNState, num_envs: int) -> Any:
         del state, num_envs
         return ()
+
+    def action_values(self, state: DQNState, obs: Any) -> jax.Array:
+        """Value the actions, float32 `[B, num_actions]`, by the online network."""
+        return self._q(state.learner.variables, obs)
 
     def epsilon(self, state: DQNState) -> jax.Array:
         """Give the probability of a random action, float32 `[]`."""
@@ -286,7 +291,7 @@ class DQN:
     def act(
         self, state: DQNState, memory: Any, view: View, key: jax.Array, *, explore: bool
     ) -> Decision:
-        q = self._q(state.learner.variables, view.obs)
+        q = self.action_values(state, view.obs)
         action = jnp.argmax(_allowed(q, view.action_mask), axis=-1).astype(jnp.int32)
         if explore:
             action = explored(action, q.shape[-1], view.action_mask, self.epsilon(state), key)
@@ -296,7 +301,7 @@ class DQN:
         self, state: DQNState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[DQNState, dict[str, jax.Array]]:
         mask = trajectory.next_action_mask
-        all_allowed = jnp.ones((*trajectory.reward.shape, _num_actions(self.action_spec)), bool)
+        all_allowed = jnp.ones((*trajectory.reward.shape, self._num_actions), bool)
         steps = Step(
             obs=trajectory.obs,
             action=trajectory.action,
@@ -309,25 +314,16 @@ class DQN:
         state = replace(state, replay=self.replay.add(state.replay, steps))
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
 
-        def learn(state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
-            def step(state: DQNState, keys: jax.Array) -> tuple[DQNState, dict[str, jax.Array]]:
-                sample_key, loss_key = keys
-                sample = self._sample(state, sample_key)
-                if mask is None:
-                    sample = replace(sample, next_action_mask=None)
-                return self._learn_from(state, sample, loss_key)
-
-            state, metrics = jax.lax.scan(step, state, keys)
-            return state, jax.tree.map(jnp.mean, metrics)
-
-        def wait(state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
-            _, metrics = jax.eval_shape(learn, state)
-            zero = jnp.zeros((), jnp.float32)
-            return state, jax.tree.map(lambda _: ratio(zero, zero), metrics)
+        def step(state: DQNState, keys: jax.Array) -> tuple[DQNState, dict[str, jax.Array]]:
+            sample_key, loss_key = keys
+            sample = self._sample(state, sample_key)
+            if mask is None:
+                sample = replace(sample, next_action_mask=None)
+            return self._learn_from(state, sample, loss_key)
 
         ready = state.replay.size >= self.config.learning_starts
         epsilon = self.epsilon(state)
-        state, metrics = jax.lax.cond(ready, learn, wait, state)
+        state, metrics = steps_where(ready, step, state, keys)
         return replace(state, num_updates=state.num_updates + 1), {
             **metrics,
             "epsilon": epsilon,
@@ -466,15 +462,6 @@ def importance(probability: jax.Array, exponent: Number) -> jax.Array:
 def _allowed(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
     """Put forbidden actions below every other, and finite: a terminal step counts them 0 times."""
     return q if action_mask is None else jnp.where(action_mask, q, jnp.finfo(q.dtype).min)
-
-
-def _num_actions(action_spec: Spec) -> int:
-    if not isinstance(action_spec, Discrete):
-        raise TriglotError(
-            f"DQN serves discrete actions, and this environment's are {action_spec}: choose an "
-            "environment with Discrete actions."
-        )
-    return action_spec.num_values
 
 
 def _check_numbers(hyper: DQNHyper) -> None:

@@ -198,7 +198,7 @@ class QLearning:
         self, state: QLearningState, memory: Any, view: View, key: jax.Array, *, explore: bool
     ) -> Decision:
         epsilon = state.hyper.epsilon if explore else jnp.zeros(())
-        q = self._values(state.learner, view.obs)
+        q = self.action_values(state, view.obs)
         uniform = jax.random.uniform(key, q.shape[:1])
         action = draw(epsilon_greedy(q, epsilon, view.action_mask), uniform)
         return Decision(action=action.astype(self._actions.dtype), memory=memory, extras={})
@@ -210,14 +210,19 @@ class QLearning:
         steps, pending = Step(**{name: getattr(trajectory, name) for name in shared}), None
         if self.config.method == "sarsa":
             steps, pending = self._await_next_action(state, steps, trajectory.truncated)
+        num_steps = trajectory.reward.shape[0]
         learner_state, metrics = jax.lax.scan(
-            lambda learner_state, step: self._learn(learner_state, step, state.hyper),
+            lambda learner_state, inputs: self._learn(learner_state, *inputs, state.hyper),
             state.learner,
-            steps,
-            unroll=trajectory.reward.shape[0] == 1,
+            (steps, jax.random.split(key, num_steps)),
+            unroll=num_steps == 1,
         )
         new_state = replace(state, learner=learner_state, pending=pending)
         return new_state, jax.tree.map(jnp.mean, metrics)
+
+    def action_values(self, state: QLearningState, obs: jax.Array) -> jax.Array:
+        """Look up the values of the actions, float32 `[B, num_actions]`."""
+        return self._values(state.learner, obs)
 
     def _values(self, learner_state: LearnerState, obs: jax.Array) -> jax.Array:
         outputs, _ = self.network.apply(learner_state.variables, obs)
@@ -240,7 +245,7 @@ class QLearning:
         return replace(ready, next_action=whole.action[1:]), last
 
     def _learn(
-        self, learner_state: LearnerState, step: Step, hyper: QLearningHyper
+        self, learner_state: LearnerState, step: Step, key: jax.Array, hyper: QLearningHyper
     ) -> tuple[LearnerState, dict[str, jax.Array]]:
         """Take one step on `[N]` transitions."""
         target = step.reward + hyper.discount * jnp.where(
@@ -253,9 +258,8 @@ class QLearning:
             return 0.5 * jnp.sum(error**2), {"td_error": jnp.mean(jnp.abs(error))}
 
         rate = {"learning_rate": hyper.learning_rate}
-        no_key = jax.random.key(0)  # A table draws no random numbers.
         learner_state, metrics = self.learner.step_on_outputs(
-            learner_state, step.obs, loss, target, no_key, rate
+            learner_state, step.obs, loss, target, key, rate
         )
         # On a table the loss and the gradient's norm say the same again, and cost a tenth.
         return learner_state, {"td_error": metrics["td_error"]}

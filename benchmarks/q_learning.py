@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -64,25 +65,27 @@ def through_seams(
 
 
 def python_loop(num_agents: int, num_steps: int) -> Program:
-    """Step the jitted parts from Python: act, environment, update."""
+    """Call the jitted parts from Python step by step: act, environment, update.
+
+    Each call goes on learning where the one before it stopped, since one alone would learn nothing.
+    """
     trainer = make_trainer("table", 1, "q_learning", 1)
     agent, env = trainer.agent, trainer.env
-    over = jax.vmap if num_agents > 1 else lambda function: function
-    shape = (num_agents,) if num_agents > 1 else ()
-    start = jax.jit(over(trainer.init))(jax.random.split(jax.random.key(0), shape))
+    over = jax.vmap if num_agents > 1 else lambda function, in_axes: function
+    keys = jax.random.split(jax.random.key(0), num_agents)
+    keys = keys if num_agents > 1 else keys[0]
+    start = jax.jit(over(trainer.init, in_axes=0))(keys)
 
-    @jax.jit
-    @over
-    def act(agent_state: Any, env_state: Any, key: jax.Array) -> jax.Array:
+    # Keys are made of the step's number where they are used: typed keys are slow to pass.
+    def act(agent_state: Any, env_state: Any, own: jax.Array, time: int) -> jax.Array:
         view = View(obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask)
-        return agent.act(agent_state, (), view, key, explore=True).action
+        return agent.act(agent_state, (), view, _key(own, time, 0), explore=True).action
 
-    step = jax.jit(over(env.step))
+    def step(env_state: Any, action: jax.Array, own: jax.Array, time: int) -> Any:
+        return env.step(env_state, action, _key(own, time, 1))
 
-    @jax.jit
-    @over
     def update(
-        agent_state: Any, env_state: Any, action: jax.Array, seen: Any, key: jax.Array
+        agent_state: Any, env_state: Any, action: jax.Array, seen: Any, own: jax.Array, time: int
     ) -> Any:
         fields = {
             "obs": env_state.obs,
@@ -96,22 +99,34 @@ def python_loop(num_agents: int, num_steps: int) -> Program:
             "next_action_mask": seen.next_action_mask,
         }
         one_step = jax.tree.map(lambda leaf: leaf[None], fields)
-        return agent.update(agent_state, Trajectory(**one_step, extras={}, memory=()), key)[0]
+        trajectory = Trajectory(**one_step, extras={}, memory=())
+        return agent.update(agent_state, trajectory, _key(own, time, 2))[0]
 
-    split = jax.jit(over(lambda key: tuple(jax.random.split(key, 4))))
+    act = jax.jit(over(act, in_axes=(0, 0, 0, None)))
+    step = jax.jit(over(step, in_axes=(0, 0, 0, None)))
+    update = jax.jit(over(update, in_axes=(0, 0, 0, 0, 0, None)))
+    own = jnp.arange(num_agents, dtype=jnp.uint32)
+    own = own if num_agents > 1 else own[0]
+    now = (start.agent, start.env, 0)
 
     def learn() -> jax.Array:
-        agent_state, env_state, key = start.agent, start.env, start.key
-        for _ in range(num_steps):
-            key, act_key, env_key, update_key = split(key)
-            action = act(agent_state, env_state, act_key)
-            next_env_state, seen = step(env_state, action, env_key)
-            agent_state = update(agent_state, env_state, action, seen, update_key)
+        nonlocal now
+        agent_state, env_state, begun = now
+        for time in range(begun, begun + num_steps):
+            action = act(agent_state, env_state, own, time)
+            next_env_state, seen = step(env_state, action, own, time)
+            agent_state = update(agent_state, env_state, action, seen, own, time)
             env_state = next_env_state
+        now = (agent_state, env_state, begun + num_steps)
         table = _table(agent_state)
         return table if num_agents > 1 else table[None]
 
     return Program(learn, num_agents, num_steps)
+
+
+def _key(own: jax.Array, time: int, use: int) -> jax.Array:
+    key = jax.random.fold_in(jax.random.key(1), own)
+    return jax.random.fold_in(jax.random.fold_in(key, time), use)
 
 
 def make_trainer(backend: str, rollout_length: int, method: str, num_updates: int) -> Trainer:

@@ -1,4 +1,4 @@
-"""Whole episodes in one compiled program."""
+"""Whole episodes, in one compiled program where the environment can be part of one."""
 
 import functools
 from dataclasses import dataclass
@@ -6,9 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .agent import Agent, View
 from .environment import Environment
+from .host import HostEnvironment
+from .host_act import actor
+from .host_runner import HostRunner
 
 
 @jax.tree_util.register_dataclass
@@ -27,12 +31,9 @@ class Episodes:
     finished: jax.Array
 
 
-@functools.partial(
-    jax.jit, static_argnames=("agent", "env", "num_episodes", "max_steps", "explore")
-)
 def evaluate(
     agent: Agent,
-    env: Environment,
+    env: Environment | HostEnvironment,
     agent_state: Any,
     key: jax.Array,
     *,
@@ -44,7 +45,7 @@ def evaluate(
 
     Args:
       agent: the algorithm; hashed, as `env` is, so that a second call compiles nothing.
-      env: a single environment.
+      env: a single environment, or a host environment, which is no matter for `vmap`.
       agent_state: the agent's state (of one seed; use `vmap` for several).
       key: a typed key.
       num_episodes: `E`.
@@ -54,6 +55,64 @@ def evaluate(
     Returns:
       The return and length of each episode.
     """
+    play = _play_on_host if isinstance(env, HostEnvironment) else _play
+    return play(
+        agent,
+        env,
+        agent_state,
+        key,
+        num_episodes=num_episodes,
+        max_steps=max_steps,
+        explore=explore,
+    )
+
+
+def _play_on_host(
+    agent: Agent,
+    env: HostEnvironment,
+    agent_state: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+    explore: bool,
+) -> Episodes:
+    impl = jax.random.key_impl(key)
+    one_seed = jax.tree.map(lambda leaf: leaf[None], agent_state)
+    acting = actor(agent, one_seed, env.obs_spec, num_episodes, explore=explore, impl=impl)
+    read = acting.of(one_seed)
+    memory = agent.initial_memory(agent_state, num_episodes)
+    memory = jax.tree.map(lambda leaf: leaf[None], memory)
+    reset_key, loop_key = jax.random.split(key)
+    runner = HostRunner(env, num_episodes, [int(jax.random.bits(reset_key))])
+    returns, lengths = np.zeros(num_episodes, np.float32), np.zeros(num_episodes, np.int32)
+    running = np.ones(num_episodes, bool)
+    while running.any() and runner.num_steps < max_steps:
+        act_key = jax.random.key_data(jax.random.fold_in(loop_key, runner.num_steps))
+        action, memory, _ = acting.call(read, memory, act_key[None], runner.obs, runner.first)
+        step = runner.step(np.asarray(action))
+        returns += np.where(running, step.reward[0], np.float32(0.0))
+        lengths += running
+        running &= ~runner.first[0]
+    runner.close()
+    return Episodes(
+        returns=jnp.asarray(returns), lengths=jnp.asarray(lengths), finished=jnp.asarray(~running)
+    )
+
+
+@functools.partial(
+    jax.jit, static_argnames=("agent", "env", "num_episodes", "max_steps", "explore")
+)
+def _play(
+    agent: Agent,
+    env: Environment,
+    agent_state: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+    explore: bool,
+) -> Episodes:
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
     view = View(obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask)

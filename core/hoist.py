@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import jax
 from jax.extend import core as jex
 
-from .jaxprs import bind
+from .jaxprs import bind, needed, variables
 
 PyTree: TypeAlias = Any
 
@@ -36,13 +36,13 @@ def scan_keys(
     jaxpr = closed.jaxpr
     leaves, treedef = jax.tree.flatten(carry)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    live = _needed(jaxpr.eqns, jaxpr.outvars)
+    live = needed(jaxpr.eqns, jaxpr.outvars)
 
     carry_vars, key_vars = jaxpr.invars[: len(leaves)], jaxpr.invars[len(leaves) :]
     in_loop, ahead = set(carry_vars), set(key_vars)
     before, during = [], []
     for equation in live:
-        used = set(_variables(equation.invars))
+        used = set(variables(equation.invars))
         if used & in_loop or equation.effects:
             in_loop.update(equation.outvars)
             during.append(equation)
@@ -54,11 +54,11 @@ def scan_keys(
             during.append(equation)
 
     computed = {var for equation in during for var in equation.outvars}
-    wanted = [*_variables(jaxpr.outvars), *(v for e in during for v in _variables(e.invars))]
+    wanted = [*variables(jaxpr.outvars), *(v for e in during for v in variables(e.invars))]
     # In order of appearance: a set's would change from run to run, and so miss the compiled program
     # that JAX's cache kept.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
-    before = _needed(before, passed)
+    before = needed(before, passed)
 
     def draw(keys: list[jax.Array]) -> list[jax.Array]:
         known = _run(before, {**constants, **dict(zip(key_vars, keys, strict=True))})
@@ -75,20 +75,6 @@ def scan_keys(
         body, leaves, jax.vmap(draw)(key_leaves), length=key_leaves[0].shape[0]
     )
     return treedef.unflatten(last), jax.tree.unflatten(jax.tree.structure(output_shape), outputs)
-
-
-def _variables(atoms: Iterable[Any]) -> list[Any]:
-    return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
-
-
-def _needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
-    """Keep the equations on which the outputs depend, and those with effects."""
-    needed, kept = set(_variables(outputs)), []
-    for equation in reversed(list(equations)):
-        if equation.effects or needed & set(equation.outvars):
-            needed.update(_variables(equation.invars))
-            kept.append(equation)
-    return kept[::-1]
 
 
 def _run(equations: Iterable[Any], known: dict[Any, jax.Array]) -> dict[Any, jax.Array]:

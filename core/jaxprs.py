@@ -1,9 +1,12 @@
-"""What the two interpreters over traced programs share."""
+"""What those share who look into traced programs."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import jax
+from jax.extend import core as jex
+
+PyTree: TypeAlias = Any
 
 
 def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
@@ -11,3 +14,38 @@ def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*arrays, **params)
     return list(result) if equation.primitive.multiple_results else [result]
+
+
+def variables(atoms: Iterable[Any]) -> list[Any]:
+    """List those that are variables and no literals."""
+    return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
+
+
+def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
+    """Keep the equations on which the outputs depend, and those with effects."""
+    wanted, kept = set(variables(outputs)), []
+    for equation in reversed(list(equations)):
+        if equation.effects or wanted & set(equation.outvars):
+            wanted.update(variables(equation.invars))
+            kept.append(equation)
+    return kept[::-1]
+
+
+def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) -> tuple[int, ...]:
+    """Find which leaves of `tree` the result of `function(tree, *args)` may depend on.
+
+    Args:
+      function: is traced, not computed.
+      tree, args: pytrees of arrays; `jax.ShapeDtypeStruct`s suffice.
+
+    Returns:
+      Their places in `jax.tree.leaves(tree)`.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    jaxpr = jax.make_jaxpr(lambda leaves, *args: function(treedef.unflatten(leaves), *args))(
+        leaves, *args
+    ).jaxpr
+    read = set(variables(jaxpr.outvars))
+    for equation in needed(jaxpr.eqns, jaxpr.outvars):
+        read.update(variables(equation.invars))
+    return tuple(i for i, var in enumerate(jaxpr.invars[: len(leaves)]) if var in read)

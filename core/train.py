@@ -3,17 +3,22 @@
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .agent import Agent, is_online, with_budget
-from .environment import Environment
+from .environment import Environment, check_constant_shapes
 from .errors import TriglotError
+from .host import HostEnvironment
+from .listening import Listener, tell
 from .rollout import online_rollout, rollout
 from .vectorize import VectorEnvironment, VectorState
+
+if TYPE_CHECKING:
+    from .host_train import HostTrainer
 
 PyTree: TypeAlias = Any
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
@@ -28,14 +33,14 @@ class RunnerState:
       key: the key of the updates to come.
       agent: the agent's state.
       memory: the policy's memory, `[N, ...]`.
-      env: the environments.
+      env: the environments; `()` where they are stepped in Python (see `HostTrainer`).
       num_updates: int32 `[]`, updates done.
     """
 
     key: jax.Array
     agent: Any
     memory: PyTree
-    env: VectorState
+    env: VectorState | tuple[()]
     num_updates: jax.Array
 
 
@@ -48,12 +53,19 @@ class Trainer:
       env: the environments it steps.
       chunk_size: most updates in one chunk.
       monitor: extra metrics of the agent's state after each update, or None.
+      every_update: called on the host from inside the compiled program, see `train`; or None, and
+        then the program knows nothing of it.
     """
 
     agent: Agent
     env: VectorEnvironment
     chunk_size: int = 64
     monitor: Monitor | None = None
+    every_update: Listener | None = None
+
+    def __post_init__(self) -> None:
+        sized = self.env.for_rollouts(self.agent.rollout_length)
+        object.__setattr__(self, "env", sized)
 
     @property
     def steps_per_update(self) -> int:
@@ -116,12 +128,14 @@ class Trainer:
         def body(index: jax.Array, carry: tuple) -> tuple:
             runner_state, buffers = carry
             runner_state, metrics = update(runner_state)
+            if self.every_update is not None:
+                tell(self.every_update, runner_state.num_updates, metrics)
             return runner_state, jax.tree.map(lambda b, m: b.at[index].set(m), buffers, metrics)
 
         return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
 
 
-def _over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
+def over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     """Vmap over the leading axis `[S]`; a single seed is spared the batched products' cost."""
     if jax.tree.leaves(seeds)[0].shape[0] > 1:
         return jax.vmap(function)(seeds)
@@ -145,10 +159,10 @@ def train_seeds(
 
     The function is compiled once per trainer: equal trainers share it.
     """
-    return _over_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
+    return over_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
-def updates_for(trainer: Trainer, total_steps: int) -> int:
+def updates_for(trainer: "Trainer | HostTrainer", total_steps: int) -> int:
     """Count the updates that cover `total_steps` environment steps, rounded up.
 
     Raises:
@@ -188,46 +202,71 @@ class TrainResult:
 
 def train(
     agent: Agent,
-    env: Environment,
+    env: Environment | HostEnvironment,
     *,
     key: jax.Array,
     total_steps: int,
     num_seeds: int = 1,
     hyper: PyTree | None = None,
-    callback: Callable[[int, dict[str, np.ndarray]], None] | None = None,
+    callback: Listener | None = None,
+    every_update: Listener | None = None,
 ) -> TrainResult:
     """Train an agent from scratch, all seeds in one program.
 
     Args:
       agent: the algorithm with its network.
-      env: a single environment; the agent says how many copies it steps.
+      env: a single environment; the agent says how many copies it steps. One of the host is
+        stepped in Python, between calls of a compiled policy and a compiled update. That is about
+        twice as fast after `jax.config.update("jax_cpu_enable_async_dispatch", False)`, which JAX
+        heeds before its first computation, and which `triglot train` does by itself.
       key: a typed key; the seeds' keys are split from it.
       total_steps: environment steps per seed, rounded up to whole rollouts.
       num_seeds: `S`, trained under `vmap`.
       hyper: numeric hyperparameters in place of the agent's own.
       callback: called after each chunk with the updates done so far and that chunk's metrics,
         `[S, updates]` each.
+      every_update: called after each update, in their order and from inside the compiled program,
+        with the updates done so far and that update's metrics, `[S]` each. The program waits for
+        nobody, but a slow function slows it; an exception in it ends the training with JAX's error.
+        `callback` costs less.
 
     Returns:
       The final states and every update's metrics.
 
     Raises:
-      TriglotError: if `total_steps` or `num_seeds` is not positive.
+      TriglotError: if `total_steps` or `num_seeds` is not positive, or the environment changes its
+        shapes.
+      HostFailure: if an environment of the host fails; it brings what was learned before.
     """
     if num_seeds < 1:
         raise TriglotError(f"num_seeds must be at least 1, got {num_seeds}.")
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+    if isinstance(env, HostEnvironment):
+        from .host_train import HostProgram, HostTrainer  # they build on this module
+
+        trainer = HostTrainer(agent, env, every_update=every_update)
+        program = HostProgram(trainer)
+    else:
+        vector = VectorEnvironment(env, agent.num_envs)
+        trainer = Trainer(agent, vector, every_update=every_update)
+        program = functools.partial(train_seeds, trainer)
     num_updates = updates_for(trainer, total_steps)
     hyper = with_budget(agent.hyper if hyper is None else hyper, num_updates)
     state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
     history, done = [], 0
     for count in chunks(num_updates, trainer.chunk_size):
-        state, buffers = train_seeds(trainer, state, count)
+        try:
+            state, buffers = program(state, count)
+        except TypeError:
+            if isinstance(trainer, Trainer):
+                check_constant_shapes(trainer.env.env)  # says in words what JAX says of a scan
+            raise
         metrics = {name: np.asarray(value[:, :count]) for name, value in buffers.items()}
         history.append(metrics)
         done += count
         if callback is not None:
             callback(done, metrics)
+    if every_update is not None:
+        jax.effects_barrier()  # else the last calls may still be on their way
     return TrainResult(
         runner_state=state,
         metrics={n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]},

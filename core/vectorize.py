@@ -8,17 +8,31 @@ import jax.numpy as jnp
 
 from .environment import Environment, TimeStep
 from .errors import TriglotError
+from .host import refuse_host
 
 PyTree: TypeAlias = Any
+
+
+# Starts that a pool makes in one call: of fewer than some 64, a generated maze costs far more.
+_BATCH = 64
+# Steps of an episode, on average, down to which a rollout's episodes have a start each.
+_SHORT_EPISODE = 8
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Starts made in advance, used in order, so that none repeats before all were used."""
+    """A ring of `R` starts made in advance, dealt in order.
 
-    starts: TimeStep  # [P, ...]
-    position: jax.Array  # int32 [], starts used since the pool was made
+    Attributes:
+      starts: `[R, ...]`.
+      next: int32 `[]`, which start is dealt next.
+      dealt: int32 `[]`, how many before it were dealt and not made anew since.
+    """
+
+    starts: TimeStep
+    next: jax.Array
+    dealt: jax.Array
 
 
 @jax.tree_util.register_dataclass
@@ -79,10 +93,14 @@ class VectorEnvironment:
       num_envs: `N`.
       resets: `fresh` makes a new start for every environment at every step and keeps those that
         are needed (under `vmap` a conditional computes both sides anyway): right where a reset
-        costs little. `pool` makes `pool_size` starts at each `refresh`, between rollouts, and
-        deals them out in order: right where a reset is costly, such as a generated maze. `auto`
-        is `pool` where the environment declares `costly_reset = True`, and else `fresh`.
-      pool_size: `P`; 0 means `num_envs`.
+        costs little. `pool` deals starts that were made in advance, and `refresh`, between
+        rollouts, makes as many anew as were dealt: right where a reset is costly, such as a
+        generated maze. `auto` is `pool` where the environment declares `costly_reset = True`, and
+        else `fresh`.
+      pool_size: episodes that may end between two refreshes without any start being dealt twice,
+        within a rollout or ever; where more end, the oldest of the pool are dealt again. 0 leaves
+        it to `for_rollouts`, which `Trainer` calls; `N` where nobody does. The pool itself is
+        larger by a batch.
     """
 
     env: Environment
@@ -91,6 +109,7 @@ class VectorEnvironment:
     pool_size: int = 0
 
     def __post_init__(self) -> None:
+        refuse_host(self.env)
         if self.num_envs < 1:
             raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
         if self.resets not in ("auto", "fresh", "pool"):
@@ -104,10 +123,26 @@ class VectorEnvironment:
                 f"resets={self.resets!r}."
             )
 
+    def for_rollouts(self, rollout_length: int) -> "VectorEnvironment":
+        """Choose the pool's size, unless it was given, for a refresh every `rollout_length` steps.
+
+        Where episodes last 8 steps or more on average, no start is dealt twice.
+        """
+        if self.resets == "fresh" or self.pool_size:
+            return self
+        return replace(self, pool_size=self.num_envs * -(-rollout_length // _SHORT_EPISODE))
+
     def reset(self, key: jax.Array) -> VectorState:
-        """Start all environments."""
+        """Start all environments, and fill the pool."""
         start_key, pool_key = jax.random.split(key)
-        starts = self._starts(start_key, self.num_envs)
+        keys, pool = jax.random.split(start_key, self.num_envs), None
+        if self.resets == "pool":
+            keys = jnp.concatenate([keys, jax.random.split(pool_key, self._ring_size)])
+        starts = jax.vmap(self.env.reset)(keys)  # one call, so that a generator compiles once
+        if self.resets == "pool":
+            ring = jax.tree.map(lambda leaf: leaf[self.num_envs :], starts)
+            starts = jax.tree.map(lambda leaf: leaf[: self.num_envs], starts)
+            pool = Pool(starts=ring, next=jnp.int32(0), dealt=jnp.int32(0))
         return VectorState(
             state=starts.state,
             obs=starts.obs,
@@ -115,12 +150,28 @@ class VectorEnvironment:
             first=jnp.ones((self.num_envs,), bool),
             episode_return=jnp.zeros((self.num_envs,), jnp.float32),
             episode_length=jnp.zeros((self.num_envs,), jnp.int32),
-            pool=self._new_pool(pool_key),
+            pool=pool,
         )
 
     def refresh(self, state: VectorState, key: jax.Array) -> VectorState:
-        """Fill the pool anew; call it between rollouts. Without a pool, nothing changes."""
-        return state if self.resets == "fresh" else replace(state, pool=self._new_pool(key))
+        """Make anew the starts that were dealt; call it between rollouts.
+
+        Without a pool, nothing changes. They are made in whole batches, so that nothing is made in
+        vain; what is less than a batch waits for the next time.
+        """
+        if state.pool is None:
+            return state
+
+        def make_batch(pool: Pool) -> Pool:
+            made = self._starts(jax.random.fold_in(key, pool.dealt), self._batch_size)
+            first = pool.next - pool.dealt
+            index = (first + jnp.arange(self._batch_size, dtype=jnp.int32)) % self._ring_size
+            starts = jax.tree.map(lambda old, new: old.at[index].set(new), pool.starts, made)
+            return replace(pool, starts=starts, dealt=pool.dealt - self._batch_size)
+
+        pool = replace(state.pool, dealt=jnp.minimum(state.pool.dealt, self._ring_size))
+        pool = jax.lax.while_loop(lambda pool: pool.dealt >= self._batch_size, make_batch, pool)
+        return replace(state, pool=pool)
 
     def step(
         self, state: VectorState, action: jax.Array, key: jax.Array
@@ -159,11 +210,15 @@ class VectorEnvironment:
     def _starts(self, key: jax.Array, count: int) -> TimeStep:
         return jax.vmap(self.env.reset)(jax.random.split(key, count))
 
-    def _new_pool(self, key: jax.Array) -> Pool | None:
-        if self.resets == "fresh":
-            return None
-        starts = self._starts(key, self.pool_size or self.num_envs)
-        return Pool(starts=starts, position=jnp.zeros((), jnp.int32))
+    @property
+    def _batch_size(self) -> int:
+        """Count the starts that `refresh` makes in one call."""
+        return max(_BATCH, self.num_envs)
+
+    @property
+    def _ring_size(self) -> int:
+        """Count the starts of a pool: those promised, and those that await the next refresh."""
+        return (self.pool_size or self.num_envs) + self._batch_size - 1
 
     def _deal(
         self, pool: Pool | None, done: jax.Array, key: jax.Array
@@ -171,7 +226,7 @@ class VectorEnvironment:
         if pool is None:
             return self._starts(key, self.num_envs), None
         taken = jnp.cumsum(done.astype(jnp.int32))
-        size = self.pool_size or self.num_envs
-        index = (pool.position + taken - 1) % size
+        index = (pool.next + taken - 1) % self._ring_size
         starts = jax.tree.map(lambda leaf: leaf[index], pool.starts)
-        return starts, replace(pool, position=pool.position + taken[-1])
+        after = (pool.next + taken[-1]) % self._ring_size
+        return starts, replace(pool, next=after, dealt=pool.dealt + taken[-1])

@@ -1,15 +1,122 @@
-"""Gymnasium: its spaces and our specs, each from the other."""
+"""Gymnasium: its environments, stepped in Python, and its spaces.
 
+Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
+"""
+
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from ..core.errors import TriglotError, require
+from ..core.errors import TriglotError, describe, require, unknown
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
+from .foreign import Options, hashable
+from .gymnasium_vector import RESTARTS, GymnasiumVector
 
 if TYPE_CHECKING:
     from gymnasium import Space
+
+MODES = ("sync", "async", "vector_entry_point")
+# Gymnasium's adapters of older versions' environments, which are no environments themselves.
+_EXCLUDED = {"GymV21Environment-v0", "GymV26Environment-v0"}
+
+
+def names() -> list[str]:
+    """List the environments that are registered; some need further packages."""
+    return [name for name in require("gymnasium", "gymnasium").registry if name not in _EXCLUDED]
+
+
+def make(name: str, **options: Any) -> "Gymnasium":
+    """Make an environment by its id.
+
+    Args:
+      name: such as `CartPole-v1`; or `module:id`, where importing the module registers the id.
+      options: of `gymnasium.make`, such as `max_episode_steps`, or of the environment itself; and
+        `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. By
+        default that is the environment's own vector entry point where it has one that can be used
+        (see `Gymnasium.open`), and else `sync`.
+
+    Raises:
+      MissingExtra: if Gymnasium is not installed.
+      TriglotError: if there is no such environment, it needs a package that is not installed, an
+        option is none of its, or its spaces have no counterpart.
+    """
+    gym = require("gymnasium", "gymnasium")
+    called = f"gymnasium:{name}"
+    pairs = hashable(called, options)
+    mode = options.pop("vectorization_mode", None)
+    if mode not in (None, *MODES):
+        raise unknown("vectorization_mode", str(mode), MODES)
+    try:
+        env = gym.make(name, **options)
+    except gym.error.UnregisteredEnv:
+        raise unknown("environment of gymnasium", name, names()) from None
+    except gym.error.DependencyNotInstalled as error:
+        raise TriglotError(f"{called} needs a further package: {error}.") from None
+    except Exception as error:
+        given = f" with {options}" if options else ""
+        raise TriglotError(f"{called} cannot be made{given}: {describe(error)}.") from None
+    try:
+        specs = [spec_from_space(space) for space in (env.observation_space, env.action_space)]
+    except TriglotError as error:
+        raise TriglotError(f"{called}: {error}") from None
+    finally:
+        env.close()
+    return Gymnasium(name, pairs, *specs)
+
+
+@dataclass(frozen=True)
+class Gymnasium:
+    """An environment of Gymnasium; make it with `make`.
+
+    Attributes:
+      env_id: its id.
+      options: passed to `gymnasium.make_vec`, as sorted pairs.
+      obs_spec, action_spec: of one environment, in the dtypes of JAX.
+    """
+
+    env_id: str
+    options: Options
+    obs_spec: Spec
+    action_spec: Spec
+
+    @property
+    def name(self) -> str:
+        return f"gymnasium:{self.env_id}"
+
+    def open(self, num_envs: int) -> GymnasiumVector:
+        """Start `num_envs` of them, which begin a new episode in the step that ended one.
+
+        A vector entry point that begins it one step later can be used only where we know how to
+        begin it at once, as for CartPole: the step between belongs to no episode, and a rollout has
+        no place for it.
+
+        Raises:
+          TriglotError: if the vector entry point was asked for and cannot be used.
+        """
+        gym = require("gymnasium", "gymnasium")
+        options = dict(self.options)
+        mode = options.pop("vectorization_mode", None)
+        own = gym.spec(self.env_id).vector_entry_point
+        same_step = gym.vector.AutoresetMode.SAME_STEP
+        creator = gym.envs.registration.load_env_creator(own) if isinstance(own, str) else own
+        resets = getattr(creator, "metadata", {}).get("autoreset_mode")
+        usable = own in RESTARTS or resets == same_step
+        if mode == "vector_entry_point" and not usable:
+            raise TriglotError(
+                f"{self.name} has no vector entry point that begins episodes in the step that "
+                "ended one (AutoresetMode.SAME_STEP): choose vectorization_mode='sync' or 'async'."
+            )
+        unlimited = options.get("max_episode_steps") == -1  # which only `gymnasium.make` knows
+        mode = mode or ("vector_entry_point" if usable and not unlimited else "sync")
+        is_own = mode == "vector_entry_point"
+        kwargs = {} if is_own else {"autoreset_mode": same_step, "copy": False}
+        vector = gym.make_vec(
+            self.env_id, num_envs, vectorization_mode=mode, vector_kwargs=kwargs, **options
+        )
+        restart = RESTARTS.get(own) if is_own else None
+        return GymnasiumVector(vector, self.obs_spec, self.action_spec, restart)
 
 
 def spec_from_space(space: Any) -> Spec:

@@ -6,18 +6,21 @@ https://github.com/RobertTLange/gymnax, version 1.x.
 
 import functools
 import inspect
+import os
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core.environment import Environment, TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown
 from ..core.specs import Box, Dict, Spec
 from . import check_options
+from .foreign import library_promotion, strong
+from .gif import write_gif
 from .gymnasium import spec_from_space
 
 PyTree: TypeAlias = Any
@@ -79,6 +82,7 @@ class Gymnax:
 
     env_id: str
     params: Params = ()
+    draw_suffix = ".gif"
 
     @property
     def name(self) -> str:
@@ -94,23 +98,83 @@ class Gymnax:
 
     def reset(self, key: jax.Array) -> TimeStep:
         env, params, *_ = _library(self.env_id, self.params)
-        with _library_promotion():
+        with library_promotion():
             obs, state = env.reset_env(key, params)
-        return first_step(_strong(state), _strong(obs))
+        return first_step(strong(state), strong(obs))
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         env, params, *_ = _library(self.env_id, self.params)
-        with _library_promotion():
+        with library_promotion():
             obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
             truncated = env.is_truncated(state, params)
         terminated = jnp.asarray(terminated, bool)
         return TimeStep(
-            state=_strong(state),
-            obs=_strong(obs),
+            state=strong(state),
+            obs=strong(obs),
             reward=jnp.asarray(reward, jnp.float32),
             terminated=terminated,
             truncated=jnp.asarray(truncated, bool) & ~terminated,
         )
+
+    def draw(self, states: PyTree, path: str) -> None:
+        """Write states `[T, ...]` as an animated GIF; no display is needed.
+
+        Raises:
+          MissingExtra: for classic control without pygame.
+          TriglotError: if gymnax has no picture of this environment.
+        """
+        env, params, *_ = _library(self.env_id, self.params)
+        on_host = jax.tree.map(np.asarray, states)
+        count = len(jax.tree.leaves(on_host)[0])
+        singles = [jax.tree.map(lambda leaf, t=t: leaf[t], on_host) for t in range(count)]
+        with library_promotion():
+            write_gif(path, _frames(env, params, singles), num_frames=count)
+
+
+def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]:
+    """Draw each state as gymnax does, uint8 `[height, width, 3]`."""
+    visualize = require("gymnax.visualize.visualizer", "gymnax")
+    if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
+        yield from _classic_frames(visualize.vis_gym, env.name, params, states)
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.pyplot import close
+
+    picture = visualize.Visualizer(env, params, states)
+    try:
+        picture.init()
+        if not hasattr(picture, "im"):
+            raise TriglotError(f"gymnax has no picture of {env.name}, so that it cannot be drawn.")
+        canvas = FigureCanvasAgg(picture.fig)
+        for index in range(len(states)):
+            picture.update(index)
+            canvas.draw()
+            yield np.asarray(canvas.buffer_rgba())[..., :3]
+    finally:
+        close(picture.fig)
+
+
+def _classic_frames(
+    vis_gym: Any, name: str, params: Any, states: list[PyTree]
+) -> Iterator[np.ndarray]:
+    """Draw by Gymnasium; gymnax's own function makes a new environment for every frame."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    for driver in (
+        "SDL_VIDEODRIVER",
+        "SDL_AUDIODRIVER",
+    ):  # no window opens, no sound card is sought
+        os.environ.setdefault(driver, "dummy")
+    require("pygame", "render")
+    drawn = vis_gym.gym.make(name, render_mode="rgb_array")
+    try:
+        drawn.reset()
+        vis_gym.set_gym_params(drawn.unwrapped, name, params)
+        for state in states:
+            drawn.unwrapped.state = vis_gym.get_gym_state(state, name)
+            drawn.unwrapped.last_u = getattr(state, "last_u", None)  # Pendulum's arrow
+            yield drawn.render()
+    finally:
+        drawn.close()
 
 
 class _Library(NamedTuple):
@@ -123,7 +187,7 @@ class _Library(NamedTuple):
 @functools.cache
 def _library(env_id: str, params: Params) -> _Library:
     # The first call may come while a program is traced: constants must not become tracers then.
-    with jax.ensure_compile_time_eval(), _library_promotion():
+    with jax.ensure_compile_time_eval(), library_promotion():
         gymnax = require("gymnax", "gymnax")
         env, defaults = gymnax.make(env_id)
         in_params = {field.name for field in fields(defaults)}
@@ -148,14 +212,6 @@ def _library(env_id: str, params: Params) -> _Library:
     return _Library(env, env_params, obs_spec, action_spec)
 
 
-@contextmanager
-def _library_promotion() -> Iterator[None]:
-    # gymnax mixes dtypes and ranks freely; the user's strict settings hold for the rest of the
-    # program, and JAX reads these two while it traces.
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
 def _like(default: Any, value: Any) -> Any:
     return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
 
@@ -167,8 +223,3 @@ def _as_returned(spec: Spec, returned: Any) -> Spec:
             tuple((name, _as_returned(child, returned[name])) for name, child in spec.items)
         )
     return replace(spec, dtype=str(returned.dtype))
-
-
-def _strong(tree: PyTree) -> PyTree:
-    # gymnax starts counters as Python numbers; a scan's carry must keep its types.
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), tree)

@@ -38,6 +38,7 @@ from ..core.errors import TriglotError, blaming, require, unknown
 from ..core.specs import Box, Spec
 from . import check_options
 from .foreign import Options, hashable, library_promotion, strong
+from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
 PyTree: TypeAlias = Any
@@ -47,7 +48,7 @@ _DOWNLOADS = {"Sokoban-v0": "it downloads its levels when it is made"}
 _TOO_LARGE = {"Connector-v3", "JobShop-v0", "MMST-v0"}
 # Its time limit is a part of its task.
 _KEEPS_ITS_LIMIT = "SearchAndRescue"
-# They carve a maze, lay mines or scramble: 18 (Minesweeper) to 120 steps' time (RubiksCube).
+# They draw a maze, lay mines or scramble: some 10 (Maze) to 120 steps' time (RubiksCube).
 _COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
 _NEVER = 2**31 - 1  # steps
 
@@ -76,6 +77,11 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
     if env_id not in (known := _registered()):
         raise unknown("jumanji environment", env_id, known)
     name = f"jumanji:{env_id}"
+    limit, use_mask = options.get("time_limit", 1), options.get("use_action_mask", True)
+    if not isinstance(limit, int) or limit < 1:
+        raise TriglotError(f"time_limit of {name} must be a whole number from 1, got {limit!r}.")
+    if not isinstance(use_mask, bool):
+        raise TriglotError(f"use_action_mask of {name} must be True or False, got {use_mask!r}.")
     own = {n: options.pop(n) for n in ("observation", "use_action_mask") if n in options}
     env = Jumanji(env_id, hashable(name, options), **own)  # pyright: ignore[reportArgumentType]
     library = _library(env.env_id, env.options)  # so that a wrong option fails here
@@ -105,6 +111,7 @@ class Jumanji:
     options: Options = ()
     observation: str = "default"
     use_action_mask: bool = True
+    draw_suffix = ".gif"
 
     @property
     def name(self) -> str:
@@ -120,7 +127,7 @@ class Jumanji:
 
     @property
     def costly_reset(self) -> bool:
-        """Tell whether a start costs some 20 steps or more: deal starts from a pool then."""
+        """Tell whether a start costs some 10 steps or more: deal starts from a pool then."""
         return type(_library(self.env_id, self.options).env).__name__ in _COSTLY_RESETS
 
     def reset(self, key: jax.Array) -> TimeStep:
@@ -148,6 +155,10 @@ class Jumanji:
             truncated=truncated,
             action_mask=self._mask(step),
         )
+
+    def draw(self, states: PyTree, path: str) -> None:
+        """Write states `[T, ...]` as an animated GIF; see `animate`."""
+        animate(self, states, path)
 
     @property
     def _observation(self) -> "_Observation":
@@ -201,7 +212,8 @@ def _library(env_id: str, options: Options) -> _Library:
     with jax.ensure_compile_time_eval(), library_promotion():
         env = _build(env_id, dict(options))
         spec = env.observation_spec
-        _, step = jax.eval_shape(env.reset, jax.random.key(0))
+        with blaming(f"{name} failed when it was reset"):
+            _, step = jax.eval_shape(env.reset, jax.random.key(0))
         returned = step.observation
         mask = getattr(returned, "action_mask", None)
         actions = actions_of(name, env.action_spec, None if mask is None else mask.shape)
@@ -226,20 +238,20 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
     make_library = require("jumanji", "jumanji").make
     env = make_library(env_id)
     generator = getattr(env, "generator", getattr(env, "_generator", None))
+    make_generator = _GENERATORS.get(type(env).__name__, type(generator))
     of_env = inspect.signature(type(env)).parameters.keys() - {"viewer"}
     of_generator = {}
     if generator is not None and "generator" not in options:
-        of_generator = inspect.signature(type(generator)).parameters
+        of_generator = inspect.signature(make_generator).parameters
     check_options(f"jumanji:{env_id}", options, {*of_env, *of_generator})
-    if not options:
-        return env
-    with blaming(f"jumanji:{env_id} could not be made with {options}"):
+    asked = f"with {options}" if options else "without options"
+    with blaming(f"jumanji:{env_id} could not be made {asked}"):
         given = {n: options.pop(n) for n in of_generator if n in options}
-        if given:
+        if "generator" not in options and (given or make_generator is not type(generator)):
             kept = ((n, vars(generator).get(n, vars(generator).get(f"_{n}"))) for n in of_generator)
             given = {**{n: value for n, value in kept if value is not None}, **given}
-            options["generator"] = type(generator)(**given)
-        return make_library(env_id, **options)
+            options["generator"] = make_generator(**given)
+        return make_library(env_id, **options) if options else env
 
 
 def _maze_image(obs: Any) -> jax.Array:
@@ -256,3 +268,4 @@ def _snake_image(obs: Any) -> jax.Array:
 
 
 _IMAGES = {"Maze": _maze_image, "Snake": _snake_image}
+_GENERATORS = {"Maze": MazeGenerator}  # instead of jumanji's

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tqdm import tqdm
 
 from ..core.errors import TriglotError, blaming
+from ..core.host import refuse_host
 from . import registry
 from .loading import call_env, make_network
 from .parts import Part
@@ -136,9 +137,9 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
 
     if part.kind == "environment":
         for name, make in _environments(part):
-            yield name, lambda make=make: check_environment(make())
+            yield name, lambda make=make: check_environment(_compilable(make()))
         return
-    env = registry.make_env(choices.env or default_env())
+    env = _compilable(registry.make_env(choices.env or default_env()))
     label = f"{part.text} on {env.name}"
     if part.kind == "network":
         yield label, lambda: check_network(make_network(part.text, part.made, env), env.obs_spec)
@@ -156,6 +157,11 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
                 hyper=choices.hyper,
             )
             yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
+
+
+def _compilable(env: Any) -> Any:
+    refuse_host(env)
+    return env
 
 
 def _environments(part: Part) -> Iterator[tuple[str, Callable[[], Any]]]:

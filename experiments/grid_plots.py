@@ -1,11 +1,48 @@
-"""Pictures of tables learned on the grid world; matplotlib is imported when one is drawn."""
+"""Pictures of values learned on the grid world; matplotlib is imported when one is drawn."""
 
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
+import jax
 import numpy as np
+
+from ..core.agent import Agent
+from ..core.environment import Environment
+from ..core.errors import writing
+from ..envs.gridworld import GridWorld
 
 # By action: up, right, down, left, in a picture whose vertical axis points downwards.
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
+
+
+@runtime_checkable
+class ValuesActions(Protocol):
+    """An agent that can say what actions are worth."""
+
+    def action_values(self, state: Any, obs: Any) -> jax.Array:
+        """Value the actions, float `[B, num_actions]`."""
+        ...
+
+
+def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, title: str) -> None:
+    """Draw what the first seed learned, of an agent that values actions, on the grid world.
+
+    Of other agents, and elsewhere, there is nothing to draw, and nothing is done.
+
+    Args:
+      path: the PNG to write.
+      agent: what learned.
+      env: what it acted in.
+      agent_states: of every seed, `[S, ...]`.
+      title: the picture's first line; the second compares the start's value with the exact one.
+    """
+    if not isinstance(agent, ValuesActions) or not isinstance(env, GridWorld):
+        return
+    state = jax.tree.map(lambda leaf: leaf[0], agent_states)
+    q = np.asarray(agent.action_values(state, env.observations()))
+    exact = env.optimal_values(float(state.hyper.discount))[-1, -1]
+    compared = f"seed 0: Q(start) {q[-1].max():.4f}, of the best policy {exact:.4f}"
+    value_map(path, q, (env.height, env.width), title=f"{title}\n{compared}")
 
 
 def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) -> None:
@@ -31,14 +68,21 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
     image = axes.imshow(values, cmap="viridis")
     figure.colorbar(image, label="greatest Q-value")
     x, y, u, v = _arrows(q, width)
+    bright = np.asarray(image.norm(values[y, x])) > 0.6
     axes.quiver(
-        x, y, u, v, angles="xy", scale_units="xy", scale=1.0, color="white", width=0.05 / width
+        *(x, y, u, v),
+        angles="xy",
+        scale_units="xy",
+        scale=1.0,
+        color=np.where(bright, "black", "white"),
+        width=0.05 / width,
     )
     axes.text(0, 0, "goal", ha="center", va="center", color="white", fontsize="small")
     axes.set_xticks(range(width))
     axes.set_yticks(range(height))
     axes.set_title(title, fontsize="medium")
-    figure.savefig(path)
+    with writing(path):
+        figure.savefig(path)
 
 
 def greedy_actions(q: np.ndarray) -> np.ndarray:

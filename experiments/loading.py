@@ -50,7 +50,7 @@ def load(kind: str, text: str) -> Any:
             + (f", nor a name that an installed package adds: {there}." if there else ".")
         )
     module_name, _, name = text.partition(":")
-    _search_here()
+    search_here()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
@@ -68,11 +68,12 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
       TriglotError: if it is neither, cannot be hashed, or has no specs of ours.
     """
     from ..core.environment import Environment
+    from ..core.host import HostEnvironment
     from ..core.specs import Box, Dict, Discrete
 
     made = call_env(text, load("environment", text), options)
     with blaming(f"environment {text!r} failed when it was looked at"):
-        if not isinstance(made, Environment):
+        if not isinstance(made, Environment | HostEnvironment):
             raise TriglotError(
                 f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
                 f"step) or a function that returns one; got a {type(made).__name__}."
@@ -166,7 +167,7 @@ def is_path(text: str) -> bool:
 
 def is_module(name: str) -> bool:
     """Tell whether a module can be imported; it is not, but the packages around it are."""
-    _search_here()
+    search_here()
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
@@ -194,6 +195,7 @@ def _why_not(module_name: str, error: BaseException) -> str:
     return f"importing {module_name} failed: {describe(error)}"
 
 
-def _search_here() -> None:
+def search_here() -> None:
+    """Let modules in the current folder be found too."""
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..core.agent import with_budget
+from ..core.environment import Environment, check_constant_shapes
 from ..core.errors import TriglotError, blaming, unknown
+from ..core.host import HostEnvironment
+from ..core.host_train import HostTrainer
 from ..core.train import Trainer, updates_for
 from ..core.vectorize import VectorEnvironment
-from . import registry, version
+from . import logs, registry, version
 from .journal import check_free, make_folder
 from .loading import load_networks
 
@@ -38,10 +41,15 @@ class Plan:
     """
 
     options: "TrainOptions"
-    trainer: Trainer
+    trainer: Trainer | HostTrainer
     hyper: Any
     num_updates: int
     out: Path
+
+    @property
+    def env(self) -> Environment | HostEnvironment:
+        """The single environment."""
+        return self.trainer.env.env if isinstance(self.trainer, Trainer) else self.trainer.env
 
     @property
     def num_steps(self) -> int:
@@ -101,6 +109,7 @@ def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
     for mode in options.debug:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
+    logs.check(options.log)
     check_numbers(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0)
     networks = "own" if options.network else options.backend
     for name, value in vars(options.hyper).items():
@@ -119,7 +128,12 @@ def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
         hyper=options.hyper,
         networks=load_networks(options.network, env),
     )
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
+    if isinstance(env, HostEnvironment):
+        # Else each small program goes to another thread, which takes longer than the program.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+        trainer = HostTrainer(agent, env)
+    else:
+        trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     num_updates = updates_for(trainer, options.total_steps)
     if _is_own(options):
         _try_out(trainer, f"{options.algorithm} on {options.env}")
@@ -135,11 +149,14 @@ def _is_own(options: "TrainOptions") -> bool:
     return not built_in or bool(options.network)
 
 
-def _try_out(trainer: Trainer, title: str) -> None:
+def _try_out(trainer: Trainer | HostTrainer, title: str) -> None:
     """Trace a person's own parts, so that what they raise becomes one sentence; nothing runs."""
     with blaming(f"{title} failed when it was traced"):
+        if isinstance(trainer, Trainer):
+            check_constant_shapes(trainer.env.env)
         state = jax.eval_shape(trainer.init, jax.random.key(0))
-        jax.eval_shape(trainer.train_chunk, state)
+        if isinstance(trainer, Trainer):
+            jax.eval_shape(trainer.train_chunk, state)
 
 
 def check_numbers(options: Any, **least: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import MissingExtra, TriglotError, blaming, unknown
 from . import plugins
-from .loading import is_module, is_path, load, load_env
+from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
     from ..core.agent import Agent
@@ -101,6 +101,7 @@ def make_env(name: str, **options: Any) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
+        search_here()  # a name may be `module:name`, as Gymnasium's may
         if suite in SUITES:
             return module.make(rest, **options)
         with blaming(f"environment {name!r} failed when it was made"):

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,12 +13,16 @@ import numpy as np
 from tqdm import tqdm
 
 from ..core.checkpoint import Checkpoints
+from ..core.errors import CannotWrite, TriglotError, writing
 from ..core.evaluate import Episodes, evaluate
-from ..core.learner import LearnerState
+from ..core.host import HostEnvironment
+from ..core.host_train import HostFailure, HostProgram, HostTrainer
 from ..core.train import RunnerState, init_seeds, train_seeds
-from . import plots
+from . import logs, plots
+from .divergence import divergence
+from .grid_plots import draw_values
 from .interrupt import Interrupt
-from .journal import Journal
+from .journal import Journal, write_json
 from .plan import Plan, prepare
 from .summary import Stopwatch, in_words, summary
 
@@ -50,10 +54,11 @@ def train(options: "TrainOptions", *, started: float, arguments: Sequence[str]) 
     watch = Stopwatch(started)
     plan = prepare(options)
     watch.lap("import")
-    journal = Journal(plan.out, plan.trainer.steps_per_update)
-    journal.write("config.json", plan.record(arguments))
+    record = plan.record(arguments)
+    write_json(plan.out / "config.json", record)
     print(plan.announcement(), flush=True)
-    return _run(plan, journal, watch, Progress(None, 0))
+    with _journal(plan, record, 0) as journal:
+        return _run(plan, journal, watch, Progress(None, 0))
 
 
 def resume(options: "TrainOptions", folder: Path, *, started: float, previous: bool = False) -> int:
@@ -76,16 +81,16 @@ def resume(options: "TrainOptions", folder: Path, *, started: float, previous: b
     watch = Stopwatch(started)
     plan = prepare(options, folder=folder)
     watch.lap("import")
-    journal = Journal(plan.out, plan.trainer.steps_per_update)
-    progress = Progress(None, 0)
-    kept = Checkpoints(plan.out / CHECKPOINTS)
-    if kept.numbers():
-        like = jax.eval_shape(lambda: _initial(plan))
-        done, state = kept.restore(like, previous=previous)
-        progress = Progress(state, done)
-    journal.go_on_after(progress.num_updates)
+    begun = bool(Checkpoints(plan.out / CHECKPOINTS).numbers())
+    progress = restore(plan, previous=previous) if begun else Progress(None, 0)
     print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
-    return _run(plan, journal, watch, progress)
+    if isinstance(plan.env, HostEnvironment):
+        print(
+            f"what {plan.env.name} was doing cannot be saved: its environments begin new episodes"
+        )
+    with _journal(plan, plan.record([]), progress.num_updates) as journal:
+        journal.go_on_after(progress.num_updates)
+        return _run(plan, journal, watch, progress)
 
 
 class Progress(NamedTuple):
@@ -93,6 +98,31 @@ class Progress(NamedTuple):
 
     state: RunnerState | None
     num_updates: int
+
+
+def restore(plan: Plan, *, previous: bool = False) -> Progress:
+    """Read the last checkpoint of a training's folder.
+
+    Raises:
+      TriglotError: if there is none, or it is damaged or of another training.
+    """
+    like = jax.eval_shape(lambda: _initial(plan))
+    done, state = Checkpoints(plan.out / CHECKPOINTS).restore(like, previous=previous)
+    return Progress(state, done)
+
+
+@contextmanager
+def _journal(plan: Plan, record: Mapping[str, Any], done: int) -> Iterator[Journal]:
+    """Open the journal and the logs asked for; where they cannot be written, say how to go on."""
+    try:
+        begun = logs.begin(plan.options.log, plan.out, record, plan.num_updates, done)
+        with closing(begun) if begun else nullcontext():
+            yield Journal(plan.out, plan.trainer.steps_per_update, begun)
+    except CannotWrite as error:
+        raise TriglotError(
+            f"{error} What was saved before is whole: once there is room and permission to write, "
+            f"`triglot resume {plan.out}` goes on from there."
+        ) from error
 
 
 def _initial(plan: Plan) -> RunnerState:
@@ -116,16 +146,19 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if options.eval_episodes and not interrupt.pressed and diverged is None:
             # The seeds' own keys are the ones before this.
             key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
-            episodes = play(plan, state.agent, key)
+            episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
             watch.lap("evaluate")
     written = summary(
         plan, journal, watch.seconds, episodes, interrupted=interrupt.pressed, diverged=diverged
     )
     journal.write("summary.json", written)
     if journal.history:
-        curve = {options.backend: journal.metrics["episode_return"]}
+        curve = plots.Curve(journal.env_steps, journal.metrics["episode_return"])
         picture = plan.out / "learning_curve.png"
-        plots.learning_curves(picture, curve, journal.env_steps, title=plan.title)
+        plots.learning_curves(picture, {options.backend: curve}, title=plan.title)
+    parts = (plan.trainer.agent, plan.env)
+    with writing(plan.out):
+        draw_values(plan.out / "values.png", *parts, state.agent, plan.title)
     print(in_words(written, plan.out))
     if interrupt.pressed:
         print(f"to go on: triglot resume {plan.out}")
@@ -133,13 +166,20 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     return DIVERGED if diverged else 0
 
 
-def play(plan: Plan, agent_states: Any, key: jax.Array) -> Episodes:
-    """Play each seed's agent greedily: `[S, E]` episodes."""
-    agent, env = plan.trainer.agent, plan.trainer.env.env
-    episodes = plan.options.eval_episodes
-    return jax.vmap(lambda state, key: evaluate(agent, env, state, key, num_episodes=episodes))(
-        agent_states, jax.random.split(key, plan.options.num_seeds)
-    )
+def play(plan: Plan, agent_states: Any, key: jax.Array, **how: Any) -> Episodes:
+    """Play `[S, E]` whole episodes with each seed's agent; `how` as `evaluate` takes it."""
+    keys = jax.random.split(key, plan.options.num_seeds)
+
+    def of_one(state: Any, key: jax.Array) -> Episodes:
+        return evaluate(plan.trainer.agent, plan.env, state, key, **how)
+
+    if not isinstance(plan.env, HostEnvironment):
+        return jax.vmap(of_one)(agent_states, keys)
+    one_by_one = [
+        of_one(jax.tree.map(lambda leaf, s=seed: leaf[s], agent_states), keys[seed])
+        for seed in range(len(keys))
+    ]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one)
 
 
 @contextmanager
@@ -162,6 +202,12 @@ def _compile(plan: Plan, state: RunnerState, watch: Stopwatch) -> Program:
 
     The number of updates is an argument of the program: one serves chunks of all sizes.
     """
+    if isinstance(plan.trainer, HostTrainer):
+        program = HostProgram(plan.trainer)
+        if not plan.options.debug:
+            program.compile(state)
+        watch.lap("compile")
+        return program
     if plan.options.debug:  # a compiled program can no longer be taken apart
         return lambda state, count: train_seeds(plan.trainer, state, count)
     lowered = train_seeds.lower(plan.trainer, state, np.int32(0))
@@ -196,7 +242,11 @@ def _train(
         while done < plan.num_updates and not interrupt.pressed and diverged is None:
             begun = time.perf_counter()
             count = min(size, plan.num_updates - done)
-            state, buffers = program(state, np.int32(count))
+            try:
+                state, buffers = program(state, np.int32(count))
+            except HostFailure as failure:
+                _keep(plan, journal, failure)
+                raise
             metrics = {name: np.asarray(value)[:, :count] for name, value in buffers.items()}
             journal.add_chunk(metrics)
             done += count
@@ -206,7 +256,7 @@ def _train(
             if np.isfinite(returns).any():
                 bar.set_postfix({"return": f"{np.nanmean(returns):.1f}"}, refresh=False)
             bar.update(count * steps_per_update)
-            diverged = divergence(state.agent, metrics, done - count)
+            diverged = divergence(plan.env.name, state, metrics, done - count)
             seconds = plan.options.checkpoint_seconds
             if seconds and time.perf_counter() - saved >= seconds and diverged is None:
                 _checkpoint(plan, journal, state)
@@ -214,29 +264,14 @@ def _train(
     return state, diverged
 
 
-def divergence(agent_state: Any, metrics: Mapping[str, np.ndarray], num_updates: int) -> str | None:
-    """Say which metric was no number first, in which update and seed; None where all is well.
-
-    Whether all is well is asked of the parameters: a metric may be NaN where there was nothing to
-    measure, as a loss is before a replay is filled.
-
-    Args:
-      agent_state: after the updates.
-      metrics: of the updates, `[S, updates]` by name.
-      num_updates: updates done before these.
-    """
-    leaves = jax.tree.leaves(agent_state, is_leaf=lambda node: isinstance(node, LearnerState))
-    params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
-    if all(bool(jnp.isfinite(array).all()) for array in jax.tree.leaves(params)):
-        return None
-    for name in ("loss", "grad_norm"):
-        wrong = np.argwhere(~np.isfinite(metrics.get(name, np.zeros((1, 1)))).T)
-        if len(wrong):
-            update, seed = wrong[0]
-            value = metrics[name][seed, update]
-            return f"{name} is {value} in update {num_updates + update + 1:,} of seed {seed}"
-    done = num_updates + next(iter(metrics.values())).shape[1]
-    return f"a parameter is no number after update {done:,}"
+def _keep(plan: Plan, journal: Journal, failure: HostFailure) -> None:
+    """Save what was learned before an environment failed, and say how to go on."""
+    if failure.metrics:
+        journal.add_chunk(failure.metrics)
+    _checkpoint(plan, journal, failure.runner_state)
+    failure.args = (
+        f"{failure} What was learned before is saved: `triglot resume {plan.out}` goes on from it.",
+    )
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:

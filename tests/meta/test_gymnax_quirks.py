@@ -10,6 +10,7 @@ import pytest
 from triglot.core.checks.environment import check_environment
 from triglot.core.environment import TimeStep, first_step
 from triglot.envs import gymnax
+from triglot.envs.foreign import library_promotion, strong
 
 QUIRKS = {
     "BernoulliBandit-misc": ("reward",),
@@ -29,19 +30,19 @@ class Unmended(gymnax.Gymnax):
 
     def reset(self, key: jax.Array) -> TimeStep:
         env, params, *_ = gymnax._library(self.env_id, self.params)
-        with gymnax._library_promotion():
+        with library_promotion():
             obs, state = env.reset_env(key, params)
-        return first_step(gymnax._strong(state), gymnax._strong(obs))
+        return first_step(strong(state), strong(obs))
 
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
         env, params, *_ = gymnax._library(self.env_id, self.params)
-        with gymnax._library_promotion():
+        with library_promotion():
             obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
             truncated = env.is_truncated(state, params)
         return TimeStep(
-            state=gymnax._strong(state),
-            obs=gymnax._strong(obs),
-            reward=gymnax._strong(reward),
+            state=strong(state),
+            obs=strong(obs),
+            reward=strong(reward),
             terminated=jnp.asarray(terminated),
             truncated=jnp.asarray(truncated),
         )

@@ -35,7 +35,7 @@ class Counter:
         return Discrete(2)
 
     def reset(self, key: jax.Array) -> TimeStep:
-        start = jax.random.randint(key, (), 0, 1_000_000)
+        start = jax.random.randint(key, (), 0, 2**30)
         return self._at(first_step(None, None), start, jnp.int32(0), key)
 
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
@@ -128,18 +128,53 @@ def test_returns_and_lengths_are_of_the_episode_so_far(
     np.testing.assert_array_equal(states.episode_return, before * (before + 1) / 2)
 
 
-def test_a_pool_deals_its_starts_in_order_and_wraps() -> None:
-    vector = VectorEnvironment(Counter(), 2, resets="pool", pool_size=3)
-    last, states, transitions = jitted_play(vector, 40, jax.random.key(0))
-    assert states.pool is not None and last.pool is not None
-    deck = np.asarray(states.pool.starts.obs)[0, :, 0].tolist()
-    done = np.asarray(transitions.done)
-    # What the policy sees after each step; within a step the environments are served in order.
-    seen = np.concatenate([np.asarray(states.obs)[1:], np.asarray(last.obs)[None]])[..., 0]
-    dealt = [int(s) for row, ends in zip(seen, done, strict=True) for s in row[ends]]
-    assert len(dealt) == done.sum() > 2 * len(deck)
-    assert dealt == [deck[i % 3] for i in range(len(dealt))]
-    assert int(last.pool.position) == len(dealt)
+def dealt_in(vector: VectorEnvironment, num_rollouts: int, num_steps: int) -> Any:
+    """Return the pool at the start of each rollout, and the starts dealt in each, in order."""
+
+    @jax.jit
+    def rollout(state: VectorState, key: jax.Array) -> Any:
+        refresh_key, steps_key = jax.random.split(key)
+        state = vector.refresh(state, refresh_key)
+
+        def step(state: VectorState, step_key: jax.Array) -> Any:
+            action = jnp.ones((vector.num_envs,), jnp.int32)
+            after, transition = vector.step(state, action, step_key)
+            return after, (after.obs[:, 0], transition.done)
+
+        last, seen = jax.lax.scan(step, state, jax.random.split(steps_key, num_steps))
+        return last, state.pool, seen
+
+    state, pools, dealt = vector.reset(jax.random.key(0)), [], []
+    for key in jax.random.split(jax.random.key(1), num_rollouts):
+        state, pool, (starts, done) = rollout(state, key)
+        pools.append(pool)
+        # Within a step the environments are served in order.
+        dealt.append(np.asarray(starts)[np.asarray(done)].tolist())
+    return pools, dealt
+
+
+def test_no_start_is_dealt_twice_while_no_more_episodes_end_than_the_pool_promises() -> None:
+    vector = VectorEnvironment(Counter(), 8, resets="pool", pool_size=200)
+    pools, dealt = dealt_in(vector, num_rollouts=6, num_steps=75)
+    assert all(100 < len(starts) <= 200 for starts in dealt)
+    every = [start for rollout in dealt for start in rollout]
+    assert len(every) > 2 * len(pools[0].starts.obs)  # the whole ring was made anew, and again
+    assert len(set(every)) == len(every)
+    assert all(0 <= int(pool.dealt) < 64 for pool in pools)
+
+
+def test_a_pool_that_is_too_small_deals_its_starts_again_in_order() -> None:
+    vector = VectorEnvironment(Counter(), 8, resets="pool", pool_size=8)
+    pools, dealt = dealt_in(vector, num_rollouts=2, num_steps=75)
+    size = len(pools[0].starts.obs)
+    assert size == 8 + 64 - 1
+    for pool, starts in zip(pools, dealt, strict=True):
+        ring = np.asarray(pool.starts.obs)[:, 0].tolist()
+        assert len(starts) > 1.5 * size
+        assert starts == [ring[(int(pool.next) + i) % size] for i in range(len(starts))]
+    # Then all were made anew, but less than a batch.
+    both = set(dealt[0]) & set(dealt[1])
+    assert len(both) == size % 64 == int(pools[1].dealt)
 
 
 def test_a_pools_state_comes_with_its_observation() -> None:
@@ -148,17 +183,36 @@ def test_a_pools_state_comes_with_its_observation() -> None:
     np.testing.assert_array_equal(states.state[0], states.obs[..., 0])
 
 
-def test_refresh_fills_the_pool_anew_and_leaves_the_rest() -> None:
-    vector = VectorEnvironment(Counter(), 2, resets="pool")
+def test_refresh_leaves_the_episodes_as_they_are() -> None:
+    vector = VectorEnvironment(Counter(), 64, resets="pool")
     last, _, _ = jitted_play(vector, 10, jax.random.key(0))
     refreshed = vector.refresh(last, jax.random.key(1))
     assert last.pool is not None and refreshed.pool is not None
-    assert refreshed.pool.starts.obs.shape == (2, 2)  # pool_size 0 means num_envs
-    assert not np.isin(refreshed.pool.starts.obs[:, 0], last.pool.starts.obs[:, 0]).any()
-    assert int(last.pool.position) > 0
-    assert int(refreshed.pool.position) == 0
-    np.testing.assert_array_equal(refreshed.obs, last.obs)
-    np.testing.assert_array_equal(refreshed.episode_length, last.episode_length)
+    assert int(last.pool.dealt) >= 64 > int(refreshed.pool.dealt)
+    for name in vars(last).keys() - {"pool"}:
+        assert getattr(refreshed, name) is getattr(last, name)
+
+
+def test_a_pool_suits_the_rollouts_unless_its_size_was_given() -> None:
+    env = Counter()
+    pooled = VectorEnvironment(env, 4, resets="pool")
+    assert pooled.for_rollouts(128).pool_size == 4 * 16
+    assert pooled.for_rollouts(1).pool_size == 4
+    given = VectorEnvironment(env, 4, resets="pool", pool_size=5)
+    assert given.for_rollouts(128) is given
+    fresh = VectorEnvironment(env, 4)
+    assert fresh.for_rollouts(128) is fresh
+
+
+def test_a_costly_reset_takes_a_pool_and_a_time_limit_passes_it_on() -> None:
+    @dataclass(frozen=True)
+    class Costly(Counter):
+        costly_reset: bool = True
+
+    assert VectorEnvironment(Costly(), 2).resets == "pool"
+    assert VectorEnvironment(TimeLimit(Costly(), 5), 2).resets == "pool"
+    assert VectorEnvironment(TimeLimit(Counter(), 5), 2).resets == "fresh"
+    assert VectorEnvironment(Costly(), 2, resets="fresh").resets == "fresh"
 
 
 def test_refresh_does_nothing_without_a_pool() -> None:
@@ -222,7 +276,9 @@ def test_a_time_limit_is_the_environment_otherwise() -> None:
     ("options", "message"),
     [
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
-        ({"num_envs": 2, "resets": "lazy"}, "resets must be 'fresh' or 'pool', got 'lazy'"),
+        ({"num_envs": 2, "resets": "lazy"}, "resets must be 'auto', 'fresh' or 'pool', got 'lazy'"),
+        ({"num_envs": 2, "pool_size": 4}, "pool_size is for resets='pool'.*got 4 with resets='fr"),
+        ({"num_envs": 2, "resets": "pool", "pool_size": -1}, "at least 0, got -1"),
     ],
 )
 def test_bad_options_are_explained(options: dict[str, Any], message: str) -> None:

@@ -1,0 +1,242 @@
+"""PPO on Gymnasium's CartPole-v1 with 8 environments: triglot against Stable-Baselines3.
+
+Both at one setting: 8 environments, rollouts of 128, 4 epochs of 4 minibatches, two networks of
+64-64 tanh units, Adam at a constant 2.5e-4, clip 0.2 (of the value too), GAE(0.99, 0.95), entropy
+0.01, global norm 0.5. triglot steps Gymnasium's own vector of CartPoles, and, as Stable-Baselines3
+does, one environment after the other ("sync"). Each program is a process of its own; in each round
+each trains on for the same steps, alone, in an order drawn anew. What was learned is told beside.
+
+Stable-Baselines3 is no dependency of triglot: make a virtual environment of its own by
+`python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and name its
+interpreter.
+
+python -m benchmarks.gymnasium_ppo --sb3 sb3/bin/python --out runs/gymnasium_ppo.json
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NUM_ENVS, ROLLOUT_LENGTH = 8, 128
+STEPS_PER_UPDATE = NUM_ENVS * ROLLOUT_LENGTH
+LEARNING_RATE = 2.5e-4
+EPISODES = 64
+
+
+class Triglot:
+    """triglot's PPO; the programs of the update and the policy are compiled when it is made."""
+
+    def __init__(self, mode: str, seed: int) -> None:
+        import jax
+
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `triglot train` does
+        import triglot
+        from triglot.core.host_train import HostProgram, HostTrainer
+        from triglot.core.train import init_seeds
+
+        self.key = jax.random.key(seed)
+        self.env = triglot.make_env("gymnasium:CartPole-v1", vectorization_mode=mode)
+        self.agent = triglot.make_agent(
+            "ppo",
+            self.env,
+            backend="equinox",
+            config={"num_envs": NUM_ENVS, "rollout_length": ROLLOUT_LENGTH},
+            hyper={"learning_rate": LEARNING_RATE, "decay_updates": float("inf")},
+        )
+        trainer = HostTrainer(self.agent, self.env)
+        self.state = init_seeds(trainer, self.key[None], self.agent.hyper)
+        self.program = HostProgram(trainer)
+        self.program.compile(self.state)
+
+    def train(self, num_updates: int) -> None:
+        import jax
+
+        self.state, _ = self.program(self.state, num_updates)
+        jax.block_until_ready(self.state.num_updates)
+
+    def greedy_return(self) -> float:
+        import jax
+
+        import triglot
+
+        state = jax.tree.map(lambda leaf: leaf[0], self.state.agent)
+        episodes = triglot.evaluate(self.agent, self.env, state, self.key, num_episodes=EPISODES)
+        return float(episodes.returns.mean())
+
+    def versions(self) -> dict[str, str]:
+        from importlib.metadata import version
+
+        return {name: version(name) for name in ("jax", "gymnasium", "equinox")}
+
+
+class StableBaselines3:
+    """Its PPO, with as many threads of PyTorch as are given (1 is the fastest at this size)."""
+
+    def __init__(self, threads: str, seed: int) -> None:
+        import torch
+        from stable_baselines3 import PPO
+        from stable_baselines3.common.env_util import make_vec_env
+
+        torch.set_num_threads(int(threads))
+        self.env = make_vec_env("CartPole-v1", NUM_ENVS, seed=seed)
+        self.model = PPO(
+            "MlpPolicy",
+            self.env,
+            n_steps=ROLLOUT_LENGTH,
+            batch_size=STEPS_PER_UPDATE // 4,
+            n_epochs=4,
+            learning_rate=LEARNING_RATE,
+            clip_range=0.2,
+            clip_range_vf=0.2,
+            ent_coef=0.01,
+            policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
+            seed=seed,
+            device="cpu",
+        )
+
+    def train(self, num_updates: int) -> None:
+        self.model.learn(num_updates * STEPS_PER_UPDATE, reset_num_timesteps=False)
+
+    def greedy_return(self) -> float:
+        from stable_baselines3.common.evaluation import evaluate_policy
+
+        returns, _ = evaluate_policy(self.model, self.env, EPISODES)
+        return float(returns)  # pyright: ignore[reportArgumentType]
+
+    def versions(self) -> dict[str, str]:
+        from importlib.metadata import version
+
+        return {name: version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
+
+
+def serve(kind: str, how: str, seed: int) -> None:
+    """Answer each number of updates on a line of the input with the seconds they took."""
+    program = Triglot(how, seed) if kind == "triglot" else StableBaselines3(how, seed)
+    print(json.dumps(program.versions()), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "end":
+            print(json.dumps(program.greedy_return()), flush=True)
+            return
+        start = time.perf_counter()
+        program.train(int(line))
+        print(json.dumps(time.perf_counter() - start), flush=True)
+
+
+class Process:
+    """The parent's handle on one program."""
+
+    def __init__(self, stack: ExitStack, python: str, kind: str, how: str, seed: int) -> None:
+        arguments = [python, __file__, "--serve", kind, how, str(seed)]
+        if kind == "triglot":
+            arguments[1:2] = ["-m", "benchmarks.gymnasium_ppo"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = stack.enter_context(subprocess.Popen(arguments, **pipes))
+        stack.callback(self.process.kill)
+        self.versions = self._reply()
+
+    def ask(self, text: str) -> float:
+        """Send a line and wait for the number that answers it."""
+        assert self.process.stdin is not None
+        print(text, file=self.process.stdin, flush=True)
+        return self._reply()
+
+    def _reply(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{' '.join(map(str, self.process.args))} ended early; see above.")  # pyright: ignore
+        return json.loads(line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sb3", help="the interpreter of an environment with Stable-Baselines3")
+    parser.add_argument("--rounds", type=int, default=10, help="timed rounds (default 10)")
+    parser.add_argument("--updates", type=int, default=12, help="updates a round (default 12)")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")
+    parser.add_argument("--threads", default="1", help="of PyTorch (default 1, the fastest here)")
+    parser.add_argument("--out", type=Path, help="a file for the numbers")
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        kind, how, seed = options.serve
+        return serve(kind, how, int(seed))
+    if options.sb3 is None or not _has_sb3(options.sb3):
+        parser.error(
+            "give --sb3 the interpreter of an environment with Stable-Baselines3: `python -m venv "
+            "sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`."
+        )
+    _compare(options)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from tqdm import tqdm
+
+    from .harness import environment, interval, print_table, time_ratio, write_json
+
+    programs = {
+        "own vector": (sys.executable, "triglot", "vector_entry_point"),
+        "sync": (sys.executable, "triglot", "sync"),
+        "Stable-Baselines3": (options.sb3, "sb3", options.threads),
+    }
+    rng = np.random.default_rng(0)
+    kept: dict[str, list[float]] = {name: [] for name in programs}
+    returns: dict[str, list[float]] = {name: [] for name in programs}
+    versions = {}
+    for seed in range(options.seeds):
+        with ExitStack() as stack:
+            running = {n: Process(stack, *how, seed) for n, how in programs.items()}
+            versions = {name: process.versions for name, process in running.items()}
+            for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
+                for name in rng.permutation(list(running)):
+                    seconds = running[name].ask(str(options.updates))
+                    if index:  # the first is to warm up
+                        kept[name].append(seconds)
+            for name, process in running.items():
+                returns[name].append(process.ask("end"))
+    seconds = {name: np.asarray(values) for name, values in kept.items()}
+    steps = options.updates * STEPS_PER_UPDATE
+    faster = {
+        name: time_ratio(seconds, "Stable-Baselines3", name)
+        for name in programs
+        if name != "Stable-Baselines3"
+    }
+    rates = {name: interval(steps / values) for name, values in seconds.items()}
+    trained = (options.rounds + 1) * steps
+    print_table(
+        ["program", "steps/s", "times as fast as SB3", f"greedy return at {trained:,} steps"],
+        [
+            [
+                name,
+                f"{rates[name].median:,.0f} [{rates[name].low:,.0f}, {rates[name].high:,.0f}]",
+                faster.get(name, ""),
+                ", ".join(f"{value:.1f}" for value in returns[name]),
+            ]
+            for name in programs
+        ],
+    )
+    if options.out:
+        found = {"seconds": seconds, "faster": faster, "rates": rates, "returns": returns}
+        how = {"versions": versions, "environment": environment(), "steps_per_round": steps}
+        write_json(options.out, {**found, **how})
+
+
+def _has_sb3(python: str) -> bool:
+    try:
+        found = subprocess.run([python, "-c", "import stable_baselines3"], capture_output=True)
+    except OSError:
+        return False
+    return found.returncode == 0
+
+
+if __name__ == "__main__":
+    main()

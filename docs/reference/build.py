@@ -1,0 +1,110 @@
+"""Build the API reference from the docstrings: `make docs`, or `python docs/reference/build.py`.
+
+The pages need no network and no server. What has no docstring is left out, but for constructors; a
+method that a protocol of triglot's asks for is described in the protocol's words.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import pdoc.doc
+import pdoc.extract
+import pdoc.render
+import tyro
+from tqdm import tqdm
+
+import triglot
+from triglot.core.agent import Agent
+from triglot.core.environment import Drawn, Environment
+from triglot.core.errors import writing
+
+Modules: TypeAlias = dict[str, pdoc.doc.Module]
+
+HERE = Path(__file__).parent
+PARTS = ("core", "algorithms", "backends", "envs", "experiments")
+PROTOCOLS = (Agent, Environment, Drawn)
+# The templates of `triglot new` are a person's files, and stand on the page on extending.
+LEFT_OUT = "!triglot.experiments.templates"
+
+
+def main(out: Path = HERE.parent / "api") -> None:
+    """Build the API reference from the docstrings; open index.html in the folder.
+
+    Args:
+      out: the folder; pages that are there are replaced.
+    """
+    name_what_is_public()
+    configure()
+    modules, failed = load(pdoc.extract.walk_specs(["triglot", LEFT_OUT]))
+    for file, make in tqdm(list(pages(modules)), desc="pages", unit="page", dynamic_ncols=True):
+        with writing(out / file):
+            (out / file).parent.mkdir(parents=True, exist_ok=True)
+            (out / file).write_text(make(), encoding="utf-8")
+    for name, why in failed.items():
+        print(f"{name} is left out: {why}")
+    print(f"{len(modules)} modules: open {out / 'index.html'}")
+
+
+def name_what_is_public() -> None:
+    """Put the public names on the first page, the parts after them."""
+    for name in triglot._HOME:
+        getattr(triglot, name)  # which imports it
+    triglot.__all__ = [*triglot._HOME, *PARTS]  # pyright: ignore[reportAttributeAccessIssue]
+    jax.Array.__qualname__ = "Array"  # it calls itself by the place in jaxlib where it is made
+
+
+def configure() -> None:
+    """Tell pdoc of our manner of docstrings, and of the templates that stand beside this file."""
+    pdoc.render.configure(docformat="google", template_directory=HERE)
+
+
+def load(names: Iterable[str]) -> tuple[Modules, dict[str, str]]:
+    """Import the modules.
+
+    Args:
+      names: full ones.
+
+    Returns:
+      The modules, and why others could not be imported: a library that is not installed, say.
+    """
+    modules, failed = {}, {}
+    for name in names:
+        try:
+            modules[name] = pdoc.doc.Module.from_name(name)
+        except RuntimeError as error:
+            failed[name] = str(error.__cause__ or error).partition("\n")[0]
+            continue
+        for member in modules[name].members.values():
+            if isinstance(member, pdoc.doc.Class):
+                describe_by_protocol(member)
+    return modules, failed
+
+
+def describe_by_protocol(described: pdoc.doc.Class) -> None:
+    """Give members without a docstring that of the protocol which asks for them."""
+    has = {*dir(described.obj), *getattr(described.obj, "__annotations__", ())}
+    for protocol in PROTOCOLS:
+        asked = {name: thing for name, thing in vars(protocol).items() if not name.startswith("_")}
+        for name, thing in asked.items() if asked.keys() <= has else ():
+            member = described.members.get(name)
+            if member is not None and not member.docstring:
+                member.docstring = inspect.getdoc(thing) or ""
+
+
+def pages(modules: Modules) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Give each file's name, and what makes its text."""
+
+    def page(module: pdoc.doc.Module) -> Callable[[], Any]:
+        return lambda: pdoc.render.html_module(module, modules)
+
+    for name, module in modules.items():
+        yield f"{name.replace('.', '/')}.html", page(module)
+    yield "index.html", lambda: pdoc.render.html_index(modules)
+    yield "search.js", lambda: pdoc.render.search_index(modules)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,98 @@
+"""jumanji's random mazes, made in about a fifth of the time.
+
+Source: jumanji's `maze_generation` (Bonnet et al. 2024), which divides chambers recursively. Here
+the walls are drawn with masks and not cell by cell, what waits to be divided takes little room, and
+all random numbers are drawn at once; so a maze has the same probability, and another key.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.errors import TriglotError, require
+
+
+class MazeGenerator:
+    """Make a maze with its agent and target, as `RandomGenerator` of jumanji's Maze does.
+
+    Raises:
+      TriglotError: if a side is shorter than 2.
+    """
+
+    def __init__(self, num_rows: int = 10, num_cols: int = 10) -> None:
+        for name, size in (("num_rows", num_rows), ("num_cols", num_cols)):
+            if not isinstance(size, int) or size < 2:
+                raise TriglotError(f"{name} of a maze must be a whole number from 2, got {size!r}.")
+        self.num_rows = num_rows
+        self.num_cols = num_cols
+
+    def __call__(self, key: jax.Array) -> Any:
+        types = require("jumanji.environments.routing.maze.types", "jumanji")
+        state_key, walls_key, places_key = jax.random.split(key, 3)
+        walls = divide(walls_key, self.num_rows, self.num_cols)
+        free = (~walls).ravel().astype(jnp.float32)
+        places = jax.random.choice(places_key, walls.size, (2,), replace=False, p=free)
+        (agent_row, target_row), (agent_col, target_col) = jnp.divmod(places, self.num_cols)
+        return types.State(
+            agent_position=types.Position(row=agent_row, col=agent_col),
+            target_position=types.Position(row=target_row, col=target_col),
+            walls=walls,
+            action_mask=None,  # Maze fills it in
+            key=state_key,
+            step_count=jnp.zeros((), jnp.int32),
+        )
+
+
+def divide(key: jax.Array, num_rows: int, num_cols: int) -> jax.Array:
+    """Draw the walls of a maze, bool `[num_rows, num_cols]`.
+
+    Chambers are divided until each is one cell wide or high: by a wall across the longer side, at
+    an odd distance from the chamber's corner, with one passage at an even one.
+    """
+    rows, cols = jnp.arange(num_rows)[:, None], jnp.arange(num_cols)[None, :]
+    # A division leaves two chambers for one, and makes a side shorter.
+    slots = jnp.arange(num_rows + num_cols)[:, None]
+    # A wall and its passage take two cells or more, which no other wall takes.
+    draws = jax.random.bits(key, (num_rows * num_cols // 2, 2), jnp.uint16).astype(jnp.int32)
+
+    def push(stack: jax.Array, size: jax.Array, chamber: tuple) -> tuple[jax.Array, jax.Array]:
+        _, _, height, width = chamber
+        fits = (height > 1) & (width > 1)
+        return jnp.where((slots == size) & fits, jnp.stack(chamber), stack), size + fits.astype(
+            jnp.int32
+        )
+
+    def split(carry: tuple) -> tuple:
+        walls, stack, size, count = carry
+        top, left, height, width = jnp.where(slots == size - 1, stack, 0).sum(0)
+        wide = width >= height
+        long, short = jnp.where(wide, width, height), jnp.where(wide, height, width)
+        at = 2 * (draws[count, 0] * (long // 2) >> 16) + 1
+        passage = 2 * (draws[count, 1] * ((short + 1) // 2) >> 16)
+        in_column = (cols == left + at) & (rows >= top) & (rows < top + height)
+        in_row = (rows == top + at) & (cols >= left) & (cols < left + width)
+        walls |= jnp.where(
+            wide, in_column & (rows != top + passage), in_row & (cols != left + passage)
+        )
+        rest = long - at - 1
+        stack, size = push(
+            stack, size - 1, (top, left, jnp.where(wide, height, at), jnp.where(wide, at, width))
+        )
+        stack, size = push(
+            stack,
+            size,
+            (
+                jnp.where(wide, top, top + at + 1),
+                jnp.where(wide, left + at + 1, left),
+                jnp.where(wide, height, rest),
+                jnp.where(wide, rest, width),
+            ),
+        )
+        return walls, stack, size, count + 1
+
+    whole = tuple(jnp.int32(number) for number in (0, 0, num_rows, num_cols))
+    empty = jnp.zeros((num_rows, num_cols), bool)
+    stack, size = push(jnp.zeros((slots.size, 4), jnp.int32), jnp.int32(0), whole)
+    carry = (empty, stack, size, jnp.int32(0))
+    return jax.lax.while_loop(lambda carry: carry[2] > 0, split, carry)[0]

@@ -1,0 +1,98 @@
+"""Environments of Gymnasium that tests register, each odd in one way."""
+
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from triglot.envs import gridworld
+from triglot.envs.gymnasium import space_from_spec
+
+spaces = gymnasium.spaces
+
+
+class Counter(gymnasium.Env):
+    """Show how many steps were taken; terminate after `length`, and pay the count.
+
+    Attributes:
+      actions: what it was given in this episode.
+    """
+
+    observation_space: Any = spaces.Box(0.0, 1000.0, (2,), np.float64)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self, length: int = 4) -> None:
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count, self.drawn, self.actions = 0, float(self.np_random.integers(1000)), []
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        self.actions.append(action)
+        return self.observe(), self.count, self.count == self.length, False, {}
+
+    def observe(self) -> Any:
+        return np.array([self.count, self.drawn])
+
+
+class Named(Counter):
+    """Show the count in a dictionary, and take a box."""
+
+    observation_space = spaces.Dict(
+        {"count": spaces.Discrete(1000), "image": spaces.Box(0, 255, (2, 2), np.uint8)}
+    )
+    action_space = spaces.Box(-0.3, np.array([0.1, 0.7]), (2,), np.float64)
+
+    def observe(self) -> Any:
+        return {"count": self.count, "image": np.full((2, 2), self.count, np.uint8)}
+
+
+class Failing(Counter):
+    """Do something wrong in the step `when` of the episode."""
+
+    def __init__(self, what: str = "obs", when: int = 3, length: int = 1000) -> None:
+        super().__init__(length)
+        self.what, self.when = what, when
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, *rest = super().step(action)
+        if self.count == self.when:
+            match self.what:
+                case "reward":
+                    reward = float("nan")
+                case "obs":
+                    obs = np.array([np.inf, 0.0])
+                case "shape":
+                    obs = np.zeros(3)
+                case "raise":
+                    raise RuntimeError("the simulator is gone")
+        return obs, reward, *rest
+
+
+class Lifted(gymnasium.Env):
+    """The grid world of triglot, stepped in Python."""
+
+    def __init__(self) -> None:
+        self.env = gridworld.make("3x3")
+        self.observation_space = space_from_spec(self.env.obs_spec)
+        self.action_space = space_from_spec(self.env.action_spec)
+        self._step = jax.jit(self.env.step)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        start = self.env.reset(jax.random.key(0))
+        self.state = start.state
+        return int(start.obs), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        after = self._step(self.state, np.int32(action), jax.random.key(0))
+        self.state = after.state
+        flags = bool(after.terminated), bool(after.truncated)
+        return int(after.obs), float(after.reward), *flags, {}
+
+
+for environment in (Counter, Named, Failing, Lifted):
+    gymnasium.register(f"triglot/{environment.__name__}-v0", environment)
