@@ -11,7 +11,7 @@ PYTEST ?= -n logical --maxprocesses 4 --dist loadfile
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint
+.PHONY: demo test lint docs
 
 demo: $(READY)
 	@out="$(OUT)" && $(BIN)/triglot compare ppo gymnax:CartPole-v1 \
@@ -26,6 +26,9 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(READY)
+	$(BIN)/python docs/reference/build.py
 
 # A candidate must run (a version manager's stand-in may not), be of a version that
 # constraints.txt was made for, and be able to make an environment (Debian splits that off).

@@ -40,9 +40,10 @@ class Triglot:
         import triglot
         from triglot.core.host_train import HostProgram, HostTrainer
         from triglot.core.train import init_seeds
+        from triglot.envs.gymnasium import make
 
         self.key = jax.random.key(seed)
-        self.env = triglot.make_env("gymnasium:CartPole-v1", vectorization_mode=mode)
+        self.env = make("CartPole-v1", vectorization_mode=mode)
         self.agent = triglot.make_agent(
             "ppo",
             self.env,
@@ -80,12 +81,12 @@ class StableBaselines3:
     """Its PPO, with as many threads of PyTorch as are given (1 is the fastest at this size)."""
 
     def __init__(self, threads: str, seed: int) -> None:
-        import torch
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.env_util import make_vec_env
+        import torch  # pyright: ignore[reportMissingImports]
+        from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
+        from stable_baselines3.common import env_util  # pyright: ignore[reportMissingImports]
 
         torch.set_num_threads(int(threads))
-        self.env = make_vec_env("CartPole-v1", NUM_ENVS, seed=seed)
+        self.env = env_util.make_vec_env("CartPole-v1", NUM_ENVS, seed=seed)
         self.model = PPO(
             "MlpPolicy",
             self.env,
@@ -105,10 +106,10 @@ class StableBaselines3:
         self.model.learn(num_updates * STEPS_PER_UPDATE, reset_num_timesteps=False)
 
     def greedy_return(self) -> float:
-        from stable_baselines3.common.evaluation import evaluate_policy
+        from stable_baselines3.common import evaluation  # pyright: ignore[reportMissingImports]
 
-        returns, _ = evaluate_policy(self.model, self.env, EPISODES)
-        return float(returns)  # pyright: ignore[reportArgumentType]
+        returns, _ = evaluation.evaluate_policy(self.model, self.env, EPISODES)
+        return float(returns)
 
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
@@ -194,7 +195,7 @@ def _compare(options: argparse.Namespace) -> None:
     versions = {}
     for seed in range(options.seeds):
         with ExitStack() as stack:
-            running = {n: Process(stack, *how, seed) for n, how in programs.items()}
+            running = {n: Process(stack, *how, seed=seed) for n, how in programs.items()}
             versions = {name: process.versions for name, process in running.items()}
             for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
                 for name in rng.permutation(list(running)):

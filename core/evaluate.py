@@ -55,16 +55,10 @@ def evaluate(
     Returns:
       The return and length of each episode.
     """
-    play = _play_on_host if isinstance(env, HostEnvironment) else _play
-    return play(
-        agent,
-        env,
-        agent_state,
-        key,
-        num_episodes=num_episodes,
-        max_steps=max_steps,
-        explore=explore,
-    )
+    how: Any = {"num_episodes": num_episodes, "max_steps": max_steps, "explore": explore}
+    if isinstance(env, HostEnvironment):
+        return _play_on_host(agent, env, agent_state, key, **how)
+    return _play(agent, env, agent_state, key, **how)
 
 
 def _play_on_host(

@@ -15,7 +15,7 @@ from .errors import TriglotError
 from .host import HostEnvironment
 from .listening import Listener, tell
 from .rollout import online_rollout, rollout
-from .vectorize import VectorEnvironment, VectorState
+from .vectorize import VectorEnvironment
 
 if TYPE_CHECKING:
     from .host_train import HostTrainer
@@ -33,14 +33,14 @@ class RunnerState:
       key: the key of the updates to come.
       agent: the agent's state.
       memory: the policy's memory, `[N, ...]`.
-      env: the environments; `()` where they are stepped in Python (see `HostTrainer`).
+      env: the environments, a `VectorState`; `()` where they are stepped in Python.
       num_updates: int32 `[]`, updates done.
     """
 
     key: jax.Array
     agent: Any
     memory: PyTree
-    env: VectorState | tuple[()]
+    env: Any
     num_updates: jax.Array
 
 

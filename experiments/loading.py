@@ -91,7 +91,7 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
                 f"environment {text!r} cannot be hashed: make {type(made).__name__} a frozen "
                 "dataclass with hashable fields."
             ) from None
-    return made
+    return made  # pyright: ignore[reportReturnType] (of either kind)
 
 
 def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..core.agent import with_budget
-from ..core.environment import Environment, check_constant_shapes
+from ..core.environment import check_constant_shapes
 from ..core.errors import TriglotError, blaming, unknown
 from ..core.host import HostEnvironment
 from ..core.host_train import HostTrainer
@@ -47,8 +47,8 @@ class Plan:
     out: Path
 
     @property
-    def env(self) -> Environment | HostEnvironment:
-        """The single environment."""
+    def env(self) -> Any:
+        """The single environment, of either kind."""
         return self.trainer.env.env if isinstance(self.trainer, Trainer) else self.trainer.env
 
     @property

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..core.agent import Agent
     from ..core.architecture import NetworkSpec
     from ..core.environment import Environment
+    from ..core.host import HostEnvironment
     from ..core.network import Network
 
 ALGORITHMS = {
@@ -146,7 +147,7 @@ def load_suite(name: str) -> Any:
 
 def make_agent(
     algorithm: str | type,
-    env: "Environment",
+    env: "Environment | HostEnvironment",
     *,
     backend: str = "linen",
     arithmetic: str | None = None,

@@ -34,7 +34,7 @@ DIVERGED = 1
 CHECKPOINTS = "checkpoints"
 CHUNK_SECONDS = 1.0  # between looks at the clock, and for Ctrl-C
 
-Program: TypeAlias = Callable[[RunnerState, np.int32], tuple[RunnerState, dict[str, jax.Array]]]
+Program: TypeAlias = Callable[[RunnerState, np.int32], tuple[RunnerState, dict[str, Any]]]
 
 
 def train(options: "TrainOptions", *, started: float, arguments: Sequence[str]) -> int:

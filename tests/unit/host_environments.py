@@ -59,7 +59,7 @@ class Failing(Counter):
         self.what, self.when = what, when
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        obs, reward, *rest = super().step(action)
+        obs, reward, terminated, truncated, info = super().step(action)
         if self.count == self.when:
             match self.what:
                 case "reward":
@@ -70,7 +70,7 @@ class Failing(Counter):
                     obs = np.zeros(3)
                 case "raise":
                     raise RuntimeError("the simulator is gone")
-        return obs, reward, *rest
+        return obs, reward, terminated, truncated, info
 
 
 class Lifted(gymnasium.Env):
@@ -94,5 +94,6 @@ class Lifted(gymnasium.Env):
         return int(after.obs), float(after.reward), *flags, {}
 
 
-for environment in (Counter, Named, Failing, Lifted):
-    gymnasium.register(f"triglot/{environment.__name__}-v0", environment)
+made: Any
+for made in (Counter, Named, Failing, Lifted):
+    gymnasium.register(f"triglot/{made.__name__}-v0", made)

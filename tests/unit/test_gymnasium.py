@@ -1,5 +1,7 @@
 """Gymnasium's environments as the host loop steps them."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -77,7 +79,7 @@ def test_dictionaries_come_out_and_boxes_go_in() -> None:
 def test_cartpole_moves_and_ends_as_it_does_by_itself(mode: str) -> None:
     env = make("CartPole-v1", max_episode_steps=8, vectorization_mode=mode)
     vector = env.open(3)
-    alone = gymnasium.make("CartPole-v1").unwrapped
+    alone: Any = gymnasium.make("CartPole-v1").unwrapped
     alone.reset(seed=0)
     obs = vector.reset(seed=3)
     ends = {"terminated": 0, "truncated": 0}

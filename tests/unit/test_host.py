@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -77,7 +78,7 @@ def test_an_environment_trains_the_same_on_the_host_as_compiled(
 
 
 def as_numbers(leaf: jax.Array) -> np.ndarray:
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
@@ -99,7 +100,7 @@ def collected(trainer: HostTrainer, monkeypatch: pytest.MonkeyPatch, updates: in
 
 
 def test_what_the_agent_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = make_env(COUNTER, length=5, max_episode_steps=3)
+    env: Any = make_env(COUNTER, length=5, max_episode_steps=3)
     agent = make_agent("ppo", env, config=PPO)
     seen = collected(HostTrainer(agent, env), monkeypatch, 2)
     assert seen.reward.shape == (1, 16, 2) and seen.obs.shape == (1, 16, 2, 2)

@@ -32,6 +32,7 @@ OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox")},
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
+    ("envs", "jumanji_maze"): {"jumanji"},
 }
 # The parts of triglot that a part may import, beside itself.
 MAY_IMPORT = {

@@ -1,0 +1,85 @@
+"""The API reference: what is public has a docstring, and stands on the first page."""
+
+import importlib.util
+import inspect
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import pytest
+
+import triglot
+
+ROOT = Path(__file__).parents[2]
+FEW = ["triglot", "triglot.core", "triglot.core.environment", "triglot.envs.gridworld"]
+DESCRIBED_BY_PROTOCOLS = {*vars(triglot.Agent), *vars(triglot.Environment)}
+
+
+@pytest.mark.parametrize("name", sorted(triglot._HOME))
+def test_what_is_public_has_a_docstring(name: str) -> None:
+    public = getattr(triglot, name)
+    said = public.__doc__ or ""
+    assert said and not said.startswith(f"{name}("), f"{name} has none, or only its signature"
+    if inspect.isclass(public):
+        members = {key: thing for key, thing in vars(public).items() if not key.startswith("_")}
+        methods = [key for key, thing in members.items() if inspect.isroutine(thing)]
+        silent = {key for key in methods if not members[key].__doc__}
+        assert silent <= DESCRIBED_BY_PROTOCOLS
+
+
+@pytest.fixture(scope="module")
+def build() -> Iterator[ModuleType]:
+    """Import docs/reference/build.py, and undo afterwards what it sets."""
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "reference" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.Array, "__qualname__", jax.Array.__qualname__)
+        patch.setattr(triglot, "__all__", [], raising=False)
+        yield module
+
+
+@pytest.fixture(scope="module")
+def pages(build: ModuleType) -> dict[str, str]:
+    """Build the pages of a few modules, without a single warning."""
+    build.name_what_is_public()
+    build.configure()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modules, failed = build.load(FEW)
+        assert not failed
+        return {file: make() for file, make in build.pages(modules)}
+
+
+def test_the_public_names_stand_on_the_first_page(pages: dict[str, str]) -> None:
+    sections = re.findall(r'<section id="([\w.]+)">', pages["triglot.html"])
+    assert sections[: len(triglot._HOME)] == list(triglot._HOME)
+    assert "url=./triglot.html" in pages["index.html"]
+
+
+def test_a_page_reads_our_docstrings(pages: dict[str, str]) -> None:
+    page = pages["triglot/core/environment.html"]
+    assert "<strong>terminated:</strong> bool <code>[]</code>, the task ended here" in page
+    assert "jaxlib" not in page
+
+
+def test_a_protocol_speaks_for_who_keeps_it(pages: dict[str, str]) -> None:
+    _, _, step = pages["triglot/envs/gridworld.html"].partition('<div id="GridWorld.step"')
+    assert "Take one action in" in step
+
+
+def test_the_pages_need_no_network(pages: dict[str, str]) -> None:
+    for file, text in pages.items():
+        assert not re.search(r"""(src|<link[^>]* href)=["']?(https?:)?//""", text), file
+
+
+def test_a_module_that_cannot_be_imported_is_told(build: ModuleType) -> None:
+    modules, failed = build.load(["triglot.core.no_such_module"])
+    assert not modules
+    assert failed == {
+        "triglot.core.no_such_module": "No module named 'triglot.core.no_such_module'"
+    }
