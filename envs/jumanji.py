@@ -24,10 +24,12 @@ jumanji says of most episodes only that they ended (discount 0), be it by their 
 Where the task ends at the limit itself, it is terminated.
 """
 
+import builtins
 import functools
 import inspect
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -202,7 +204,17 @@ class _Library(NamedTuple):
 
 
 def _registered() -> set[str]:
-    return require("jumanji", "jumanji").registered_environments() - _DOWNLOADS.keys()
+    return _jumanji().registered_environments() - _DOWNLOADS.keys()
+
+
+def _jumanji() -> ModuleType:
+    """Import jumanji; in a notebook it would change, or fail to change, matplotlib's backend."""
+    in_ipython = vars(builtins).pop("__IPYTHON__", None)
+    try:
+        return require("jumanji", "jumanji")
+    finally:
+        if in_ipython is not None:
+            vars(builtins)["__IPYTHON__"] = in_ipython
 
 
 @functools.cache
@@ -235,7 +247,7 @@ def _library(env_id: str, options: Options) -> _Library:
 
 
 def _build(env_id: str, options: dict[str, Any]) -> Any:
-    make_library = require("jumanji", "jumanji").make
+    make_library = _jumanji().make
     env = make_library(env_id)
     generator = getattr(env, "generator", getattr(env, "_generator", None))
     make_generator = _GENERATORS.get(type(env).__name__, type(generator))

@@ -1,5 +1,6 @@
 """jumanji's adapter: what its episodes end by, what is seen, what an action means."""
 
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -361,6 +362,17 @@ def test_an_episode_is_drawn_without_a_display(tmp_path: Path) -> None:
     states = jax.tree.map(lambda leaf: leaf[:, 0], steps.state)
     jumanji.animate(env, states, str(tmp_path / "episode.gif"))
     assert (tmp_path / "episode.gif").read_bytes()[:3] == b"GIF"
+
+
+def test_a_notebook_keeps_its_way_to_show_figures() -> None:
+    program = """
+import builtins
+builtins.__IPYTHON__ = True  # and there is none, so that jumanji's own call of it would fail
+from triglot.envs import jumanji
+assert "Maze-v0" in jumanji.names()
+assert builtins.__IPYTHON__
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

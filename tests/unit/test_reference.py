@@ -24,10 +24,10 @@ def test_what_is_public_has_a_docstring(name: str) -> None:
     said = public.__doc__ or ""
     assert said and not said.startswith(f"{name}("), f"{name} has none, or only its signature"
     if inspect.isclass(public):
-        members = {key: thing for key, thing in vars(public).items() if not key.startswith("_")}
-        methods = [key for key, thing in members.items() if inspect.isroutine(thing)]
-        silent = {key for key in methods if not members[key].__doc__}
-        assert silent <= DESCRIBED_BY_PROTOCOLS
+        fields = getattr(public, "__dataclass_fields__", {})  # which its own docstring describes
+        methods = {key: thing for key, thing in vars(public).items() if inspect.isroutine(thing)}
+        silent = {key for key, method in methods.items() if not method.__doc__ and key[0] != "_"}
+        assert silent <= DESCRIBED_BY_PROTOCOLS | set(fields)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,11 @@ def build() -> Iterator[ModuleType]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    called = jax.Array.__qualname__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax.Array, "__qualname__", jax.Array.__qualname__)
         patch.setattr(triglot, "__all__", [], raising=False)
         yield module
+    jax.Array.__qualname__ = called
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_the_public_names_stand_on_the_first_page(pages: dict[str, str]) -> None
 
 def test_a_page_reads_our_docstrings(pages: dict[str, str]) -> None:
     page = pages["triglot/core/environment.html"]
-    assert "<strong>terminated:</strong> bool <code>[]</code>, the task ended here" in page
+    assert re.search("<strong>terminated:</strong> *bool <code>.*, the task ended here", page)
     assert "jaxlib" not in page
 
 
@@ -78,8 +79,7 @@ def test_the_pages_need_no_network(pages: dict[str, str]) -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_told(build: ModuleType) -> None:
-    modules, failed = build.load(["triglot.core.no_such_module"])
+    name = "triglot.core.no_such_module"
+    modules, failed = build.load([name])
     assert not modules
-    assert failed == {
-        "triglot.core.no_such_module": "No module named 'triglot.core.no_such_module'"
-    }
+    assert failed == {name: f"No module named {name!r}"}
