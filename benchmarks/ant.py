@@ -1,6 +1,6 @@
 """How far brax's ant gets: a trained run beside standing still and random actions.
 
-    python -m benchmarks.ant runs/ant
+python -m benchmarks.ant runs/ant
 """
 
 from pathlib import Path
