@@ -209,12 +209,12 @@ def _registered() -> set[str]:
 
 def _jumanji() -> ModuleType:
     """Import jumanji; in a notebook it would change, or fail to change, matplotlib's backend."""
-    in_ipython = vars(builtins).pop("__IPYTHON__", None)
+    in_ipython = builtins.__dict__.pop("__IPYTHON__", None)
     try:
         return require("jumanji", "jumanji")
     finally:
         if in_ipython is not None:
-            vars(builtins)["__IPYTHON__"] = in_ipython
+            builtins.__dict__["__IPYTHON__"] = in_ipython
 
 
 @functools.cache

@@ -83,9 +83,9 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
     """
     defaults: dict[str, Any] = {one.name: one.default for one in fields(config)}
     small = {
-        name: min(defaults[name], enough)
+        name: enough if defaults[name] is None else min(defaults[name], enough)
         for name, enough in SMALL.items()
-        if isinstance(defaults.get(name), type(enough))
+        if name in defaults and isinstance(defaults[name], type(enough) | None)
     }
     try:
         return registry.from_overrides(config, {**small, **given})

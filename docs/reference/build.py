@@ -4,7 +4,9 @@ The pages need no network and no server. What has no docstring is left out, but 
 method that a protocol of triglot's asks for is described in the protocol's words.
 """
 
+import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +15,7 @@ import jax
 import pdoc.doc
 import pdoc.extract
 import pdoc.render
+import pdoc.render_helpers
 import tyro
 from tqdm import tqdm
 
@@ -59,6 +62,15 @@ def name_what_is_public() -> None:
 def configure() -> None:
     """Tell pdoc of our manner of docstrings, and of the templates that stand beside this file."""
     pdoc.render.configure(docformat="google", template_directory=HERE)
+    linkify = pdoc.render_helpers.linkify
+
+    @functools.wraps(linkify)
+    def linkify_full_names(context: Any, code: str, *args: Any, **options: Any) -> str:
+        # Else the suffix `.gif` is taken for a module called gif.
+        hidden = re.sub(r"(?<!\w)\.(?=[a-z])", "&#46;", code)
+        return linkify(context, hidden, *args, **options)
+
+    pdoc.render.env.filters["linkify"] = linkify_full_names
 
 
 def load(names: Iterable[str]) -> tuple[Modules, dict[str, str]]:

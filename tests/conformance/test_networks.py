@@ -59,7 +59,7 @@ def make(backend: str, case: Case, arithmetic: str = "native") -> Network:
 
 def batch(case: Case, size: int) -> jax.Array:
     keys = jax.random.split(jax.random.key(7), size)
-    return jax.vmap(lambda key: specs.sample(case.spec.obs_spec, key))(keys)
+    return jax.vmap(lambda key: specs.sample(case.spec.inputs[0], key))(keys)
 
 
 def assert_equal(first: object, second: object) -> None:

@@ -134,4 +134,4 @@ def test_targets_follow_the_critics_by_tau(agent: SAC) -> None:
     state = agent.init(jax.random.key(0), 8)
     online = part_of(state.learner.variables, "critic")
     chex.assert_trees_all_equal(state.target, online)
-    assert float(state.hyper.target_entropy) == -1.0
+    assert state.hyper.target_entropy == -1.0

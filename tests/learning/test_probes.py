@@ -85,5 +85,5 @@ def assert_reached(agent: Agent, state: Any, env: probes.Probe) -> None:
         first=jnp.ones(len(expected), bool),
     )
     decision = agent.act(state, (), view, jax.random.key(1), explore=False)
-    wanted = [[case.action] for case in expected]
+    wanted = np.array([[case.action] for case in expected], np.float32)
     np.testing.assert_allclose(decision.action, wanted, atol=0.25)

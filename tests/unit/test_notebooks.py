@@ -29,7 +29,7 @@ SMALL = {
     },
     "5_tabular": {"python_steps": 20, "total_steps": 2048, "num_agents": 2},
 }
-IN_CI = {"3_fused_pipeline", "5_tabular"}
+IN_CI = {"5_tabular"}
 MAX_BYTES = 300_000
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -73,6 +73,10 @@ def test_a_protocol_speaks_for_who_keeps_it(pages: dict[str, str]) -> None:
     assert "Take one action in" in step
 
 
+def test_a_suffix_is_no_module(pages: dict[str, str]) -> None:
+    assert "&#39;&#46;gif&#39;" in pages["triglot/envs/gridworld.html"]
+
+
 def test_the_pages_need_no_network(pages: dict[str, str]) -> None:
     for file, text in pages.items():
         assert not re.search(r"""(src|<link[^>]* href)=["']?(https?:)?//""", text), file
