@@ -27,6 +27,7 @@ Where the task ends at the limit itself, it is terminated.
 import builtins
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -211,7 +212,10 @@ def _jumanji() -> ModuleType:
     """Import jumanji; in a notebook it would change, or fail to change, matplotlib's backend."""
     in_ipython = builtins.__dict__.pop("__IPYTHON__", None)
     try:
-        return require("jumanji", "jumanji")
+        with warnings.catch_warnings():
+            # Of a progress bar that nobody has asked for, in a notebook without widgets.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            return require("jumanji", "jumanji")
     finally:
         if in_ipython is not None:
             builtins.__dict__["__IPYTHON__"] = in_ipython
