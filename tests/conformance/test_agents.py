@@ -21,7 +21,14 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "env", "backend", "config"),
     [
-        pytest.param("dqn", "probe:truncating", "linen", {**SMALL, **OPTIONS}, id="dqn-options"),
+        pytest.param(
+            "dqn",
+            "probe:truncating",
+            "linen",
+            {**SMALL, **OPTIONS},
+            id="dqn-options",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("dqn", "gymnax:CartPole-v1", "haiku", SMALL, id="dqn", marks=slow),
         *(
             pytest.param("q_learning", "gridworld:4x4", "table", {"method": method}, id=method)
