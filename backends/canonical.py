@@ -31,7 +31,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
       network: as its library made it.
       arithmetic: `native` leaves everything to the library. `leaf_order` keeps the parameters in a
         dictionary by canonical name. `canonical` also keeps them in the canonical layout, and puts
-        the parameters on the right of every product and computes convolutions in `NCHW`.
+        the parameters on the right of every product and computes convolutions in one way.
 
     Returns:
       A network with other `params` (and a codec that knows them), equal up to rounding.
@@ -105,9 +105,10 @@ def params_on_the_right(
     """Rewrite `function(params, inputs)`, as it is traced, into one order of summation.
 
     Where the left operand of a product depends on the parameters only and the right one on the
-    inputs, they change places and the result is transposed. A convolution is computed in `NCHW`
-    with an `OIHW` kernel, whatever its layout: on CPU XLA is fastest there, most of all where seeds
-    are vmapped. Everything else, custom derivatives and control flow among it, passes
+    inputs, they change places and the result is transposed. A convolution, whatever its layout, is
+    computed on CPU as a product of patches and kernel, since XLA's own gradients of convolutions
+    are several times as slow there; elsewhere, and where it is grouped, in `NCHW` with an `OIHW`
+    kernel. Everything else, custom derivatives and control flow among it, passes
     through as it is; products inside those are left alone.
     """
 
@@ -177,7 +178,7 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     if name == "dot_general" and operands[0].source == PARAMS and operands[1].source & INPUTS:
         return [_swapped_product(*operands, **params)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
-        return [_channels_first_convolution(*operands, **params)]
+        return [_convolution(*operands, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
     arrays = [operand.array() for operand in operands]
     if name in ("add", "sub", "mul", "div"):
@@ -234,17 +235,46 @@ def _swapped_product(
     return Value.of(swapped, left.source | right.source).transposed(axes)
 
 
-def _channels_first_convolution(
-    images: Value, kernel: Value, *, dimension_numbers: Any, **params: Any
-) -> Value:
-    # A specification says where (batch, feature, height, width) stand: here in this order.
-    numbers = dimension_numbers
+def _convolution(images: Value, kernel: Value, *, dimension_numbers: Any, **params: Any) -> Value:
+    # A specification says where (batch, feature, height, width) stand.
+    numbers, source = dimension_numbers, images.source | kernel.source
     in_order = (0, 1, 2, 3)
-    result = jax.lax.conv_general_dilated_p.bind(
-        images.transposed(numbers.lhs_spec).array(),
-        kernel.transposed(numbers.rhs_spec).array(),
-        dimension_numbers=jax.lax.ConvDimensionNumbers(in_order, in_order, in_order),
-        **params,
+    nchw = images.transposed(numbers.lhs_spec)
+    oihw = kernel.transposed(numbers.rhs_spec)
+    plain = params["feature_group_count"] == params["batch_group_count"] == 1
+    if plain and params["lhs_dilation"] == (1, 1) and jax.default_backend() == "cpu":
+        result = Value.of(_patches_times_kernel(nchw, oihw, **params), source)
+        result = result.transposed((0, 3, 1, 2))
+    else:
+        result = jax.lax.conv_general_dilated_p.bind(
+            nchw.array(),
+            oihw.array(),
+            dimension_numbers=jax.lax.ConvDimensionNumbers(in_order, in_order, in_order),
+            **params,
+        )
+        result = Value.of(result, source)
+    return result.transposed([numbers.out_spec.index(axis) for axis in in_order])
+
+
+def _patches_times_kernel(nchw: Value, oihw: Value, **params: Any) -> jax.Array:
+    """Convolve as one product, `[B * H * W, patch] x [patch, O]`; the result is `[B, H, W, O]`."""
+    low_high = [(low, high, 0) for low, high in params["padding"]]
+    images = nchw.transposed((0, 2, 3, 1)).array()
+    images = jax.lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *low_high, (0, 0, 0)])
+    hwio = oihw.transposed((2, 3, 1, 0)).array()
+    for axis in (2, 1):  # along the width first: fewer and longer copies than pixel by pixel
+        size, stride = hwio.shape[axis - 1], params["window_strides"][axis - 1]
+        dilation = params["rhs_dilation"][axis - 1]
+        last = images.shape[axis] - (size - 1) * dilation
+        shifted = [
+            jax.lax.slice_in_dim(images, start, start + last, stride, axis)
+            for start in range(0, size * dilation, dilation)
+        ]
+        images = jnp.concatenate(shifted, axis=-1)
+    return jax.lax.dot_general(
+        images,
+        hwio.reshape(-1, hwio.shape[-1]),
+        (((3,), (0,)), ((), ())),
+        precision=params["precision"],
+        preferred_element_type=params["preferred_element_type"],
     )
-    back = [numbers.out_spec.index(axis) for axis in in_order]
-    return Value.of(result, images.source | kernel.source).transposed(back)

@@ -1,6 +1,7 @@
 """Whole episodes, in one compiled program where the environment can be part of one."""
 
 import functools
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,7 @@ import numpy as np
 from .agent import Agent, View
 from .environment import Environment
 from .host import HostEnvironment
-from .host_act import actor
-from .host_runner import HostRunner
+from .host_play import Player
 
 
 @jax.tree_util.register_dataclass
@@ -71,24 +71,14 @@ def _play_on_host(
     max_steps: int,
     explore: bool,
 ) -> Episodes:
-    impl = jax.random.key_impl(key)
-    one_seed = jax.tree.map(lambda leaf: leaf[None], agent_state)
-    acting = actor(agent, one_seed, env.obs_spec, num_episodes, explore=explore, impl=impl)
-    read = acting.of(one_seed)
-    memory = agent.initial_memory(agent_state, num_episodes)
-    memory = jax.tree.map(lambda leaf: leaf[None], memory)
-    reset_key, loop_key = jax.random.split(key)
-    runner = HostRunner(env, num_episodes, [int(jax.random.bits(reset_key))])
     returns, lengths = np.zeros(num_episodes, np.float32), np.zeros(num_episodes, np.int32)
-    running = np.ones(num_episodes, bool)
-    while running.any() and runner.num_steps < max_steps:
-        act_key = jax.random.key_data(jax.random.fold_in(loop_key, runner.num_steps))
-        action, memory, _ = acting.call(read, memory, act_key[None], runner.obs, runner.first)
-        step = runner.step(np.asarray(action))
-        returns += np.where(running, step.reward[0], np.float32(0.0))
-        lengths += running
-        running &= ~runner.first[0]
-    runner.close()
+    running, num_steps = np.ones(num_episodes, bool), 0
+    with closing(Player(agent, env, agent_state, key, num_episodes, explore=explore)) as player:
+        while running.any() and num_steps < max_steps:
+            step, num_steps = player.step(), num_steps + 1
+            returns += np.where(running, step.reward, np.float32(0.0))
+            lengths += running
+            running &= ~(step.terminated | step.truncated)
     return Episodes(
         returns=jnp.asarray(returns), lengths=jnp.asarray(lengths), finished=jnp.asarray(~running)
     )

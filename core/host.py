@@ -68,6 +68,28 @@ class HostEnvironment(Protocol):
         ...
 
 
+class FilmedVector(HostVector, Protocol):
+    """One open environment, which stays where its episode ended until it is reset."""
+
+    def frame(self) -> np.ndarray:
+        """Draw where it stands, uint8 `[height, width, 3]`."""
+        ...
+
+
+@runtime_checkable
+class Filmed(HostEnvironment, Protocol):
+    """A host environment whose episodes can be filmed; this is optional."""
+
+    @property
+    def milliseconds(self) -> int:
+        """Say how long a frame is shown."""
+        ...
+
+    def open_filmed(self) -> FilmedVector:
+        """Start one of them, which draws itself."""
+        ...
+
+
 def check_shapes(spec: Spec, obs: Arrays, num_envs: int) -> None:
     """Refuse observations `[N, ...]` of another structure, shape or dtype than `spec` declares.
 

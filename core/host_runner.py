@@ -117,7 +117,13 @@ class HostRunner:
 
 def over_time(steps: Sequence[PyTree]) -> PyTree:
     """Put `T` steps `[S, ...]` together on the host: `[S, T, ...]`."""
-    return jax.tree.map(lambda *leaves: np.stack(list(map(np.asarray, leaves)), axis=1), *steps)
+
+    def together(*leaves: Any) -> np.ndarray:
+        # Several times as fast as np.stack, for as small arrays as these.
+        arrays = np.concatenate([np.asarray(leaf) for leaf in leaves])
+        return arrays.reshape(len(leaves), *np.shape(leaves[0])).swapaxes(0, 1)
+
+    return jax.tree.map(together, *steps)
 
 
 def _side_by_side(parts: Sequence[Arrays]) -> Arrays:

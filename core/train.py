@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -240,31 +241,32 @@ def train(
     """
     if num_seeds < 1:
         raise TriglotError(f"num_seeds must be at least 1, got {num_seeds}.")
-    if isinstance(env, HostEnvironment):
-        from .host_train import HostProgram, HostTrainer  # they build on this module
+    with ExitStack() as stack:
+        if isinstance(env, HostEnvironment):
+            from .host_train import HostProgram, HostTrainer  # they build on this module
 
-        trainer = HostTrainer(agent, env, every_update=every_update)
-        program = HostProgram(trainer)
-    else:
-        vector = VectorEnvironment(env, agent.num_envs)
-        trainer = Trainer(agent, vector, every_update=every_update)
-        program = functools.partial(train_seeds, trainer)
-    num_updates = updates_for(trainer, total_steps)
-    hyper = with_budget(agent.hyper if hyper is None else hyper, num_updates)
-    state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
-    history, done = [], 0
-    for count in chunks(num_updates, trainer.chunk_size):
-        try:
-            state, buffers = program(state, count)
-        except TypeError:
-            if isinstance(trainer, Trainer):
-                check_constant_shapes(trainer.env.env)  # says in words what JAX says of a scan
-            raise
-        metrics = {name: np.asarray(value[:, :count]) for name, value in buffers.items()}
-        history.append(metrics)
-        done += count
-        if callback is not None:
-            callback(done, metrics)
+            trainer = HostTrainer(agent, env, every_update=every_update)
+            program = stack.enter_context(closing(HostProgram(trainer)))
+        else:
+            vector = VectorEnvironment(env, agent.num_envs)
+            trainer = Trainer(agent, vector, every_update=every_update)
+            program = functools.partial(train_seeds, trainer)
+        num_updates = updates_for(trainer, total_steps)
+        hyper = with_budget(agent.hyper if hyper is None else hyper, num_updates)
+        state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
+        history, done = [], 0
+        for count in chunks(num_updates, trainer.chunk_size):
+            try:
+                state, buffers = program(state, count)
+            except TypeError:
+                if isinstance(trainer, Trainer):
+                    check_constant_shapes(trainer.env.env)  # says in words what JAX says of a scan
+                raise
+            metrics = {name: np.asarray(value[:, :count]) for name, value in buffers.items()}
+            history.append(metrics)
+            done += count
+            if callback is not None:
+                callback(done, metrics)
     if every_update is not None:
         jax.effects_barrier()  # else the last calls may still be on their way
     return TrainResult(

@@ -1,5 +1,6 @@
 """Frames as an animated GIF, written while they are drawn."""
 
+import os
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,15 +8,26 @@ from PIL import Image
 from tqdm import tqdm
 
 
+def without_window() -> None:
+    """Have pygame draw without a window, a sound card or a greeting, unless the person chose."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+        os.environ.setdefault(driver, "dummy")
+
+
 def write_gif(
-    path: str, frames: Iterable[np.ndarray], *, num_frames: int, milliseconds: int = 50
+    path: str,
+    frames: Iterable[np.ndarray],
+    *,
+    num_frames: int | None = None,
+    milliseconds: int = 50,
 ) -> None:
     """Write an animated GIF, with a progress bar.
 
     Args:
       path: the file to write.
       frames: uint8 `[height, width, 3]` each; equal ones in a row become one that stays longer.
-      num_frames: how many there are.
+      num_frames: how many there are, where that is known.
       milliseconds: how long each is shown; GIF counts in steps of 10.
     """
     watched = tqdm(frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0)

@@ -3,16 +3,18 @@
 Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from ..core.errors import TriglotError, describe, require, unknown
+from ..core.errors import TriglotError, blaming, describe, require, unknown
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
 from .foreign import Options, hashable
-from .gymnasium_vector import RESTARTS, GymnasiumVector
+from .gif import without_window
+from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -117,6 +119,37 @@ class Gymnasium:
         )
         restart = RESTARTS.get(own) if is_own else None
         return GymnasiumVector(vector, self.obs_spec, self.action_spec, restart)
+
+    @property
+    def milliseconds(self) -> int:
+        """Say how long a frame of a film is shown: as fast as it is, or as a GIF can be shown."""
+        creator = require("gymnasium", "gymnasium").spec(self.env_id).entry_point
+        if isinstance(creator, str):
+            creator = require("gymnasium.envs.registration", "gymnasium").load_env_creator(creator)
+        rate = getattr(creator, "metadata", {}).get("render_fps") or 30
+        return max(20, round(1000 / rate))
+
+    def open_filmed(self) -> FilmedGymnasium:
+        """Start one that draws its states; some need a further package for it, such as pygame.
+
+        Raises:
+          TriglotError: if it gives no pictures.
+        """
+        gym = require("gymnasium", "gymnasium")
+        options = dict(self.options)
+        options.pop("vectorization_mode", None)
+        without_window()
+        with (
+            blaming(f"{self.name} cannot be made so that it draws itself"),
+            warnings.catch_warnings(action="ignore"),  # that it may not draw: said below
+        ):
+            env = gym.make(self.env_id, **{**options, "render_mode": "rgb_array"})
+        if env.render_mode != "rgb_array":
+            raise TriglotError(f"{self.name} gives no pictures: it has no render_mode 'rgb_array'.")
+        vector = gym.vector.SyncVectorEnv(
+            [lambda: env], autoreset_mode=gym.vector.AutoresetMode.DISABLED, copy=False
+        )
+        return FilmedGymnasium(self.name, vector, self.obs_spec, self.action_spec)
 
 
 def spec_from_space(space: Any) -> Spec:

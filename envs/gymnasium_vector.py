@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, describe
 from ..core.host import Arrays, HostStep
 from ..core.specs import Box, Dict, Spec
 
@@ -70,6 +70,25 @@ class GymnasiumVector:
         # What NumPy says of observations that cannot be put side by side names neither of them.
         for index, obs in enumerate(getattr(self._vector, "_env_obs", ())):
             _check_shape(self._obs_spec, obs, index, error)
+
+
+class FilmedGymnasium(GymnasiumVector):
+    """One environment of Gymnasium that draws itself, as a `FilmedVector`."""
+
+    def __init__(self, name: str, vector: Any, obs_spec: Spec, action_spec: Spec) -> None:
+        """Take over `vector`, of one environment, which never begins an episode by itself."""
+        self._name = name
+        super().__init__(vector, obs_spec, action_spec, lambda vector, done: vector._observations)
+
+    def frame(self) -> np.ndarray:
+        try:
+            (drawn,) = self._vector.render()
+        except Exception as error:
+            raise TriglotError(
+                f"{self._name} cannot be drawn: {describe(error)}. Classic control needs pygame: "
+                "pip install 'triglot[render]'."
+            ) from error
+        return np.asarray(drawn, np.uint8)
 
 
 def _cast(spec: Spec, obs: Any) -> Arrays:

@@ -6,7 +6,6 @@ https://github.com/RobertTLange/gymnax, version 1.x.
 
 import functools
 import inspect
-import os
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -20,7 +19,7 @@ from ..core.errors import TriglotError, require, unknown
 from ..core.specs import Box, Dict, Spec
 from . import check_options
 from .foreign import library_promotion, strong
-from .gif import write_gif
+from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
 
 PyTree: TypeAlias = Any
@@ -158,12 +157,7 @@ def _classic_frames(
     vis_gym: Any, name: str, params: Any, states: list[PyTree]
 ) -> Iterator[np.ndarray]:
     """Draw by Gymnasium; gymnax's own function makes a new environment for every frame."""
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    for driver in (
-        "SDL_VIDEODRIVER",
-        "SDL_AUDIODRIVER",
-    ):  # no window opens, no sound card is sought
-        os.environ.setdefault(driver, "dummy")
+    without_window()
     require("pygame", "render")
     drawn = vis_gym.gym.make(name, render_mode="rgb_array")
     try:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 from ..core.evaluate import Episodes
 from .journal import write_json
 from .plan import Plan, check_numbers, prepare
+from .records import in_digits
 from .run import play, restore
 from .summary import evaluation, evaluation_in_words
 
@@ -41,12 +42,12 @@ def evaluate_run(options: "EvaluateCommand", begun: "TrainOptions") -> int:
     found = evaluation(episodes)
     print("\n".join(evaluation_in_words(found, "sampled" if options.sampled else "greedy")))
     print(
-        f"returns {found['return_least']:.1f} to {found['return_greatest']:.1f}; lengths "
+        f"returns {in_digits(found['return_least'])} to {in_digits(found['return_greatest'])}; lengths "
         f"{found['length_least']:,} to {found['length_greatest']:,} steps, "
         f"{found['length_mean']:,.1f} on average"
     )
     if len(found["return_per_seed"]) > 1:
-        print(f"of each seed: {', '.join(f'{value:.1f}' for value in found['return_per_seed'])}")
+        print(f"of each seed: {', '.join(map(in_digits, found['return_per_seed']))}")
     write_json(
         options.run / WRITTEN,
         {

@@ -1,16 +1,21 @@
 """`triglot render`: episodes of a run's agent as a picture that moves."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core.environment import Drawn, Environment, TimeLimit
 from ..core.errors import TriglotError, writing
-from ..core.host import HostEnvironment
+from ..core.host import Filmed, HostEnvironment
+from ..core.host_play import film
 from ..core.record import Recording, record
+from ..envs.gif import write_gif
 from .plan import Plan, check_numbers, prepare
+from .records import in_digits
 from .run import restore
 
 if TYPE_CHECKING:
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 HOW_TO_DRAW = (
     "give it `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "
     "at each time, [T, ...] (see triglot.envs.gif and triglot.envs.gridworld)"
+)
+HOW_TO_FILM = (
+    "give it `milliseconds` and a method open_filmed() (see triglot.core.host.Filmed), or play it "
+    "with gymnasium.wrappers.RecordVideo around it"
 )
 
 
@@ -43,28 +52,19 @@ def render(options: "RenderCommand", begun: "TrainOptions") -> int:
             f"{options.seed_index}: give at most {begun.num_seeds - 1}."
         )
     plan = prepare(begun, folder=options.run)
-    env = plan.env
-    if isinstance(env, HostEnvironment):
-        raise TriglotError(
-            f"{env.name} is stepped in Python and keeps no states that could be drawn: play it "
-            "with gymnasium.wrappers.RecordVideo around it."
-        )
-    out = _target(env, options)
+    env, suffix = plan.env, suffix_of(plan.env)
+    out = _target(env.name, suffix, options)
     progress = restore(plan, previous=options.previous)
     agent_state = jax.tree.map(
         lambda leaf: leaf[options.seed_index],
         progress.state.agent,  # pyright: ignore[reportOptionalMemberAccess]
     )
-    recordings = _play(plan, env, options, agent_state)
-    for number, recording in enumerate(recordings, 1):
-        cut = "" if recording.finished else ", cut there: --max-steps allows more"
-        print(
-            f"episode {number}: return {float(recording.episode_return):.1f} in "
-            f"{int(recording.length):,} steps{cut}",
-            flush=True,
-        )
-    states = [recording.played() for recording in recordings]
-    draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
+    if isinstance(env, Filmed):
+        _film(plan, env, options, agent_state, out)
+    else:
+        recordings = list(_play(plan, env, options, agent_state))
+        states = [recording.played() for recording in recordings]
+        draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
     print(f"drawn: {out}")
     return 0
 
@@ -83,6 +83,19 @@ def draw(env: Environment, states: Any, path: Path) -> None:
         drawn.draw(states, str(path))
 
 
+def suffix_of(env: Environment | HostEnvironment) -> str:
+    """Say what files an environment is drawn to, such as `.gif`.
+
+    Raises:
+      TriglotError: if it cannot be drawn.
+    """
+    if isinstance(env, Filmed):
+        return ".gif"
+    if isinstance(env, HostEnvironment):
+        raise TriglotError(f"{env.name} does not say how it is drawn: {HOW_TO_FILM}.")
+    return _drawn(env).draw_suffix
+
+
 def _drawn(env: Environment) -> Drawn:
     while isinstance(env, TimeLimit):
         env = env.env
@@ -91,28 +104,48 @@ def _drawn(env: Environment) -> Drawn:
     return env
 
 
-def _target(env: Environment, options: "RenderCommand") -> Path:
-    suffix = _drawn(env).draw_suffix
+def _target(name: str, suffix: str, options: "RenderCommand") -> Path:
     out = options.out or options.run / f"episode{suffix}"
     if out.suffix != suffix:
-        raise TriglotError(f"{env.name} is drawn as {suffix}, got --out {out}: name it so.")
+        raise TriglotError(f"{name} is drawn as {suffix}, got --out {out}: name it so.")
     if out.is_dir():
         raise TriglotError(f"--out {out} is a folder: name a file.")
     return out
 
 
+def _keys(plan: Plan, options: "RenderCommand") -> jax.Array:
+    """Make a key for each episode, none of which was used before."""
+    key = jax.random.fold_in(jax.random.key(options.seed), plan.options.num_seeds + 2)
+    return jax.random.split(key, options.episodes)
+
+
 def _play(
     plan: Plan, env: Environment, options: "RenderCommand", agent_state: Any
-) -> list[Recording]:
-    key = jax.random.fold_in(jax.random.key(options.seed), plan.options.num_seeds + 2)
-    return [
-        record(
-            plan.trainer.agent,
-            env,
-            agent_state,
-            episode_key,
-            max_steps=options.max_steps,
-            explore=options.sampled,
-        )
-        for episode_key in jax.random.split(key, options.episodes)
-    ]
+) -> Iterator[Recording]:
+    for number, key in enumerate(_keys(plan, options), 1):
+        how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
+        recording = record(plan.trainer.agent, env, agent_state, key, **how)
+        _tell(number, recording)
+        yield recording
+
+
+def _film(plan: Plan, env: Filmed, options: "RenderCommand", agent_state: Any, out: Path) -> None:
+    """Play and draw at once: the frames of a whole episode are large."""
+
+    def frames() -> Iterator[np.ndarray]:
+        for number, key in enumerate(_keys(plan, options), 1):
+            how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
+            _tell(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
+
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_gif(str(out), frames(), milliseconds=env.milliseconds)
+
+
+def _tell(number: int, recording: Recording) -> None:
+    cut = "" if recording.finished else ", cut there: --max-steps allows more"
+    print(
+        f"episode {number}: return {in_digits(float(recording.episode_return))} in "
+        f"{int(recording.length):,} steps{cut}",
+        flush=True,
+    )

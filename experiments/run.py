@@ -24,6 +24,7 @@ from .grid_plots import draw_values
 from .interrupt import Interrupt
 from .journal import Journal, write_json
 from .plan import Plan, prepare
+from .records import in_digits
 from .summary import Stopwatch, in_words, summary
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         state = jax.block_until_ready(_initial(plan) if state is None else state)
         watch.lap("init")
         program = _compile(plan, state, watch)
-        state, diverged = _train(plan, program, state, journal, interrupt, progress.num_updates)
+        with closing(program) if isinstance(program, HostProgram) else nullcontext():
+            state, diverged = _train(plan, program, state, journal, interrupt, progress.num_updates)
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
@@ -254,7 +256,7 @@ def _train(
             size = max(1, min(int(rate * CHUNK_SECONDS), plan.trainer.chunk_size))
             returns = metrics["episode_return"]
             if np.isfinite(returns).any():
-                bar.set_postfix({"return": f"{np.nanmean(returns):.1f}"}, refresh=False)
+                bar.set_postfix({"return": in_digits(float(np.nanmean(returns)))}, refresh=False)
             bar.update(count * steps_per_update)
             diverged = divergence(plan.env.name, state, metrics, done - count)
             seconds = plan.options.checkpoint_seconds

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.evaluate import Episodes
 from .journal import Journal
 from .plan import Plan
-from .records import interval95
+from .records import in_digits, interval95
 
 
 class Stopwatch:
@@ -107,10 +107,14 @@ def evaluation(episodes: Episodes) -> dict[str, Any]:
 def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
     """Tell a person what `evaluation` collected, in lines."""
     bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
-    interval = f" (95% interval over {over} {bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else ""
+    interval = (
+        f" (95% interval over {over} {in_digits(bounds[0])} to {in_digits(bounds[1])})"
+        if bounds
+        else ""
+    )
     num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
     lines = [
-        f"{policy} return {evaluation['return_mean']:.1f}{interval}: {num_seeds} x {count} episodes"
+        f"{policy} return {in_digits(evaluation['return_mean'])}{interval}: {num_seeds} x {count} episodes"
     ]
     share = evaluation["share_finished"]
     if share < 1:

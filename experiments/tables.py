@@ -4,6 +4,8 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from .records import in_digits
+
 # A column is its header and what it shows of one backend, `comparison.json`'s facts with `name`
 # and `identity` added.
 Row: TypeAlias = Mapping[str, Any]
@@ -22,13 +24,17 @@ def _number(name: str, form: str = ",.0f", scale: float = 1.0) -> Callable[[Row]
     return lambda row: "–" if row[name] is None else format(row[name] * scale, form)
 
 
+def _return(name: str) -> Callable[[Row], str]:
+    return lambda row: "–" if row[name] is None else in_digits(row[name])
+
+
 def _seconds(name: str) -> Callable[[Row], str]:
     return _number(name, ".2f")
 
 
 def _interval(row: Row) -> str:
     bounds = row["final_return_interval"]
-    return "–" if bounds is None else f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+    return "–" if bounds is None else f"{in_digits(bounds[0])} to {in_digits(bounds[1])}"
 
 
 def _parameters(row: Row) -> str:
@@ -57,7 +63,7 @@ def where(place: Mapping[str, Any], kind: str, things: str) -> str:
 
 
 BACKEND: Column = ("backend", lambda row: DISPLAY[row["name"]])
-RETURN: Column = ("return", _number("final_return_mean", ".1f"))
+RETURN: Column = ("return", _return("final_return_mean"))
 INTERVAL: Column = ("95% interval", _interval)
 STEPS: Column = ("steps/s", _number("steps_per_second"))
 LIBRARY: Column = ("import s", _seconds("import_library_seconds"))
@@ -71,7 +77,7 @@ MAIN: tuple[Column, ...] = (
     MEMORY,
 )  # fmt: skip
 RETURNS: tuple[Column, ...] = (
-    BACKEND, RETURN, INTERVAL, ("last training return", _number("training_return_mean", ".1f")),
+    BACKEND, RETURN, INTERVAL, ("last training return", _return("training_return_mean")),
 )  # fmt: skip
 IDENTITY: tuple[Column, ...] = (
     BACKEND,

@@ -39,6 +39,19 @@ class Counter(gymnasium.Env):
         return np.array([self.count, self.drawn])
 
 
+class Drawn(Counter):
+    """Draw the count as the brightness of everything."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, length: int = 4, render_mode: str | None = None) -> None:
+        super().__init__(length)
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        return np.full((6, 8, 3), 20 * self.count, np.uint8)
+
+
 class Named(Counter):
     """Show the count in a dictionary, and take a box."""
 
@@ -95,5 +108,5 @@ class Lifted(gymnasium.Env):
 
 
 made: Any
-for made in (Counter, Named, Failing, Lifted):
+for made in (Counter, Drawn, Named, Failing, Lifted):
     gymnasium.register(f"triglot/{made.__name__}-v0", made)

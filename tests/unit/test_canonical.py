@@ -1,6 +1,7 @@
 """The rewriting of products: what it changes, and what it leaves alone."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,23 +106,42 @@ def test_control_flow_is_passed_through(function: Callable) -> None:
     assert names == kept
 
 
-@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("padding", ["VALID", "SAME", ((1, 2), (0, 3)), ((-1, 0), (0, 0))])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("layout", [("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")])
-def test_convolutions_become_channels_first(layout: tuple[str, str, str], padding: str) -> None:
-    images = jax.random.normal(jax.random.key(0), (2, 3, 8, 8))
-    kernel = jax.random.normal(jax.random.key(1), (4, 3, 3, 3))
+def test_convolutions_are_computed_in_one_way(
+    layout: tuple[str, str, str], groups: int, dilation: tuple[int, int], padding: Any
+) -> None:
+    images = jax.random.normal(jax.random.key(0), (2, 4, 9, 11))
+    kernel = jax.random.normal(jax.random.key(1), (6, 4 // groups, 3, 2))
     if layout[0] == "NHWC":
         images, kernel = jnp.moveaxis(images, 1, -1), jnp.transpose(kernel, (2, 3, 1, 0))
 
     def convolve(kernel: jax.Array, images: jax.Array) -> jax.Array:
         return jax.lax.conv_general_dilated(
-            images, kernel, (2, 1), padding, dimension_numbers=layout
+            images,
+            kernel,
+            (2, 1),
+            padding,
+            rhs_dilation=dilation,
+            feature_group_count=groups,
+            dimension_numbers=layout,
         )
 
+    def values_and_gradients(f: Callable) -> tuple:
+        def total(*operands: jax.Array) -> jax.Array:
+            return jnp.sin(f(*operands)).sum()
+
+        return f(kernel, images), jax.jit(jax.grad(total, argnums=(0, 1)))(kernel, images)
+
     rewritten = params_on_the_right(convolve)
-    np.testing.assert_allclose(
-        convolve(kernel, images), rewritten(kernel, images), rtol=1e-4, atol=1e-5
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4),
+        values_and_gradients(convolve),
+        values_and_gradients(rewritten),
     )
-    jaxpr = jax.make_jaxpr(rewritten)(kernel, images)
-    (equation,) = [e for e in jaxpr.jaxpr.eqns if e.primitive.name == "conv_general_dilated"]
-    assert set(equation.params["dimension_numbers"]) == {(0, 1, 2, 3)}
+    names = {e.primitive.name for e in jax.make_jaxpr(rewritten)(kernel, images).jaxpr.eqns}
+    grouped = "conv_general_dilated" in names
+    assert grouped == (groups > 1)
+    assert ("dot_general" in names) != grouped

@@ -75,7 +75,7 @@ def read(path: Path) -> dict[str, Any]:
 def test_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evaluate", str(run), "--episodes", "40"]) == 0
     told, found = capsys.readouterr().out, read(run / "evaluation.json")
-    assert "greedy return 1.0 (95% interval over seeds 1.0 to 1.0): 2 x 40 episodes" in told
+    assert "greedy return 1.00 (95% interval over seeds 1.00 to 1.00): 2 x 40 episodes" in told
     assert "lengths 5 to 5 steps" in told and "did not end" not in told
     assert np.shape(found["returns"]) == np.shape(found["lengths"]) == (2, 40)
     assert np.unique(found["lengths"]) == 5 and found["return_per_seed"] == [1.0, 1.0]
@@ -89,14 +89,14 @@ def test_episodes_that_do_not_end_are_counted(
     options = ["--episodes", "3", "--max-steps", "4", "--sampled", "--seed", "1"]
     assert cli.main(["evaluate", str(run), *options]) == 0
     told = capsys.readouterr().out
-    assert "sampled return 0.0" in told
+    assert "sampled return 0.000" in told
     assert "6 of these 6 episodes did not end by themselves and were cut" in told
     assert read(run / "evaluation.json")["share_finished"] == 0.0
 
 
 def test_an_episode_is_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["render", str(run), "--seed-index", "1", "--episodes", "2"]) == 0
-    assert "episode 2: return 1.0 in 5 steps\n" in capsys.readouterr().out
+    assert "episode 2: return 1.00 in 5 steps\n" in capsys.readouterr().out
     with Image.open(run / "episode.gif") as picture:
         assert picture.n_frames == 12  # two episodes of six states  # pyright: ignore
         assert picture.size == (4 * 24 + 1, 3 * 24 + 1)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from triglot.core.agent import Trajectory
 from triglot.core.checkpoint import Checkpoints
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
+from triglot.core.host_play import film
 from triglot.core.host_train import HostFailure, HostProgram, HostTrainer
 from triglot.core.train import init_seeds
 from triglot.core.vectorize import VectorEnvironment
+from triglot.envs.gymnasium_vector import GymnasiumVector
 from triglot.experiments import cli
 from triglot.experiments.registry import make_agent, make_env
 
@@ -177,6 +180,44 @@ def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
     with pytest.raises(HostFailure, match="step 5") as failure:
         triglot.train(agent, env, key=jax.random.key(0), total_steps=80)
     np.testing.assert_array_equal(failure.value.runner_state.agent.num_updates, [4])
+
+
+def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:
+    env: Any = make_env("gymnasium:triglot/Drawn-v0")
+    state = ppo.init(jax.random.key(0), 2)
+    frames, playing = [], film(ppo, env, state, jax.random.key(1))
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            frames.append(next(playing))
+    outcome = stop.value.value
+    assert [frame[0, 0, 0] for frame in frames] == [0, 20, 40, 60, 80]
+    assert (int(outcome.length), float(outcome.episode_return)) == (4, 10.0)
+    assert bool(outcome.finished) and env.milliseconds == 100
+    cut = list(film(ppo, env, state, jax.random.key(1), max_steps=2))
+    assert len(cut) == 3
+
+
+def test_what_gives_no_pictures_is_refused_in_words(counter: Any, ppo: Any) -> None:
+    state = ppo.init(jax.random.key(0), 2)
+    with pytest.raises(TriglotError, match="triglot/Counter-v0 .*draw"):
+        next(film(ppo, counter, state, jax.random.key(1)))
+
+
+@pytest.mark.parametrize("when", [2, 1000])
+def test_environments_are_closed_whatever_happens(
+    when: int, ppo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(GymnasiumVector, "close", lambda vector: closed.append(vector))
+    env = make_env("gymnasium:triglot/Failing-v0", what="raise", when=when, length=8)
+    for run in (
+        lambda: triglot.train(ppo, env, key=jax.random.key(0), total_steps=32),
+        lambda: triglot.evaluate(ppo, env, ppo.init(jax.random.key(0), 2), jax.random.key(1)),
+    ):
+        closed.clear()
+        with pytest.raises(TriglotError) if when == 2 else nullcontext():
+            run()
+        assert len(closed) == 1
 
 
 def test_it_cannot_be_compiled(counter: Any) -> None:
