@@ -85,9 +85,10 @@ triglot evaluate runs/first --sampled --episodes 1000 --seed 1
 RENDER_HELP = """\
 Draw an episode of a trained agent: an animated GIF, or for brax a page for a browser.
 
-gridworld, jumanji, brax, Gymnasium, and of gymnax the MinAtar games, Catch, Pong, the mazes and PointRobot are
-drawn with what is installed; CartPole and the other classic control tasks of gymnax need pygame:
-pip install 'triglot[render]'. An environment of your own is drawn if it has a method draw.
+gridworld, jumanji, brax, and of gymnax the MinAtar games, Catch, Pong, the mazes and PointRobot are
+drawn with what is installed; so is what Gymnasium draws as `rgb_array`. CartPole and the other
+classic control tasks of both need pygame: pip install 'triglot[render]'. An environment of your own
+is drawn if it has a method draw.
 
 triglot render runs/first
 

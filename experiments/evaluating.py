@@ -42,8 +42,8 @@ def evaluate_run(options: "EvaluateCommand", begun: "TrainOptions") -> int:
     found = evaluation(episodes)
     print("\n".join(evaluation_in_words(found, "sampled" if options.sampled else "greedy")))
     print(
-        f"returns {in_digits(found['return_least'])} to {in_digits(found['return_greatest'])}; lengths "
-        f"{found['length_least']:,} to {found['length_greatest']:,} steps, "
+        f"returns {in_digits(found['return_least'])} to {in_digits(found['return_greatest'])}; "
+        f"lengths {found['length_least']:,} to {found['length_greatest']:,} steps, "
         f"{found['length_mean']:,.1f} on average"
     )
     if len(found["return_per_seed"]) > 1:

@@ -114,7 +114,8 @@ def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -
     )
     num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
     lines = [
-        f"{policy} return {in_digits(evaluation['return_mean'])}{interval}: {num_seeds} x {count} episodes"
+        f"{policy} return {in_digits(evaluation['return_mean'])}{interval}: "
+        f"{num_seeds} x {count} episodes"
     ]
     share = evaluation["share_finished"]
     if share < 1:

@@ -42,7 +42,7 @@ class Counter(gymnasium.Env):
 class Drawn(Counter):
     """Draw the count as the brightness of everything."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (as in the base class)
 
     def __init__(self, length: int = 4, render_mode: str | None = None) -> None:
         super().__init__(length)
