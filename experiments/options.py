@@ -52,7 +52,8 @@ class SharedOptions(Generic[ConfigT, HyperT]):
 
     Attributes:
       algorithm: a name of `triglot list`, or package.module:object.
-      env: suite:name, such as gymnax:CartPole-v1, or package.module:object.
+      env: suite:name, such as gymnax:CartPole-v1, or package.module:object; its own options follow
+        after commas: jumanji:Maze-v0,num_rows=5,num_cols=5.
       num_seeds: trainings side by side in one program.
       seed: of every random choice.
       total_steps: environment steps per seed, rounded up to whole rollouts.

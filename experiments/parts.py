@@ -50,6 +50,9 @@ def find_part(text: str, kind: str | None = None) -> Part:
     if ":" not in text:
         there = [name for one in wanted for name in registry.names(one)]
         raise TriglotError(f"{unknown('part', text, there)} Your own is package.module:object.")
+    path, comma, _ = text.partition(",")
+    if comma and is_path(path):  # only an environment's name has options
+        return Part("environment", text)
     if not is_path(text):
         raise unknown("environment suite", text.partition(":")[0], registry.suites())
     made = load(kind or "part", text)

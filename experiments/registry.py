@@ -3,6 +3,7 @@
 A built-in name goes before one that an installed package adds.
 """
 
+import ast
 import difflib
 import importlib
 from collections.abc import Mapping
@@ -89,8 +90,8 @@ def make_env(name: str, **options: Any) -> "Environment":
     Args:
       name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
         object is an `Environment` or is called to give one; or a name that an installed package
-        gives to such an object.
-      options: passed to whatever makes it.
+        gives to such an object. Options may follow it, after commas.
+      options: passed to whatever makes it, with those of the name.
 
     Raises:
       TriglotError: if there is no such environment, with the nearest one that there is; or if it
@@ -98,7 +99,11 @@ def make_env(name: str, **options: Any) -> "Environment":
 
     >>> make_env("gridworld:8x8").name
     'gridworld:8x8'
+    >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").params
+    (('max_steps_in_episode', 200),)
     """
+    name, in_name = _split_options(name)
+    options = {**in_name, **options}
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
@@ -112,6 +117,28 @@ def make_env(name: str, **options: Any) -> "Environment":
     if colon and (not is_path(name) or not is_module(suite)):
         raise unknown("environment suite", suite, suites())
     return load_env(name, options)
+
+
+def _split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Take the options off a name.
+
+    >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")
+    ('jumanji:Maze-v0', {'num_rows': 5, 'observation': 'dict'})
+    """
+    name, *pairs = name.split(",")
+    options = {}
+    for pair in pairs:
+        option, equals, value = pair.partition("=")
+        if not (option.isidentifier() and equals):
+            raise TriglotError(
+                f"environment {name!r}: options follow its name as name,option=value,option=value; "
+                f"got {pair!r}."
+            )
+        try:
+            options[option] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            options[option] = value
+    return name, options
 
 
 def names(kind: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from triglot.core.specs import Box
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import listing, registry
 from triglot.experiments.loading import load, load_networks
+from triglot.experiments.registry import make_env
 
 OWN = """
 from triglot import PPO
@@ -192,3 +194,23 @@ def test_a_library_that_the_persons_module_lacks_is_told_with_its_line(own: str)
 
 def test_the_list_names_every_backend() -> None:
     assert set(listing.BACKEND_NEEDS) == set(BACKENDS)
+
+
+def test_options_follow_an_environments_name() -> None:
+    env: Any = make_env("gymnax:CartPole-v1,max_steps_in_episode=20", max_steps_in_episode=30)
+    assert dict(env.params) == {"max_steps_in_episode": 30}
+    maze: Any = make_env("jumanji:Maze-v0,num_rows=5,observation=image")
+    assert maze.obs_spec.shape == (5, 10, 3)
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("gymnax:CartPole-v1,20", "got '20'"),
+        ("gymnax:CartPole-v1,max_steps=20", "max_steps_in_episode"),
+        ("gymnax:CartPole-v1,=20", "name,option=value"),
+    ],
+)
+def test_options_in_a_name_are_checked(name: str, says: str) -> None:
+    with pytest.raises(TriglotError, match=says):
+        make_env(name)
