@@ -30,6 +30,21 @@ def scan_keys(
     Returns:
       The last carry, and the outputs `[T, ...]`.
     """
+    drawn, body = draw_ahead(step, carry, keys)
+    return jax.lax.scan(body, carry, drawn, length=jax.tree.leaves(keys)[0].shape[0])
+
+
+def draw_ahead(
+    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
+) -> tuple[list[jax.Array], Callable[[PyTree, list[jax.Array]], tuple[PyTree, PyTree]]]:
+    """Do the work of `scan_keys` that comes before the loop.
+
+    Args:
+      step, carry, keys: as `scan_keys` takes them; of `carry` only the shapes matter.
+
+    Returns:
+      What `T` steps draw, `[T, ...]` each, and `step` with one step's share instead of its key.
+    """
     closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(
         carry, jax.tree.map(lambda key: key[0], keys)
     )
@@ -64,17 +79,14 @@ def scan_keys(
         known = _run(before, {**constants, **dict(zip(key_vars, keys, strict=True))})
         return [known[var] for var in passed]
 
-    def body(leaves: list[jax.Array], drawn: list[jax.Array]) -> tuple[list, list]:
-        known = {**constants, **dict(zip(carry_vars, leaves, strict=True))}
+    def body(carry: PyTree, drawn: list[jax.Array]) -> tuple[PyTree, PyTree]:
+        known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
         known = _run(during, {**known, **dict(zip(passed, drawn, strict=True))})
         results = [v.val if isinstance(v, jex.Literal) else known[v] for v in jaxpr.outvars]
-        return results[: len(leaves)], results[len(leaves) :]
+        outputs = jax.tree.unflatten(jax.tree.structure(output_shape), results[len(leaves) :])
+        return treedef.unflatten(results[: len(leaves)]), outputs
 
-    key_leaves = jax.tree.leaves(keys)
-    last, outputs = jax.lax.scan(
-        body, leaves, jax.vmap(draw)(key_leaves), length=key_leaves[0].shape[0]
-    )
-    return treedef.unflatten(last), jax.tree.unflatten(jax.tree.structure(output_shape), outputs)
+    return jax.vmap(draw)(jax.tree.leaves(keys)), body
 
 
 def _run(equations: Iterable[Any], known: dict[Any, jax.Array]) -> dict[Any, jax.Array]:

@@ -21,7 +21,7 @@ from .host_act import Actor, actor
 from .host_runner import HostRunner, over_time
 from .listening import Listener
 from .specs import zeros
-from .train import RunnerState, over_seeds
+from .train import RunnerState, over_seeds, update_keys
 
 # What is told of a step, in the order in which it becomes known.
 SEEN = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
@@ -107,7 +107,7 @@ class HostProgram:
         built = self._find_actor(state)
 
         def example(state: RunnerState) -> tuple[tuple, tuple]:
-            _, keys, _ = _keys(agent, state.key)
+            keys, _ = _keys(agent, state.key, state.num_updates)
             obs, first = zeros(spec, *shape), jnp.zeros(shape, bool)
             acting = (built.of(state.agent), state.memory, keys[:, 0], obs, first)
             action, _, extras = built.call(*acting)
@@ -119,7 +119,7 @@ class HostProgram:
 
         acting, learning = jax.eval_shape(example, state)
         act: Any = built.call  # jitted
-        _keys(agent, state.key)
+        _keys(agent, state.key, state.num_updates)
         self._actor = built._replace(call=act.lower(*acting).compile())
         self._learn = _learn.lower(agent, jax.random.key_impl(state.key), *learning).compile()
 
@@ -161,9 +161,8 @@ class HostProgram:
         return actor(agent, state.agent, env.obs_spec, agent.num_envs, explore=True, impl=impl)
 
     def _open(self, state: RunnerState) -> HostRunner:
-        # An update splits the key in four: this is none of those.
-        keys = jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(key, 4)))(state.key)
-        seeds = np.asarray(keys).tolist()
+        keys = jax.vmap(update_keys)(state.key, state.num_updates).start
+        seeds = np.asarray(jax.vmap(jax.random.bits)(keys)).tolist()
         return HostRunner(self._trainer.env, self._trainer.agent.num_envs, seeds)
 
     def _update(
@@ -171,8 +170,7 @@ class HostProgram:
     ) -> dict[str, Any]:
         """Collect one rollout and learn from it, or in it where the agent is online."""
         agent, state = self._trainer.agent, self._state
-        next_key, act_keys, update_keys = _keys(agent, state.key)
-        act_keys, update_keys = np.asarray(act_keys), np.asarray(update_keys)
+        act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
         per_update = 1 if is_online(agent) else agent.rollout_length
         whole, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
@@ -188,12 +186,12 @@ class HostProgram:
             agent_state, metrics = learn(
                 self._state.agent,
                 _trajectory({**seen, "extras": extras}, self._state.memory),
-                update_keys[:, start],
+                learn_keys[:, start],
             )
             whole.append(seen)
             learned.append(metrics)
             self._state = replace(self._state, agent=agent_state, memory=memory)
-        self._state = replace(self._state, key=next_key, num_updates=state.num_updates + 1)
+        self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         return {**runner.episodes(_joined(whole)), **metrics}
 
@@ -204,29 +202,28 @@ class HostProgram:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _keys(agent: Agent, keys: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Split each seed's key `[S]` as `Trainer.update` and its rollout do.
+def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Make the keys of each seed's next update, `[S]` keys, as `Trainer` and its rollout do.
 
     Returns:
-      The next keys `[S]`; the data of the keys of acting and of learning, `[S, T, ...]` each, of
-      which an agent that is not online uses the first for learning.
+      The data of the keys of acting and of learning, `[S, T, ...]` each; of learning only the
+      first, where the agent is not online.
     """
 
-    def split(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        next_key, _, rollout_key, update_key = jax.random.split(key, 4)
-        count = agent.rollout_length
+    def split(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+        own, count = update_keys(key, number), agent.rollout_length
         if is_online(agent):
-            act_key, _, update_key = jax.random.split(rollout_key, 3)
+            act_key, _, learn_key = jax.random.split(own.rollout, 3)
             act_keys = jax.random.split(act_key, count)
-            update_keys = jax.random.split(update_key, count)
+            learn_keys = jax.random.split(learn_key, count)
         else:
             act_keys = jax.vmap(lambda k: jax.random.split(k)[0])(
-                jax.random.split(rollout_key, count)
+                jax.random.split(own.rollout, count)
             )
-            update_keys = update_key[None]
-        return next_key, jax.random.key_data(act_keys), jax.random.key_data(update_keys)
+            learn_keys = own.learn[None]
+        return jax.random.key_data(act_keys), jax.random.key_data(learn_keys)
 
-    return jax.vmap(split)(keys)
+    return jax.vmap(split)(keys, num_updates)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)

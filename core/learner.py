@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from .errors import TriglotError
+from .hoist import draw_ahead
 from .network import Network, Variables
 from .ratio import ratio
 
@@ -143,14 +144,17 @@ def steps_where(
       ready: bool `[]`.
       step: `step(state, input) -> (state, metrics)`.
       state: of an agent.
-      inputs: `[K, ...]`, such as a key for each step.
+      inputs: `[K, ...]`, such as a key for each step; what depends on them alone, such as random
+        numbers, is computed whether it is time or not.
 
     Returns:
       The state after the steps, with their average metrics; or the state as it is, with NaN.
     """
+    # Outside of the condition, so that a training may draw for many updates at once.
+    drawn, body = draw_ahead(step, state, inputs)
 
     def go(state: PyTree) -> tuple[PyTree, Metrics]:
-        state, metrics = jax.lax.scan(step, state, inputs)
+        state, metrics = jax.lax.scan(body, state, drawn)
         return state, jax.tree.map(jnp.mean, metrics)
 
     def wait(state: PyTree) -> tuple[PyTree, Metrics]:

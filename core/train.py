@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from .agent import Agent, is_online, with_budget
 from .environment import Environment, check_constant_shapes
 from .errors import TriglotError
+from .hoist import draw_ahead
 from .host import HostEnvironment
 from .listening import Listener, tell
 from .rollout import online_rollout, rollout
@@ -20,6 +21,11 @@ from .vectorize import VectorEnvironment
 
 if TYPE_CHECKING:
     from .host_train import HostTrainer
+
+# Steps of a rollout, up to which making random numbers for each update shows in its time, and the
+# bytes that those of a chunk may take.
+_SHORT_ROLLOUT = 8
+_MOST_DRAWN = 2**25
 
 PyTree: TypeAlias = Any
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
@@ -31,7 +37,7 @@ class RunnerState:
     """Everything training needs to go on.
 
     Attributes:
-      key: the key of the updates to come.
+      key: of all updates; each folds its number in, see `update_keys`.
       agent: the agent's state.
       memory: the policy's memory, `[N, ...]`.
       env: the environments, a `VectorState`; `()` where they are stepped in Python.
@@ -43,6 +49,24 @@ class RunnerState:
     memory: PyTree
     env: Any
     num_updates: jax.Array
+
+
+class UpdateKeys(NamedTuple):
+    """The keys of one update: of new starts for the pool, of acting in the environments, of
+    learning, and of opening environments of the host before it."""
+
+    pool: jax.Array
+    rollout: jax.Array
+    learn: jax.Array
+    start: jax.Array
+
+
+def update_keys(key: jax.Array, num_updates: jax.Array) -> UpdateKeys:
+    """Make the keys of the update that follows `num_updates` others, int32 `[]`.
+
+    They do not wait for the update before, so that those of many are made at once.
+    """
+    return UpdateKeys(*jax.random.split(jax.random.fold_in(key, num_updates), 4))
 
 
 @dataclass(frozen=True)
@@ -85,21 +109,27 @@ class Trainer:
             num_updates=jnp.zeros((), jnp.int32),
         )
 
-    def update(self, runner_state: RunnerState) -> tuple[RunnerState, dict[str, jax.Array]]:
-        """Collect one rollout and learn from it, or in it where the agent is online."""
-        next_key, pool_key, rollout_key, update_key = jax.random.split(runner_state.key, 4)
-        env_state = self.env.refresh(runner_state.env, pool_key)
-        start = (runner_state.agent, runner_state.memory, env_state, rollout_key)
+    def update(
+        self, runner_state: RunnerState, keys: UpdateKeys | None = None
+    ) -> tuple[RunnerState, dict[str, jax.Array]]:
+        """Collect one rollout and learn from it, or in it where the agent is online.
+
+        `keys` are this update's `update_keys`, for whoever has made them already.
+        """
+        if keys is None:
+            keys = update_keys(runner_state.key, runner_state.num_updates)
+        env_state = self.env.refresh(runner_state.env, keys.pool)
+        start = (runner_state.agent, runner_state.memory, env_state, keys.rollout)
         if is_online(self.agent):
             env_state, memory, agent_state, metrics, stats = online_rollout(
                 self.agent, self.env, *start
             )
         else:
             env_state, memory, trajectory, stats = rollout(self.agent, self.env, *start)
-            agent_state, metrics = self.agent.update(runner_state.agent, trajectory, update_key)
+            agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         return RunnerState(
-            key=next_key,
+            key=runner_state.key,
             agent=agent_state,
             memory=memory,
             env=env_state,
@@ -121,19 +151,35 @@ class Trainer:
           `num_updates` are written.
         """
         count = self.chunk_size if num_updates is None else num_updates
-        # Under jit the function is traced once for both its uses.
-        update = jax.jit(self.update)
-        _, shapes = jax.eval_shape(update, runner_state)
+        numbers = runner_state.num_updates + jnp.arange(self.chunk_size, dtype=jnp.int32)
+        keys = jax.vmap(lambda number: update_keys(runner_state.key, number))(numbers)
+        drawn, update = self._draw(runner_state, keys)
+        _, shapes = jax.eval_shape(update, runner_state, jax.tree.map(lambda leaf: leaf[0], drawn))
         buffers = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
 
         def body(index: jax.Array, carry: tuple) -> tuple:
             runner_state, buffers = carry
-            runner_state, metrics = update(runner_state)
+            of_this = jax.tree.map(lambda leaf: leaf[index], drawn)
+            runner_state, metrics = update(runner_state, of_this)
             if self.every_update is not None:
                 tell(self.every_update, runner_state.num_updates, metrics)
             return runner_state, jax.tree.map(lambda b, m: b.at[index].set(m), buffers, metrics)
 
         return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
+
+    def _draw(
+        self, runner_state: RunnerState, keys: UpdateKeys
+    ) -> tuple[PyTree, Callable[[RunnerState, PyTree], tuple[RunnerState, dict[str, jax.Array]]]]:
+        """Draw a chunk's random numbers at once, where its updates are short and that pays.
+
+        Returns:
+          What each update draws, `[chunk_size, ...]`, or its keys; and `update`, given one share.
+        """
+        if self.agent.rollout_length <= _SHORT_ROLLOUT and not jax.config.values["jax_disable_jit"]:
+            drawn, update = draw_ahead(self.update, runner_state, keys)
+            if sum(leaf.size * leaf.dtype.itemsize for leaf in drawn) <= _MOST_DRAWN:
+                return drawn, update
+        return keys, jax.jit(self.update)  # jitted, it is traced once for both its uses
 
 
 def over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:

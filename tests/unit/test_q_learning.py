@@ -16,7 +16,7 @@ from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.specs import Box, Discrete
-from triglot.core.train import Trainer, train
+from triglot.core.train import Trainer, train, update_keys
 from triglot.core.vectorize import VectorEnvironment
 from triglot.envs.gridworld import GridWorld
 
@@ -70,7 +70,7 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
     start = jax.jit(trainer(agent).init)(jax.random.key(1))
     after, metrics = jax.jit(trainer(agent).update)(start)
 
-    _, _, rollout_key, _ = jax.random.split(start.key, 4)
+    rollout_key = update_keys(start.key, start.num_updates).rollout
     uses = [jax.random.split(own, 32) for own in jax.random.split(rollout_key, 3)]
     state, env_state, errors = start.agent, start.env, []
 

@@ -15,7 +15,15 @@ from triglot.core.agent import with_budget
 from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
-from triglot.core.train import Trainer, chunks, init_seeds, train, train_seeds, updates_for
+from triglot.core.train import (
+    Trainer,
+    chunks,
+    init_seeds,
+    train,
+    train_seeds,
+    update_keys,
+    updates_for,
+)
 from triglot.core.vectorize import VectorEnvironment
 from triglot.envs import gymnax, probes
 
@@ -161,12 +169,12 @@ def test_updates_cover_the_steps(trainer: Trainer) -> None:
 def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
     """A published DQN rebound its key to `PRNGKey(0)`, and every seed was the same."""
     state = trainer.init(jax.random.key(0))
-    keys = [jax.random.key_data(state.key).tolist()]
+    keys = [state.key]
     update = jax.jit(trainer.update)
     for _ in range(3):
+        keys += update_keys(state.key, state.num_updates)
         state, _ = update(state)
-        keys.append(jax.random.key_data(state.key).tolist())
-    assert len({tuple(key) for key in keys}) == 4
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 13
 
 
 def test_a_monitor_adds_its_metrics_after_each_update() -> None:

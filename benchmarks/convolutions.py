@@ -1,0 +1,91 @@
+"""What each library's convolutions cost PPO on CPU, and what canonical arithmetic makes of them.
+
+The same training through native Haiku (convolutions in NHWC), native Equinox (NCHW) and canonical
+arithmetic (a product of patches and kernel, one program for all libraries), each from its own fresh
+state, in one process, interleaved (`benchmarks.harness`), alone and over four seeds under `vmap`.
+Run it from the repository's root:
+
+    python -m benchmarks.convolutions
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import tyro
+
+from triglot.core.train import Trainer, init_seeds, over_seeds
+from triglot.core.vectorize import VectorEnvironment
+from triglot.experiments.registry import make_agent, make_env
+
+from . import harness
+from .seams import Program
+
+BASELINE = "haiku native"
+PROGRAMS = {
+    BASELINE: ("haiku", "native"),
+    "equinox native": ("equinox", "native"),
+    "haiku canonical": ("haiku", "canonical"),
+    "equinox canonical": ("equinox", "canonical"),
+}
+MAZE, BREAKOUT = "jumanji:Maze-v0", "gymnax:Breakout-MinAtar"
+SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Maze, 3 channels of 4x4": (MAZE, {}),
+    "Maze, 16 16 16 channels of 3x3": (MAZE, {"channels": (16, 16, 16), "kernel_size": 3}),
+    "Breakout, 3 channels of 4x4": (BREAKOUT, {}),
+}
+NUM_ENVS, ROLLOUT_LENGTH = 16, 64
+
+
+def build(
+    env_name: str, config: Mapping[str, Any], backend: str, arithmetic: str, num_seeds: int
+) -> Program:
+    """Do one update of each seed in a call."""
+    env = make_env(env_name)
+    sizes = {"num_envs": NUM_ENVS, "rollout_length": ROLLOUT_LENGTH}
+    agent = make_agent(
+        "ppo", env, backend=backend, arithmetic=arithmetic, config={**sizes, **config}
+    )
+    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=1)
+    state = init_seeds(trainer, jax.random.split(jax.random.key(0), num_seeds), agent.hyper)
+    return Program(jax.jit(lambda state: over_seeds(trainer.train_chunk, state)), state)
+
+
+def main(
+    rounds: int = 10,
+    seeds: tuple[int, ...] = (1, 4),
+    out: Path = Path("benchmarks/results/convolutions.json"),
+) -> None:
+    """Measure every setting and write the result.
+
+    Args:
+      rounds: of each setting; each runs every program once.
+      seeds: trainings side by side in one program.
+      out: the JSON file, overwritten.
+    """
+    jax.config.update("jax_enable_compilation_cache", False)
+    found: dict[str, Any] = {"environment": harness.environment(), "rounds": rounds}
+    rows = []
+    for setting, (env_name, config) in SETTINGS.items():
+        for num_seeds in seeds:
+            programs = {
+                name: build(env_name, config, *which, num_seeds) for name, which in PROGRAMS.items()
+            }
+            seconds = harness.measure(
+                {name: lambda p=program: p.function(p.state) for name, program in programs.items()},
+                rounds=rounds,
+            )
+            steps = NUM_ENVS * ROLLOUT_LENGTH * num_seeds
+            for name in programs:
+                ratio = harness.time_ratio(seconds, name, BASELINE)
+                rate = harness.interval(steps / seconds[name])
+                rows.append([f"{setting}, {num_seeds} seeds", name, ratio, f"{rate.median:,.0f}"])
+            found[f"{setting}, {num_seeds} seeds"] = seconds
+    harness.print_table(["setting", "program", f"time / {BASELINE}", "steps/s of all"], rows)
+    harness.write_json(out, found)
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
