@@ -470,6 +470,11 @@ def _check_numbers(hyper: DQNHyper) -> None:
     for name, number in vars(hyper).items():
         least = 1.0 if name == "epsilon_decay_steps" else 0.0
         greatest = 1.0 if name in shares else float("inf")
+        if name == "priority_eps" and isinstance(number, float | int) and not number > 0.0:
+            raise TriglotError(
+                f"DQN's priority_eps must be positive, got {number}: else steps without an error, "
+                "and in the end all, are never sampled."
+            )
         if isinstance(number, float | int) and not least <= number <= greatest:
             raise TriglotError(
                 f"DQN's {name} must be within [{least:g}, {greatest:g}], got {number}."

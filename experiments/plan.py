@@ -75,6 +75,12 @@ class Plan:
                 f"{options.total_steps:,} steps are no whole number of rollouts of {per_update:,}: "
                 f"rounded up to {self.num_steps:,}"
             )
+        starts = getattr(options.config, "learning_starts", 0)
+        if starts > self.num_steps:
+            lines.append(
+                f"nothing will be learned: learning starts after {starts:,} steps "
+                f"(--learning-starts), and there are {self.num_steps:,}"
+            )
         if "no-jit" in options.debug:
             lines.append("nothing is compiled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)

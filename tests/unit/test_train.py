@@ -26,6 +26,7 @@ from triglot.core.train import (
 )
 from triglot.core.vectorize import VectorEnvironment
 from triglot.envs import gymnax, probes
+from triglot.experiments import registry
 
 CONFIG = PPOConfig(rollout_length=32, num_epochs=2, num_minibatches=2, hidden_sizes=(16,))
 ENV = gymnax.make("CartPole-v1")
@@ -175,6 +176,28 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
         keys += update_keys(state.key, state.num_updates)
         state, _ = update(state)
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 13
+
+
+@pytest.mark.parametrize("most_drawn", [0, 2**25], ids=["one by one", "at once"])
+def test_short_updates_are_the_same_however_their_numbers_are_drawn(
+    most_drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triglot.core.train._MOST_DRAWN", most_drawn)
+    sizes = {"num_envs": 2, "rollout_length": 1, "batch_size": 4, "buffer_size": 32}
+    agent = registry.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
+    trainer = Trainer(agent, VectorEnvironment(ENV, 2), chunk_size=8)
+    start = trainer.init(jax.random.key(0))
+    state, update = start, jax.jit(trainer.update)
+    for _ in range(8):
+        state, _ = update(state)
+    in_one, _ = jax.jit(trainer.train_chunk)(start)
+    assert int(in_one.agent.num_gradient_steps) > 0
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        in_one.agent.learner.variables.params,
+        state.agent.learner.variables.params,
+    )
+    np.testing.assert_array_equal(in_one.env.obs, state.env.obs)
 
 
 def test_a_monitor_adds_its_metrics_after_each_update() -> None:
