@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .agent import Agent
-from .host import Filmed, FilmedVector, HostEnvironment, HostStep
+from .host import Filmed, HostEnvironment, HostStep, HostVector
 from .host_act import actor
 from .host_runner import HostRunner
 from .record import Recording
-from .specs import Spec
 
 
 class Player:
@@ -29,8 +27,9 @@ class Player:
         num_envs: int,
         *,
         explore: bool,
+        vector: HostVector | None = None,
     ) -> None:
-        """Open the environments and begin their episodes.
+        """Open the environments, unless `vector` is these, and begin their episodes.
 
         Raises:
           TriglotError: if that fails.
@@ -42,7 +41,8 @@ class Player:
         memory = agent.initial_memory(agent_state, num_envs)
         self._memory = jax.tree.map(lambda leaf: leaf[None], memory)
         reset_key, self._loop_key = jax.random.split(key)
-        self._runner = HostRunner(env, num_envs, [int(jax.random.bits(reset_key))])
+        seeds = [int(jax.random.bits(reset_key))]
+        self._runner = HostRunner(env, num_envs, seeds, None if vector is None else [vector])
 
     def step(self) -> HostStep:
         """Take one step in each, `[N, ...]`.
@@ -60,24 +60,6 @@ class Player:
     def close(self) -> None:
         """Let go of the environments."""
         self._runner.close()
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """An environment that opens `vector`, and once only."""
-
-    env: HostEnvironment
-    vector: FilmedVector
-    name: str = field(init=False)
-    obs_spec: Spec = field(init=False)
-    action_spec: Spec = field(init=False)
-
-    def __post_init__(self) -> None:
-        for name in ("name", "obs_spec", "action_spec"):
-            object.__setattr__(self, name, getattr(self.env, name))
-
-    def open(self, num_envs: int) -> FilmedVector:
-        return self.vector
 
 
 def film(
@@ -110,9 +92,8 @@ def film(
     """
     vector = env.open_filmed()
     total, length, finished = 0.0, 0, False
-    with closing(
-        Player(agent, _Opened(env, vector), agent_state, key, 1, explore=explore)
-    ) as player:
+    player = Player(agent, env, agent_state, key, 1, explore=explore, vector=vector)
+    with closing(player):
         yield vector.frame()
         while not finished and length < max_steps:
             step = player.step()

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from .errors import TriglotError, describe
-from .host import Arrays, HostEnvironment, HostStep, check_shapes
+from .host import Arrays, HostEnvironment, HostStep, HostVector, check_shapes
 
 PyTree: TypeAlias = Any
 
@@ -21,15 +21,24 @@ class HostRunner:
       num_steps: steps taken in each environment since they were opened.
     """
 
-    def __init__(self, env: HostEnvironment, num_envs: int, seeds: Sequence[int]) -> None:
-        """Open `num_envs` environments for each of the seeds, and begin their episodes."""
+    def __init__(
+        self,
+        env: HostEnvironment,
+        num_envs: int,
+        seeds: Sequence[int],
+        vectors: Sequence[HostVector] | None = None,
+    ) -> None:
+        """Open `num_envs` environments for each of the seeds, and begin their episodes.
+
+        `vectors` are these, for whoever has opened them already.
+        """
         self._env, self._num_envs = env, num_envs
         self.num_steps = 0
         self.first = np.ones((len(seeds), num_envs), bool)
         self._returns = np.zeros(self.first.shape)
         self._lengths = np.zeros(self.first.shape, np.int64)
         try:
-            self._vectors = [env.open(num_envs) for _ in seeds]
+            self._vectors = vectors or [env.open(num_envs) for _ in seeds]
             starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
             for obs in starts:
                 check_shapes(env.obs_spec, obs, num_envs)

@@ -102,9 +102,7 @@ class Gymnasium:
         mode = options.pop("vectorization_mode", None)
         own = gym.spec(self.env_id).vector_entry_point
         same_step = gym.vector.AutoresetMode.SAME_STEP
-        creator = gym.envs.registration.load_env_creator(own) if isinstance(own, str) else own
-        resets = getattr(creator, "metadata", {}).get("autoreset_mode")
-        usable = own in RESTARTS or resets == same_step
+        usable = own in RESTARTS or _metadata(own).get("autoreset_mode") == same_step
         if mode == "vector_entry_point" and not usable:
             raise TriglotError(
                 f"{self.name} has no vector entry point that begins episodes in the step that "
@@ -124,9 +122,7 @@ class Gymnasium:
     def milliseconds(self) -> int:
         """Say how long a frame of a film is shown: as fast as it is, or as a GIF can be shown."""
         creator = require("gymnasium", "gymnasium").spec(self.env_id).entry_point
-        if isinstance(creator, str):
-            creator = require("gymnasium.envs.registration", "gymnasium").load_env_creator(creator)
-        rate = getattr(creator, "metadata", {}).get("render_fps") or 30
+        rate = _metadata(creator).get("render_fps") or 30
         return max(20, round(1000 / rate))
 
     def open_filmed(self) -> FilmedGymnasium:
@@ -150,6 +146,13 @@ class Gymnasium:
             [lambda: env], autoreset_mode=gym.vector.AutoresetMode.DISABLED, copy=False
         )
         return FilmedGymnasium(self.name, vector, self.obs_spec, self.action_spec)
+
+
+def _metadata(creator: Any) -> dict[str, Any]:
+    """Read what an environment's class declares; `creator` may be its path, or no class at all."""
+    if isinstance(creator, str):
+        creator = require("gymnasium.envs.registration", "gymnasium").load_env_creator(creator)
+    return getattr(creator, "metadata", {})
 
 
 def spec_from_space(space: Any) -> Spec:

@@ -1,6 +1,7 @@
 """`triglot render`: episodes of a run's agent as a picture that moves."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +60,23 @@ def render(options: "RenderCommand", begun: "TrainOptions") -> int:
         lambda leaf: leaf[options.seed_index],
         progress.state.agent,  # pyright: ignore[reportOptionalMemberAccess]
     )
+    keys = enumerate(_keys(plan, options), 1)
+    how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
     if isinstance(env, Filmed):
-        _film(plan, env, options, agent_state, out)
+
+        def frames() -> Iterator[np.ndarray]:
+            for number, key in keys:
+                _tell(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
+
+        # Played and drawn at once: the frames of a whole episode are large.
+        with _into(out):
+            write_gif(str(out), frames(), milliseconds=env.milliseconds)
     else:
-        recordings = list(_play(plan, env, options, agent_state))
-        states = [recording.played() for recording in recordings]
+        states = []
+        for number, key in keys:
+            recording = record(plan.trainer.agent, env, agent_state, key, **how)
+            _tell(number, recording)
+            states.append(recording.played())
         draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
     print(f"drawn: {out}")
     return 0
@@ -78,9 +91,15 @@ def draw(env: Environment, states: Any, path: Path) -> None:
     drawn = _drawn(env)
     while isinstance(env, TimeLimit):
         env, states = env.env, states.state
+    with _into(path):
+        drawn.draw(states, str(path))
+
+
+@contextmanager
+def _into(path: Path) -> Iterator[None]:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        drawn.draw(states, str(path))
+        yield
 
 
 def suffix_of(env: Environment | HostEnvironment) -> str:
@@ -117,29 +136,6 @@ def _keys(plan: Plan, options: "RenderCommand") -> jax.Array:
     """Make a key for each episode, none of which was used before."""
     key = jax.random.fold_in(jax.random.key(options.seed), plan.options.num_seeds + 2)
     return jax.random.split(key, options.episodes)
-
-
-def _play(
-    plan: Plan, env: Environment, options: "RenderCommand", agent_state: Any
-) -> Iterator[Recording]:
-    for number, key in enumerate(_keys(plan, options), 1):
-        how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
-        recording = record(plan.trainer.agent, env, agent_state, key, **how)
-        _tell(number, recording)
-        yield recording
-
-
-def _film(plan: Plan, env: Filmed, options: "RenderCommand", agent_state: Any, out: Path) -> None:
-    """Play and draw at once: the frames of a whole episode are large."""
-
-    def frames() -> Iterator[np.ndarray]:
-        for number, key in enumerate(_keys(plan, options), 1):
-            how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
-            _tell(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
-
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_gif(str(out), frames(), milliseconds=env.milliseconds)
 
 
 def _tell(number: int, recording: Recording) -> None:
