@@ -42,7 +42,7 @@ class Player:
         self._memory = jax.tree.map(lambda leaf: leaf[None], memory)
         reset_key, self._loop_key = jax.random.split(key)
         seeds = [int(jax.random.bits(reset_key))]
-        self._runner = HostRunner(env, num_envs, seeds, None if vector is None else [vector])
+        self._runner = HostRunner(env, num_envs, seeds, [vector] if vector else [])
 
     def step(self) -> HostStep:
         """Take one step in each, `[N, ...]`.

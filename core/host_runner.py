@@ -26,7 +26,7 @@ class HostRunner:
         env: HostEnvironment,
         num_envs: int,
         seeds: Sequence[int],
-        vectors: Sequence[HostVector] | None = None,
+        vectors: Sequence[HostVector] = (),
     ) -> None:
         """Open `num_envs` environments for each of the seeds, and begin their episodes.
 
@@ -37,12 +37,15 @@ class HostRunner:
         self.first = np.ones((len(seeds), num_envs), bool)
         self._returns = np.zeros(self.first.shape)
         self._lengths = np.zeros(self.first.shape, np.int64)
+        self._vectors = list(vectors)
         try:
-            self._vectors = vectors or [env.open(num_envs) for _ in seeds]
+            for _ in seeds[len(self._vectors) :]:
+                self._vectors.append(env.open(num_envs))
             starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
             for obs in starts:
                 check_shapes(env.obs_spec, obs, num_envs)
         except Exception as error:
+            self.close()
             raise TriglotError(f"{env.name} failed when it was begun: {_said(error)}.") from error
         self.obs = _side_by_side(starts)
 

@@ -65,11 +65,16 @@ class Named(Counter):
 
 
 class Failing(Counter):
-    """Do something wrong in the step `when` of the episode."""
+    """Do something wrong in the step `when` of the episode; 0 is its start."""
 
     def __init__(self, what: str = "obs", when: int = 3, length: int = 1000) -> None:
         super().__init__(length)
         self.what, self.when = what, when
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if self.when == 0:
+            raise RuntimeError("the simulator does not start")
+        return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = super().step(action)
