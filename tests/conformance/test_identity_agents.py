@@ -61,7 +61,7 @@ def with_config(task: dict[str, Any], **config: Any) -> dict[str, Any]:
         pytest.param(FOUR, DQN, 30, id="dqn"),
         pytest.param(TABLES, TABULAR, 20, id="q_learning"),
         pytest.param(("haiku", "equinox"), CONTINUOUS_PPO, 10, id="ppo-continuous"),
-        pytest.param(FOUR, SAC, 20, id="sac"),
+        pytest.param(("haiku", "equinox"), SAC, 20, id="sac"),
         pytest.param(FOUR, CONTINUOUS_PPO, 300, id="ppo-continuous-300", marks=slow),
         pytest.param(
             FOUR, with_config(SAC, hidden_sizes=[256, 256]), 300, id="sac-300", marks=slow

@@ -54,7 +54,14 @@ CASES = [
     Case("NNX BatchNorm", lambda: from_nnx(own.NormalisedNNX), NORMALISED, True),
     Case("Equinox BatchNorm", lambda: from_equinox(own.NormalisedEquinox), NORMALISED, True),
 ]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+QUICK = 4  # the others only in the slow tests
+every_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if number < QUICK else pytest.mark.slow)
+        for number, case in enumerate(CASES)
+    ],
+)
 
 
 def trained(network: Network) -> tuple[PPO, TrainResult]:

@@ -29,8 +29,9 @@ def assert_same(first: dict, second: dict) -> None:
 
 
 def damage(folder: Path) -> None:
-    """Change one byte of the largest file."""
-    file = max((f for f in folder.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
+    """Change one byte of the largest file that the manifest names."""
+    named = (f for f in folder.rglob("*") if f.is_file() and f.name != checkpoint.MANIFEST)
+    file = max(named, key=lambda f: f.stat().st_size)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
@@ -56,6 +57,20 @@ def test_a_changed_byte_is_found_and_the_one_before_serves(tmp_path: Path) -> No
     number, restored = kept.restore(state(0), previous=True)
     assert number == 1
     assert_same(restored, state(1))
+
+
+@pytest.mark.parametrize("where", range(0, 400, 57))
+def test_a_changed_manifest_is_found_and_the_one_before_serves(where: int, tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.save(1, state(1))
+    kept.save(2, state(2))
+    manifest = kept.path(2) / checkpoint.MANIFEST
+    content = bytearray(manifest.read_bytes())
+    content[where % len(content)] ^= 1
+    manifest.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"(damaged|no whole checkpoint).*--previous"):
+        kept.restore(state(0))
+    assert kept.restore(state(0), previous=True)[0] == 1
 
 
 def test_what_was_left_unfinished_is_no_checkpoint(tmp_path: Path) -> None:

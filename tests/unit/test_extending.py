@@ -61,7 +61,11 @@ def test_the_environment_passes_and_trains(page: Path) -> None:
     train(command, page / "out")
 
 
-@pytest.mark.parametrize("page", NETWORKS, indirect=True)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(n, marks=pytest.mark.slow if i % 2 else ()) for i, n in enumerate(NETWORKS)],
+    indirect=True,
+)
 def test_each_network_passes_and_trains(page: Path) -> None:
     assert cli.main(["check", "my_network:my_network", "--env", "random_walk:RandomWalk"]) == 0
     command = "ppo random_walk:RandomWalk --network my_network:my_network --num-epochs 1"

@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, but for fewer steps."""
+"""The README's Python runs as it stands, but for fewer steps and two of the libraries."""
 
 import re
 import shlex
@@ -18,6 +18,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 def test_the_readme_runs(index: int, capsys: pytest.CaptureFixture[str]) -> None:
     block, cuts = re.subn(r"total_steps=[\d_]+", "total_steps=1024", BLOCKS[index])
     assert cuts == 1
+    block = block.replace('"haiku", "linen", "nnx", "equinox"', '"nnx", "equinox"')
     exec(compile(block, f"README block {index}", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out
 
