@@ -2,6 +2,9 @@
 
 Code of ours spells out each change of dtype and of rank. A test that drives a library which does
 not is marked `@pytest.mark.library_promotion("the library and what it promotes")`.
+
+Most of the tests' time is compilation, and most of that XLA's optimisation, which is left out but
+where equality bit for bit is claimed: of the programs that people run.
 """
 
 from collections.abc import Iterator
@@ -11,6 +14,9 @@ import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Files of tests whose programs are those that people run.
+OPTIMISED = ("test_identity", "test_compare", "test_canonical", "test_train", "test_gymnax_quirks")
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +29,16 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
     if not (marker.args and isinstance(marker.args[0], str)):
         pytest.fail("library_promotion needs a reason: which library promotes what.")
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave most of XLA's optimisation out, also in processes that a test begins."""
+    least = not any(part in request.node.name for part in OPTIMISED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(least)))
+        jax.config.update("jax_disable_most_optimizations", least)
         yield
 
 
