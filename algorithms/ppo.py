@@ -79,6 +79,7 @@ class PPOConfig:
         where actions are continuous and observations arrays of floats.
       scale_rewards: bring the discounted returns to variance 1, likewise; None: where actions are
         continuous.
+      initial_std: of a continuous policy before training, before the tanh.
       memory: `lstm` or `gru` for a recurrent cell after them, in each network; or `none`.
       memory_size: units of the cell.
     """
@@ -95,6 +96,7 @@ class PPOConfig:
     kernel_size: int = 4
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
+    initial_std: float = 1.0
     memory: str = "none"
     memory_size: int = 64
 
@@ -107,6 +109,10 @@ class PPOConfig:
             raise TriglotError(
                 f"PPO's num_minibatches must divide num_envs * rollout_length = {batch}, "
                 f"got {self.num_minibatches}."
+            )
+        if not 0.0 < self.initial_std < float("inf"):
+            raise TriglotError(
+                f"PPO's initial_std must be a positive number, got {self.initial_std}."
             )
         if self.memory not in ("none", *CELLS):
             raise unknown("memory", self.memory, ("none", *CELLS))
@@ -212,7 +218,7 @@ class PPO:
         """Describe the networks PPO uses where nobody brings another."""
         torso = default_torso(obs_spec, config.hidden_sizes, config.channels, config.kernel_size)
         memory = None if config.memory == "none" else Memory(config.memory, config.memory_size)
-        actor = policy_heads(action_spec, algorithm="PPO")
+        actor = policy_heads(action_spec, algorithm="PPO", initial_std=config.initial_std)
         value = ("value", value_head())
         if config.shared_torso:
             return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), memory)}

@@ -33,8 +33,15 @@ def merge_heads(outputs: Mapping[str, Any]) -> dict[str, jax.Array]:
     return merged
 
 
-def policy_heads(action_spec: specs.Spec, *, algorithm: str) -> tuple[tuple[str, Head], ...]:
+def policy_heads(
+    action_spec: specs.Spec, *, algorithm: str, initial_std: float = 1.0
+) -> tuple[tuple[str, Head], ...]:
     """Describe the heads of a policy that `core.distributions.policy` builds.
+
+    Args:
+      action_spec: what it acts with.
+      algorithm: whose policy it is, for the message.
+      initial_std: the standard deviation of a continuous one at first, before the tanh.
 
     Raises:
       TriglotError: if there is no policy for such actions.
@@ -43,7 +50,7 @@ def policy_heads(action_spec: specs.Spec, *, algorithm: str) -> tuple[tuple[str,
         return (("logits", policy_head(action_spec.num_values)),)
     if isinstance(action_spec, specs.Box) and jnp.issubdtype(action_spec.dtype, jnp.floating):
         if action_spec.bounded:
-            return gaussian_heads(math.prod(action_spec.shape))
+            return gaussian_heads(math.prod(action_spec.shape), initial_std)
         raise TriglotError(
             f"{algorithm} brings actions into their bounds, and these are unbounded: {action_spec}."
         )

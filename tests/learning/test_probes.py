@@ -86,6 +86,16 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
     assert_reached(agent, state, env)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
+    env = probes.make("reach")
+    agent = make_agent("ppo", env, backend=backend, config={"initial_std": 0.25})
+    view = View(obs=jnp.zeros((3, *env.obs_spec.shape)), first=jnp.ones(3, bool))
+    state = agent.init(jax.random.key(0), 3)
+    decision = agent.act(state, (), view, jax.random.key(1), explore=True)
+    np.testing.assert_allclose(decision.extras["log_std"], np.log(0.25), rtol=1e-6)
+
+
 def assert_reached(agent: Agent, state: Any, env: probes.Probe) -> None:
     """Check the greedy actions: at a bound, which a tanh never reaches, less closely."""
     expected = env.expected(DISCOUNT)
