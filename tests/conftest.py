@@ -4,7 +4,7 @@ Code of ours spells out each change of dtype and of rank. A test that drives a l
 not is marked `@pytest.mark.library_promotion("the library and what it promotes")`.
 
 Most of the tests' time is compilation, and most of that XLA's optimisation, which is left out but
-where equality bit for bit is claimed: of the programs that people run.
+where equality bit for bit is claimed of the programs that people run, or they run for long.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Files of tests whose programs are those that people run.
-OPTIMISED = ("test_identity", "test_compare", "test_canonical", "test_train", "test_gymnax_quirks")
+OPTIMISED = (
+    "test_identity",
+    "test_compare",
+    "test_canonical",
+    "test_train",
+    "test_gymnax_quirks",
+    "test_inverted_pendulum",
+)
 
 
 @pytest.fixture(autouse=True)
