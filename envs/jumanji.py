@@ -186,9 +186,12 @@ def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> 
       path: the file to write.
       interval: milliseconds between two frames.
     """
+    import matplotlib
+
     length = jax.tree.leaves(states)[0].shape[0]
     frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
-    with library_promotion():
+    # Jumanji lets matplotlib choose who writes the file: ffmpeg, and else Pillow, with a warning.
+    with library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
         _library(env.env_id, env.options).env.animate(frames, interval, str(path))
 
 

@@ -356,12 +356,15 @@ def test_a_random_policy_solves_the_share_of_mazes_that_is_known(
     assert ended[-1].mean() == pytest.approx(share, abs=0.025)  # 3.5 standard errors
 
 
-def test_an_episode_is_drawn_without_a_display(tmp_path: Path) -> None:
+def test_an_episode_is_drawn_without_a_display_or_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     env = jumanji.make("Maze-v0", num_rows=5, num_cols=5)
     _, steps = play(env, 2, num_envs=1)
     states = jax.tree.map(lambda leaf: leaf[:, 0], steps.state)
     jumanji.animate(env, states, str(tmp_path / "episode.gif"))
     assert (tmp_path / "episode.gif").read_bytes()[:3] == b"GIF"
+    assert not caplog.records
 
 
 def test_a_notebook_keeps_its_way_to_show_figures() -> None:
