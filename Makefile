@@ -29,6 +29,7 @@ lint: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/reference/build.py
+	@echo "The reference: docs/api/index.html"
 
 # A candidate must run (a version manager's stand-in may not), be of a version that
 # constraints.txt was made for, and be able to make an environment (Debian splits that off).
