@@ -13,6 +13,7 @@ from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
 from triglot.backends import build
 from triglot.core.agent import Agent, View
 from triglot.core.heads import merge_heads
+from triglot.core.specs import zeros
 from triglot.core.train import train
 from triglot.envs import probes
 
@@ -90,7 +91,7 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
 def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
     env = probes.make("reach")
     agent = make_agent("ppo", env, backend=backend, config={"initial_std": 0.25})
-    view = View(obs=jnp.zeros((3, *env.obs_spec.shape)), first=jnp.ones(3, bool))
+    view = View(obs=zeros(env.obs_spec, 3), first=jnp.ones(3, bool))
     state = agent.init(jax.random.key(0), 3)
     decision = agent.act(state, (), view, jax.random.key(1), explore=True)
     np.testing.assert_allclose(decision.extras["log_std"], np.log(0.25), rtol=1e-6)
