@@ -84,9 +84,10 @@ def main(
                 ]
                 for name in programs
             ]
-            print(f"{setting}, {num_seeds} seeds")
+            title = f"{setting}, {num_seeds} seeds"
+            print(title)
             harness.print_table(["program", f"time / {BASELINE}", "steps/s of all"], rows)
-            found[f"{setting}, {num_seeds} seeds"] = seconds
+            found[title] = seconds
             harness.write_json(out, found)
     print(f"written to {out}")
 

@@ -112,7 +112,7 @@ def policy_head(num_actions: int) -> Head:
     return Head(size=num_actions, scale=0.01)
 
 
-def gaussian_heads(num_actions: int, initial_std: float = 1.0) -> tuple[tuple[str, Head], ...]:
+def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
     """Describe a diagonal Gaussian's `mean` and, the same for every observation, `log_std`."""
     log_std = Head(size=num_actions, free=math.log(initial_std))
     return ("mean", policy_head(num_actions)), ("log_std", log_std)
