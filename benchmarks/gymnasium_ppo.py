@@ -1,10 +1,13 @@
 """PPO on Gymnasium's CartPole-v1 with 8 environments: triglot against Stable-Baselines3.
 
-Both at one setting: 8 environments, rollouts of 128, 4 epochs of 4 minibatches, two networks of
-64-64 tanh units, Adam at a constant 2.5e-4, clip 0.2 (of the value too), GAE(0.99, 0.95), entropy
-0.01, global norm 0.5. triglot steps Gymnasium's own vector of CartPoles, and, as Stable-Baselines3
-does, one environment after the other ("sync"). Each program is a process of its own; in each round
-each trains on for the same steps, alone, in an order drawn anew. What was learned is told beside.
+Both at one setting: 8 environments, two networks of 64-64 tanh units, Adam at a constant rate,
+clip 0.2, GAE(0.99, 0.95), global norm 0.5; and either triglot's defaults (`--setting triglot`:
+rollouts of 128, 4 epochs of 4 minibatches, rate 2.5e-4, the value clipped too, entropy 0.01) or
+those of Stable-Baselines3 (`--setting sb3`: rollouts of 2,048, 10 epochs of 256 minibatches, rate
+3e-4, no entropy bonus). triglot steps Gymnasium's own vector of CartPoles, and, as
+Stable-Baselines3 does, one environment after the other ("sync"). Each program is a process of its
+own; in each round each trains on for the same steps, alone, in an order drawn anew. What was
+learned is told beside.
 
 Stable-Baselines3 is no dependency of triglot: make a virtual environment of its own by
 `python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and name its
@@ -19,21 +22,43 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-NUM_ENVS, ROLLOUT_LENGTH = 8, 128
-STEPS_PER_UPDATE = NUM_ENVS * ROLLOUT_LENGTH
-LEARNING_RATE = 2.5e-4
+NUM_ENVS = 8
 EPISODES = 64
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both are given, whosever defaults it is."""
+
+    rollout_length: int
+    num_epochs: int
+    num_minibatches: int
+    learning_rate: float
+    entropy_coef: float
+    clip_value: bool
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of all environments."""
+        return NUM_ENVS * self.rollout_length
+
+
+SETTINGS = {
+    "triglot": Setting(128, 4, 4, 2.5e-4, 0.01, True),
+    "sb3": Setting(2048, 10, 256, 3e-4, 0.0, False),
+}
 
 
 class Triglot:
     """triglot's PPO; the programs of the update and the policy are compiled when it is made."""
 
-    def __init__(self, mode: str, seed: int) -> None:
+    def __init__(self, mode: str, seed: int, setting: Setting) -> None:
         import jax
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `triglot train` does
@@ -48,8 +73,18 @@ class Triglot:
             "ppo",
             self.env,
             backend="equinox",
-            config={"num_envs": NUM_ENVS, "rollout_length": ROLLOUT_LENGTH},
-            hyper={"learning_rate": LEARNING_RATE, "decay_updates": float("inf")},
+            config={
+                "num_envs": NUM_ENVS,
+                "rollout_length": setting.rollout_length,
+                "num_epochs": setting.num_epochs,
+                "num_minibatches": setting.num_minibatches,
+                "clip_value": setting.clip_value,
+            },
+            hyper={
+                "learning_rate": setting.learning_rate,
+                "decay_updates": float("inf"),
+                "entropy_coef": setting.entropy_coef,
+            },
         )
         trainer = HostTrainer(self.agent, self.env)
         self.state = init_seeds(trainer, self.key[None], self.agent.hyper)
@@ -80,30 +115,31 @@ class Triglot:
 class StableBaselines3:
     """Its PPO, with as many threads of PyTorch as are given (1 is the fastest at this size)."""
 
-    def __init__(self, threads: str, seed: int) -> None:
+    def __init__(self, threads: str, seed: int, setting: Setting) -> None:
         import torch  # pyright: ignore[reportMissingImports]
         from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
         from stable_baselines3.common import env_util  # pyright: ignore[reportMissingImports]
 
         torch.set_num_threads(int(threads))
+        self.steps_per_update = setting.steps_per_update
         self.env = env_util.make_vec_env("CartPole-v1", NUM_ENVS, seed=seed)
         self.model = PPO(
             "MlpPolicy",
             self.env,
-            n_steps=ROLLOUT_LENGTH,
-            batch_size=STEPS_PER_UPDATE // 4,
-            n_epochs=4,
-            learning_rate=LEARNING_RATE,
+            n_steps=setting.rollout_length,
+            batch_size=setting.steps_per_update // setting.num_minibatches,
+            n_epochs=setting.num_epochs,
+            learning_rate=setting.learning_rate,
             clip_range=0.2,
-            clip_range_vf=0.2,
-            ent_coef=0.01,
+            clip_range_vf=0.2 if setting.clip_value else None,
+            ent_coef=setting.entropy_coef,
             policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
             seed=seed,
             device="cpu",
         )
 
     def train(self, num_updates: int) -> None:
-        self.model.learn(num_updates * STEPS_PER_UPDATE, reset_num_timesteps=False)
+        self.model.learn(num_updates * self.steps_per_update, reset_num_timesteps=False)
 
     def greedy_return(self) -> float:
         from stable_baselines3.common import evaluation  # pyright: ignore[reportMissingImports]
@@ -117,9 +153,10 @@ class StableBaselines3:
         return {name: version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
 
 
-def serve(kind: str, how: str, seed: int) -> None:
+def serve(kind: str, how: str, seed: int, setting: Setting) -> None:
     """Answer each number of updates on a line of the input with the seconds they took."""
-    program = Triglot(how, seed) if kind == "triglot" else StableBaselines3(how, seed)
+    make = Triglot if kind == "triglot" else StableBaselines3
+    program = make(how, seed, setting)
     print(json.dumps(program.versions()), flush=True)
     for line in sys.stdin:
         if line.strip() == "end":
@@ -133,8 +170,10 @@ def serve(kind: str, how: str, seed: int) -> None:
 class Process:
     """The parent's handle on one program."""
 
-    def __init__(self, stack: ExitStack, python: str, kind: str, how: str, seed: int) -> None:
-        arguments = [python, __file__, "--serve", kind, how, str(seed)]
+    def __init__(
+        self, stack: ExitStack, python: str, kind: str, how: str, *, seed: int, setting: str
+    ) -> None:
+        arguments = [python, __file__, "--serve", kind, how, str(seed), "--setting", setting]
         if kind == "triglot":
             arguments[1:2] = ["-m", "benchmarks.gymnasium_ppo"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -162,7 +201,12 @@ def main() -> None:
     )
     parser.add_argument("--sb3", help="the interpreter of an environment with Stable-Baselines3")
     parser.add_argument("--rounds", type=int, default=10, help="timed rounds (default 10)")
-    parser.add_argument("--updates", type=int, default=12, help="updates a round (default 12)")
+    parser.add_argument(
+        "--updates", type=int, help="updates a round (default 12, or 1 of Stable-Baselines3's)"
+    )
+    parser.add_argument(
+        "--setting", choices=SETTINGS, default="triglot", help="whose defaults (default triglot)"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")
     parser.add_argument("--threads", default="1", help="of PyTorch (default 1, the fastest here)")
     parser.add_argument("--out", type=Path, help="a file for the numbers")
@@ -170,7 +214,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.serve:
         kind, how, seed = options.serve
-        return serve(kind, how, int(seed))
+        return serve(kind, how, int(seed), SETTINGS[options.setting])
     if options.sb3 is None or not _has_sb3(options.sb3):
         parser.error(
             "give --sb3 the interpreter of an environment with Stable-Baselines3: `python -m venv "
@@ -184,6 +228,8 @@ def _compare(options: argparse.Namespace) -> None:
 
     from .harness import environment, interval, print_table, time_ratio, write_json
 
+    setting = SETTINGS[options.setting]
+    updates = options.updates or (12 if options.setting == "triglot" else 1)
     programs = {
         "own vector": (sys.executable, "triglot", "vector_entry_point"),
         "sync": (sys.executable, "triglot", "sync"),
@@ -195,17 +241,20 @@ def _compare(options: argparse.Namespace) -> None:
     versions = {}
     for seed in range(options.seeds):
         with ExitStack() as stack:
-            running = {n: Process(stack, *how, seed=seed) for n, how in programs.items()}
+            running = {
+                name: Process(stack, *how, seed=seed, setting=options.setting)
+                for name, how in programs.items()
+            }
             versions = {name: process.versions for name, process in running.items()}
             for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
                 for name in rng.permutation(list(running)):
-                    seconds = running[name].ask(str(options.updates))
+                    seconds = running[name].ask(str(updates))
                     if index:  # the first is to warm up
                         kept[name].append(seconds)
             for name, process in running.items():
                 returns[name].append(process.ask("end"))
     seconds = {name: np.asarray(values) for name, values in kept.items()}
-    steps = options.updates * STEPS_PER_UPDATE
+    steps = updates * setting.steps_per_update
     faster = {
         name: time_ratio(seconds, "Stable-Baselines3", name)
         for name in programs
@@ -227,7 +276,12 @@ def _compare(options: argparse.Namespace) -> None:
     )
     if options.out:
         found = {"seconds": seconds, "faster": faster, "rates": rates, "returns": returns}
-        how = {"versions": versions, "environment": environment(), "steps_per_round": steps}
+        how = {
+            "setting": options.setting,
+            "versions": versions,
+            "environment": environment(),
+            "steps_per_round": steps,
+        }
         write_json(options.out, {**found, **how})
 
 

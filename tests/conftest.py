@@ -8,9 +8,11 @@ where equality bit for bit is claimed of the programs that people run, or they r
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -54,3 +56,20 @@ def fresh_caches() -> Iterator[None]:
     """Let go of a module's compiled programs, which else fill gigabytes by the end."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give a folder for the compiled programs of commands, and leave JAX as it was."""
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_enable_compilation_cache",
+        "jax_cpu_enable_async_dispatch",
+    )
+    before = {name: jax.config.values[name] for name in names}
+    compilation_cache.reset_cache()  # JAX would stay with the first folder it was given
+    yield tmp_path_factory.mktemp("cache")
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()

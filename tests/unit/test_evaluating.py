@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
 
 import triglot
@@ -31,30 +29,15 @@ TRAIN = [*TRAIN.split(), "--eval-episodes", "0"]
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Give options that keep compiled programs for these tests, and leave JAX as it was."""
-    names = (
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_enable_compilation_cache",
-    )
-    before = {name: jax.config.values[name] for name in names}
-    yield ["--compilation-cache", str(tmp_path_factory.mktemp("cache"))]
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()  # JAX would stay with the first folder it was given
-
-
-@pytest.fixture(scope="module")
-def run(cache: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Learn the way on a small grid."""
     out = tmp_path_factory.mktemp("runs") / "finished"
-    assert cli.main([*TRAIN, *cache, "--out", str(out)]) == 0
+    assert cli.main([*TRAIN, "--compilation-cache", str(cache), "--out", str(out)]) == 0
     return out
 
 
 @pytest.fixture(scope="module")
-def interrupted(cache: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interrupted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stop after the first chunk, which leaves a checkpoint."""
     out, add_chunk = tmp_path_factory.mktemp("runs") / "interrupted", Journal.add_chunk
 
@@ -64,7 +47,7 @@ def interrupted(cache: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "add_chunk", add_and_press)
-        assert cli.main([*TRAIN, *cache, "--out", str(out)]) == 130
+        assert cli.main([*TRAIN, "--compilation-cache", str(cache), "--out", str(out)]) == 130
     return out
 
 

@@ -1,7 +1,6 @@
 """The host's loop: the same training as the compiled one, where an environment can be both."""
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -223,21 +222,6 @@ def test_environments_are_closed_whatever_happens(
 def test_it_cannot_be_compiled(counter: Any) -> None:
     with pytest.raises(TriglotError, match="stepped in Python"):
         VectorEnvironment(counter, 2)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep compiled programs in a folder of the test's own, and leave JAX as it was."""
-    names = (
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_enable_compilation_cache",
-        "jax_cpu_enable_async_dispatch",
-    )
-    before = {name: jax.config.values[name] for name in names}
-    yield tmp_path_factory.mktemp("cache")
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 def words(env: str, out: Path, cache: Path) -> list[str]:

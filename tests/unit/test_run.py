@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +30,6 @@ COMMAND += [word for name, n in SMALL.items() for word in (f"--{name.replace('_'
 
 TINY = "train ppo gridworld:2x2 --backend table --num-envs 1 --rollout-length 2 --num-minibatches 1"
 TINY = [*TINY.split(), "--num-epochs", "1", "--total-steps", "2", "--eval-episodes", "0"]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep compiled programs in a folder of the test's own, and leave JAX as it was."""
-    names = (
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_enable_compilation_cache",
-    )
-    before = {name: jax.config.values[name] for name in names}
-    yield tmp_path_factory.mktemp("cache")
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 @pytest.fixture(scope="module")
