@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .errors import CannotWrite, TriglotError, describe, writing
 
@@ -85,13 +86,25 @@ def restore(path: Path, like: State) -> State:
                 raise DamagedError(f"{path} is no whole checkpoint: it does not say what it holds.")
             # Orbax itself would cast another dtype without a word.
             _check_same(path, _describe(metadata.tree), _describe(_plain(abstract)))
-            return checkpointer.restore(path.absolute(), abstract)
+            return jax.tree.map(_as_made, checkpointer.restore(path.absolute(), abstract))
         except TriglotError:
             raise
         # Orbax raises errors of many kinds, and says in each what it found.
         except Exception as error:
             found = " ".join(str(error).split())[:200]
             raise DamagedError(f"{path} is no whole checkpoint: {found}") from error
+
+
+def _as_made(leaf: jax.Array) -> jax.Array:
+    """Free an array from the device that orbax committed it to.
+
+    A program for committed arrays is another one, which the cache of compiled programs lacks.
+    """
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(
+            _as_made(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf)
+        )
+    return jnp.array(np.asarray(leaf))
 
 
 def _plain(abstract: Any) -> Any:

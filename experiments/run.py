@@ -137,9 +137,13 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         state = progress.state
         state = jax.block_until_ready(_initial(plan) if state is None else state)
         watch.lap("init")
-        program = _compile(plan, state, watch)
-        with closing(program) if isinstance(program, HostProgram) else nullcontext():
-            state, diverged = _train(plan, program, state, journal, interrupt, progress.num_updates)
+        diverged = None
+        if progress.num_updates < plan.num_updates:
+            program = _compile(plan, state, watch)
+            with closing(program) if isinstance(program, HostProgram) else nullcontext():
+                state, diverged = _train(
+                    plan, program, state, journal, interrupt, progress.num_updates
+                )
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
@@ -151,7 +155,13 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
             episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
             watch.lap("evaluate")
     written = summary(
-        plan, journal, watch.seconds, episodes, interrupted=interrupt.pressed, diverged=diverged
+        plan,
+        journal,
+        watch.seconds,
+        episodes,
+        resumed_at=progress.num_updates,
+        interrupted=interrupt.pressed,
+        diverged=diverged,
     )
     journal.write("summary.json", written)
     if journal.history:

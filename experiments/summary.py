@@ -33,6 +33,7 @@ def summary(
     seconds: Mapping[str, float],
     episodes: Episodes | None,
     *,
+    resumed_at: int,
     interrupted: bool,
     diverged: str | None,
 ) -> dict[str, Any]:
@@ -43,21 +44,23 @@ def summary(
       journal: what was done.
       seconds: of each stage.
       episodes: `[S, E]`, played greedily at the end; None where none were.
+      resumed_at: updates that were done before, in which `seconds` have no part.
       interrupted: by Ctrl-C.
       diverged: which metric was no number, and when; None where none was.
 
     Returns:
       `num_steps` and `num_updates` count per seed; `steps_per_second` counts environment steps of
-      all seeds, in training alone.
+      all seeds, in training alone, since it was resumed; None where there were none.
     """
     steps = int(journal.env_steps[-1]) if journal.history else 0
+    here = steps - resumed_at * plan.trainer.steps_per_update
     return {
         "interrupted": interrupted,
         "num_updates": steps // plan.trainer.steps_per_update,
         "num_steps": steps,
         "num_seeds": plan.options.num_seeds,
         "evaluation": None if episodes is None else evaluation(episodes),
-        "steps_per_second": steps * plan.options.num_seeds / seconds["train"],
+        "steps_per_second": here * plan.options.num_seeds / seconds["train"] if here else None,
         "seconds": dict(seconds),
         "diverged": diverged,
     }
@@ -75,7 +78,8 @@ def in_words(summary: Mapping[str, Any], out: Path) -> str:
         )
     if summary["evaluation"] is not None:
         lines += evaluation_in_words(summary["evaluation"])
-    lines.append(f"{summary['steps_per_second']:,.0f} steps/s of all seeds in training")
+    if summary["steps_per_second"] is not None:
+        lines.append(f"{summary['steps_per_second']:,.0f} steps/s of all seeds in training")
     times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
     lines += [f"seconds: {times}", f"in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}"]
     return "\n".join(lines)

@@ -112,3 +112,10 @@ def test_what_cannot_be_written_is_told_and_the_rest_is_left_alone(
     (tmp_path / "file").touch()
     with pytest.raises(TriglotError, match="checkpoints cannot be written: Not a directory"):
         blocked.save(1, state(1))
+
+
+def test_what_is_restored_is_committed_to_no_device(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "one", state(1))
+    restored = checkpoint.restore(tmp_path / "one", state(0))
+    assert_same(restored, state(1))
+    assert not any(leaf.committed for leaf in jax.tree.leaves(restored))

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,9 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     with (out / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"update": done + 1}) + "\n" + '{"update": ')
     (out / "checkpoints" / f"{checkpoint.UNFINISHED}00000009").mkdir()
+    compiled = set(cache.glob("jit_train_seeds-*-cache"))
     assert cli.main(["resume", str(out)]) == 0
+    assert set(cache.glob("jit_train_seeds-*-cache")) == compiled
     assert (out / "metrics.jsonl").read_text() == (finished / "metrics.jsonl").read_text()
     states = []
     for folder in (finished, out):
@@ -175,6 +178,16 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
         states.append(Checkpoints(folder / "checkpoints").restore(like)[1])
     chex.assert_trees_all_equal(*(state.agent for state in states))
     assert read(out / "summary.json")["evaluation"] == read(finished / "summary.json")["evaluation"]
+
+
+def test_nothing_is_trained_where_nothing_is_left(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "again"
+    shutil.copytree(finished, out)
+    assert cli.main(["resume", str(out)]) == 0
+    before, after = (read(run / "summary.json") for run in (finished, out))
+    assert after["evaluation"] == before["evaluation"] and after["num_updates"] == 7
+    assert before["steps_per_second"] > 0 and after["steps_per_second"] is None
+    assert "compile" not in after["seconds"]
 
 
 def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
