@@ -43,12 +43,11 @@ def draw_curves(options: "CurvesCommand") -> int:
     )
     same = {name: {config[name] for config in configs} for name in ("algorithm", "env")}
     title = " on ".join(", ".join(sorted(names)) for names in same.values())
-    what = "return per episode, in training"
     plots.learning_curves(
         options.out,
         curves,
         title=title,
-        metric=what if options.metric == "episode_return" else options.metric.replace("_", " "),
+        metric=_at_the_axis(options.metric),
         band=BANDS[options.band or _fitting_band(curves.values())],
         updates_per_point=options.smooth,
     )
@@ -60,6 +59,10 @@ def draw_curves(options: "CurvesCommand") -> int:
         )
     print(f"drawn: {options.out}")
     return 0
+
+
+def _at_the_axis(metric: str) -> str:
+    return plots.RETURN if metric == "episode_return" else metric.replace("_", " ")
 
 
 def _fitting_band(curves: Iterable[Curve]) -> str:

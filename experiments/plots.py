@@ -13,6 +13,7 @@ from .records import interval95
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
 MOST_POINTS = 80
+RETURN = "return per episode, in training"
 
 Bounds: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -45,12 +46,27 @@ BANDS = {
 }
 
 
+def telling(metrics: Mapping[str, np.ndarray]) -> tuple[str, str]:
+    """Choose what shows a training best: the return, unless every episode earned the same.
+
+    Args:
+      metrics: `[S, U]` by name, NaN where no episode ended.
+
+    Returns:
+      The metric's name, and what to write at its axis.
+    """
+    returns = metrics["episode_return"]
+    if len(np.unique(returns[np.isfinite(returns)])) == 1:
+        return "episode_length", "steps per episode, in training"
+    return "episode_return", RETURN
+
+
 def learning_curves(
     path: Path,
     curves: Mapping[str, Curve],
     *,
     title: str,
-    metric: str = "return per episode, in training",
+    metric: str = RETURN,
     band: Band = BANDS["half"],
     updates_per_point: int | None = None,
 ) -> None:

@@ -165,9 +165,10 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     )
     journal.write("summary.json", written)
     if journal.history:
-        curve = plots.Curve(journal.env_steps, journal.metrics["episode_return"])
+        name, what = plots.telling(journal.metrics)
+        curves = {options.backend: plots.Curve(journal.env_steps, journal.metrics[name])}
         picture = plan.out / "learning_curve.png"
-        plots.learning_curves(picture, {options.backend: curve}, title=plan.title)
+        plots.learning_curves(picture, curves, title=plan.title, metric=what)
     parts = (plan.trainer.agent, plan.env)
     with writing(plan.out):
         draw_values(plan.out / "values.png", *parts, state.agent, plan.title)

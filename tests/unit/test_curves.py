@@ -111,3 +111,15 @@ def test_bands_are_what_they_are_called() -> None:
     assert np.isnan(low[1]) and np.isnan(high[1])
     low, high = BANDS["range"].bounds(values)
     np.testing.assert_array_equal([low, high], [[1.0, 2.0], [3.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("returns", "name"),
+    [
+        ([[1.0, np.nan, 1.0]], "episode_length"),
+        ([[1.0, np.nan, 0.5]], "episode_return"),
+        ([[np.nan, np.nan, np.nan]], "episode_return"),
+    ],
+)
+def test_lengths_are_drawn_where_every_return_is_the_same(returns: list, name: str) -> None:
+    assert plots.telling({"episode_return": np.asarray(returns)})[0] == name
