@@ -72,6 +72,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
 class Gymnasium:
     """An environment of Gymnasium; make it with `make`.
 
+    Every action is allowed: an `action_mask` in `info`, as of Taxi-v3, is not read.
+
     Attributes:
       env_id: its id.
       options: passed to `gymnasium.make_vec`, as sorted pairs.
