@@ -2,8 +2,9 @@
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 
-from ..core.architecture import NetworkSpec
+from ..core.architecture import NetworkSpec, Table
 from ..core.combinators import combine, ensemble
 from ..core.errors import unknown
 from ..core.network import Network
@@ -37,6 +38,8 @@ def build(
         if isinstance(spec, Network):
             return spec
         network = with_arithmetic(adapter.zoo(spec, name), arithmetic)
+        if isinstance(spec.torso, Table):
+            network = replace(network, random_start=False)
         return network if spec.copies == 1 else ensemble(network, spec.copies)
 
     return combine({name: made(name, spec) for name, spec in specs.items()})

@@ -138,7 +138,9 @@ class Tabular(eqx.Module):
         del key
         rows = spec.num_rows
         self.head = {
-            name: eqx.nn.Embedding(weight=jnp.full((rows, head.size or 1), spec.table.init))
+            name: eqx.nn.Embedding(
+                weight=jnp.full((rows, head.size or 1), spec.table.init, jnp.float32)
+            )
             for name, head in spec.heads
         }
         self.is_scalar = tuple((name, head.size is None) for name, head in spec.heads)

@@ -156,6 +156,27 @@ class Blank(Walk):
         return replace(step, terminated=step.state.time >= 6, truncated=jnp.zeros((), bool))
 
 
+class FillsUp(Walk):
+    """Nothing can be moved any more for some steps before the end; only time is counted."""
+
+    obs_spec: ClassVar[Spec] = Box((1,), "float32", -1.0, 1.0)
+
+    def observe(self, state: Place) -> jax.Array:
+        return jnp.sin(state.position)[None]
+
+    def step(self, state: Place, action: jax.Array, key: jax.Array) -> TimeStep:
+        del key
+        further = state.position + 1.0 + action.astype(jnp.float32)
+        state = Place(position=jnp.minimum(further, 6.0), time=state.time + 1)
+        return TimeStep(
+            state=state,
+            obs=self.observe(state),
+            reward=jnp.float32(1),
+            terminated=state.time >= 8,
+            truncated=jnp.zeros((), bool),
+        )
+
+
 class Masks(Walk):
     """Steps to the left are not allowed on the left."""
 
@@ -242,4 +263,5 @@ SOUND: list[Any] = [
     Lasts(),
     Endless(),
     limited(Endless(), 15),
+    FillsUp(),
 ]

@@ -60,9 +60,19 @@ def test_the_zoos_networks_pass(backend: str) -> None:
     assert_passes(build(backend, {"actor_critic": VECTOR}, arithmetic="canonical"), VECTOR.obs_spec)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("spec", [IMAGE, INDEX], ids=["images", "indices"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("backend", "spec"),
+    [
+        pytest.param(
+            backend,
+            spec,
+            id=f"{backend}-{what}",
+            marks=() if (backend, what) == ("equinox", "indices") else pytest.mark.slow,
+        )
+        for backend in BACKENDS
+        for what, spec in {"images": IMAGE, "indices": INDEX}.items()
+    ],
+)
 def test_the_zoos_other_networks_pass(backend: str, spec: NetworkSpec) -> None:
     assert_passes(build(backend, {"net": spec}), spec.obs_spec)
 

@@ -60,10 +60,15 @@ def every() -> list[Any]:
     ]
 
 
+# What an adapter cannot mend: FlatPack shuffles its blocks with the key of their first rotation;
+# PacMan splits the key of its state twice, and lets go of what the first split gave.
+AMISS = {"FlatPack-v0": ("key used once",), "PacMan-v1": ("key used once",)}
+
+
 @pytest.mark.parametrize(("env_id", "observation"), every())
 def test_it_passes_the_check_of_environments(env_id: str, observation: str) -> None:
     report = check_environment(jumanji.make(env_id, observation=observation))
-    assert report.passed, str(report)
+    assert report.failed == AMISS.get(env_id, ()), str(report)
 
 
 @pytest.mark.parametrize("env_id", ["Maze-v0", "Snake-v1"])
