@@ -75,10 +75,14 @@ def test_values_and_gradients_stay(function: Callable) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4), plain, found)
 
 
+def shape(variable: Any) -> tuple[int, ...]:
+    return variable.aval.shape
+
+
 def products(function: Callable) -> list[tuple]:
     jaxpr = jax.make_jaxpr(function)(W, X)
     return [
-        tuple(invar.aval.shape for invar in equation.invars)
+        tuple(map(shape, equation.invars))
         for equation in jaxpr.jaxpr.eqns
         if equation.primitive.name == "dot_general"
     ]
