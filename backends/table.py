@@ -53,7 +53,6 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     return Network(
         name=name,
         backend="table",
-        random_start=False,
         init=init,
         apply=apply,
         sparse_add=sparse_add,

@@ -42,6 +42,7 @@ class Setting:
     learning_rate: float
     entropy_coef: float
     clip_value: bool
+    updates: int  # in a round, where nobody says how many
 
     @property
     def steps_per_update(self) -> int:
@@ -50,8 +51,24 @@ class Setting:
 
 
 SETTINGS = {
-    "triglot": Setting(128, 4, 4, 2.5e-4, 0.01, True),
-    "sb3": Setting(2048, 10, 256, 3e-4, 0.0, False),
+    "triglot": Setting(
+        rollout_length=128,
+        num_epochs=4,
+        num_minibatches=4,
+        learning_rate=2.5e-4,
+        entropy_coef=0.01,
+        clip_value=True,
+        updates=12,
+    ),
+    "sb3": Setting(
+        rollout_length=2048,
+        num_epochs=10,
+        num_minibatches=256,
+        learning_rate=3e-4,
+        entropy_coef=0.0,
+        clip_value=False,
+        updates=1,
+    ),
 }
 
 
@@ -229,7 +246,7 @@ def _compare(options: argparse.Namespace) -> None:
     from .harness import environment, interval, print_table, time_ratio, write_json
 
     setting = SETTINGS[options.setting]
-    updates = options.updates or (12 if options.setting == "triglot" else 1)
+    updates = options.updates or setting.updates
     programs = {
         "own vector": (sys.executable, "triglot", "vector_entry_point"),
         "sync": (sys.executable, "triglot", "sync"),

@@ -165,8 +165,9 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     )
     journal.write("summary.json", written)
     if journal.history:
-        name, what = plots.telling(journal.metrics)
-        curves = {options.backend: plots.Curve(journal.env_steps, journal.metrics[name])}
+        metrics = journal.metrics  # which joins all chunks
+        name, what = plots.telling(metrics)
+        curves = {options.backend: plots.Curve(journal.env_steps, metrics[name])}
         picture = plan.out / "learning_curve.png"
         plots.learning_curves(picture, curves, title=plan.title, metric=what)
     parts = (plan.trainer.agent, plan.env)
