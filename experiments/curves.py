@@ -47,7 +47,7 @@ def draw_curves(options: "CurvesCommand") -> int:
         options.out,
         curves,
         title=title,
-        metric=_at_the_axis(options.metric),
+        metric=options.metric,
         band=BANDS[options.band or _fitting_band(curves.values())],
         updates_per_point=options.smooth,
     )
@@ -59,10 +59,6 @@ def draw_curves(options: "CurvesCommand") -> int:
         )
     print(f"drawn: {options.out}")
     return 0
-
-
-def _at_the_axis(metric: str) -> str:
-    return plots.RETURN if metric == "episode_return" else metric.replace("_", " ")
 
 
 def _fitting_band(curves: Iterable[Curve]) -> str:

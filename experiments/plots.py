@@ -13,7 +13,11 @@ from .records import interval95
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
 MOST_POINTS = 80
-RETURN = "return per episode, in training"
+# What stands at the axis of a metric; another metric is called by its name.
+AXES = {
+    "episode_return": "return per episode, in training",
+    "episode_length": "steps per episode, in training",
+}
 
 Bounds: TypeAlias = tuple[np.ndarray, np.ndarray]
 
@@ -46,19 +50,18 @@ BANDS = {
 }
 
 
-def telling(metrics: Mapping[str, np.ndarray]) -> tuple[str, str]:
+def telling(metrics: Mapping[str, np.ndarray]) -> str:
     """Choose what shows a training best: the return, unless every episode earned the same.
 
     Args:
       metrics: `[S, U]` by name, NaN where no episode ended.
 
     Returns:
-      The metric's name, and what to write at its axis.
+      The metric's name.
     """
     returns = metrics["episode_return"]
-    if len(np.unique(returns[np.isfinite(returns)])) == 1:
-        return "episode_length", "steps per episode, in training"
-    return "episode_return", RETURN
+    same = len(np.unique(returns[np.isfinite(returns)])) == 1
+    return "episode_length" if same else "episode_return"
 
 
 def learning_curves(
@@ -66,7 +69,7 @@ def learning_curves(
     curves: Mapping[str, Curve],
     *,
     title: str,
-    metric: str = RETURN,
+    metric: str = "episode_return",
     band: Band = BANDS["half"],
     updates_per_point: int | None = None,
 ) -> None:
@@ -78,7 +81,7 @@ def learning_curves(
       path: the PNG to write.
       curves: by label.
       title: stands above the picture.
-      metric: stands at the vertical axis.
+      metric: the name of what is drawn, for the vertical axis.
       band: what is shaded where there are several seeds.
       updates_per_point: updates that are averaged to a point; None for as many as leave
         `MOST_POINTS` points.
@@ -116,7 +119,7 @@ def learning_curves(
             axes.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_title(title, fontsize="medium")
     axes.set_xlabel("environment steps per seed")
-    axes.set_ylabel(metric)
+    axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -166,10 +166,10 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     journal.write("summary.json", written)
     if journal.history:
         metrics = journal.metrics  # which joins all chunks
-        name, what = plots.telling(metrics)
-        curves = {options.backend: plots.Curve(journal.env_steps, metrics[name])}
+        metric = plots.telling(metrics)
+        curves = {options.backend: plots.Curve(journal.env_steps, metrics[metric])}
         picture = plan.out / "learning_curve.png"
-        plots.learning_curves(picture, curves, title=plan.title, metric=what)
+        plots.learning_curves(picture, curves, title=plan.title, metric=metric)
     parts = (plan.trainer.agent, plan.env)
     with writing(plan.out):
         draw_values(plan.out / "values.png", *parts, state.agent, plan.title)

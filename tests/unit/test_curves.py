@@ -122,4 +122,4 @@ def test_bands_are_what_they_are_called() -> None:
     ],
 )
 def test_lengths_are_drawn_where_every_return_is_the_same(returns: list, name: str) -> None:
-    assert plots.telling({"episode_return": np.asarray(returns)})[0] == name
+    assert plots.telling({"episode_return": np.asarray(returns)}) == name
