@@ -9,6 +9,7 @@ Differences: Adam, on half the squared error without a clip; a truncated episode
 from its true last observation; the exponent of the importance weights does not change over the run.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +25,18 @@ from ..core.errors import TriglotError
 from ..core.heads import check_heads, merge_heads, num_actions
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
+from ..core.ranges import SHARE, check_counts, check_numbers
 from ..core.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Spec
+
+RANGES = {
+    "discount": SHARE,
+    "epsilon_start": SHARE,
+    "epsilon_end": SHARE,
+    "tau": SHARE,
+    "importance_exponent": SHARE,
+    "epsilon_decay_steps": (1.0, math.inf),
+}
 
 
 @jax.tree_util.register_dataclass
@@ -95,9 +106,7 @@ class DQNConfig:
     hidden_sizes: tuple[int, ...] = (120, 84)
 
     def __post_init__(self) -> None:
-        for name, number in vars(self).items():
-            if isinstance(number, int) and not isinstance(number, bool) and number < 1:
-                raise TriglotError(f"DQN's {name} must be at least 1, got {number}.")
+        check_counts("DQN", self)
         if self.batch_size > self.buffer_size:
             raise TriglotError(
                 f"DQN's replay is smaller than a batch: buffer_size is {self.buffer_size} and "
@@ -199,7 +208,13 @@ class DQN:
     Hyper = DQNHyper
 
     def __post_init__(self) -> None:
-        _check_numbers(self.hyper)
+        check_numbers("DQN", self.hyper, RANGES)
+        eps = self.hyper.priority_eps
+        if isinstance(eps, float | int) and not eps > 0.0:
+            raise TriglotError(
+                f"DQN's priority_eps must be positive, got {eps}: else steps without an error, and "
+                "in the end all, are never sampled."
+            )
         if self.network.recurrent:
             raise TriglotError(
                 f"DQN replays single steps, and the network {self.network.name!r} is recurrent: "
@@ -462,20 +477,3 @@ def importance(probability: jax.Array, exponent: Number) -> jax.Array:
 def _allowed(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
     """Put forbidden actions below every other, and finite: a terminal step counts them 0 times."""
     return q if action_mask is None else jnp.where(action_mask, q, jnp.finfo(q.dtype).min)
-
-
-def _check_numbers(hyper: DQNHyper) -> None:
-    """Refuse numbers out of range; arrays, which may be traced, are taken as they are."""
-    shares = ("discount", "epsilon_start", "epsilon_end", "tau", "importance_exponent")
-    for name, number in vars(hyper).items():
-        least = 1.0 if name == "epsilon_decay_steps" else 0.0
-        greatest = 1.0 if name in shares else float("inf")
-        if name == "priority_eps" and isinstance(number, float | int) and not number > 0.0:
-            raise TriglotError(
-                f"DQN's priority_eps must be positive, got {number}: else steps without an error, "
-                "and in the end all, are never sampled."
-            )
-        if isinstance(number, float | int) and not least <= number <= greatest:
-            raise TriglotError(
-                f"DQN's {name} must be within [{least:g}, {greatest:g}], got {number}."
-            )

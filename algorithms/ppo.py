@@ -27,6 +27,7 @@ from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
 from ..core.normalize import RewardScale, RunningStats, can_normalize
+from ..core.ranges import SHARE, check_counts, check_numbers
 from ..core.specs import Discrete, Spec
 from ..core.unroll import carries, restart, unroll
 
@@ -101,9 +102,7 @@ class PPOConfig:
     memory_size: int = 64
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "rollout_length", "num_epochs", "num_minibatches"):
-            if getattr(self, name) < 1:
-                raise TriglotError(f"PPO's {name} must be at least 1, got {getattr(self, name)}.")
+        check_counts("PPO", self)
         batch = self.num_envs * self.rollout_length
         if batch % self.num_minibatches:
             raise TriglotError(
@@ -195,7 +194,7 @@ class PPO:
     Hyper = PPOHyper
 
     def __post_init__(self) -> None:
-        _check_numbers(self.hyper)
+        check_numbers("PPO", self.hyper, {"discount": SHARE, "gae_lambda": SHARE})
         heads = dict(policy_heads(self.action_spec, algorithm="PPO"))
         needs = {**{name: (head.size,) for name, head in heads.items()}, "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
@@ -453,11 +452,3 @@ class PPO:
 def _flatten(leaf: jax.Array) -> jax.Array:
     """Turn `[T, N, ...]` to `[B, ...]`."""
     return leaf.reshape((-1, *leaf.shape[2:]))
-
-
-def _check_numbers(hyper: PPOHyper) -> None:
-    """Refuse numbers out of range; arrays, which may be traced, are taken as they are."""
-    for name, number in vars(hyper).items():
-        greatest = 1.0 if name in ("discount", "gae_lambda") else float("inf")
-        if isinstance(number, float | int) and not 0.0 <= number <= greatest:
-            raise TriglotError(f"PPO's {name} must be within [0, {greatest:g}], got {number}.")

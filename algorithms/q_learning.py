@@ -22,6 +22,7 @@ from ..core.errors import TriglotError, unknown
 from ..core.heads import check_heads, merge_heads
 from ..core.learner import Learner, LearnerState, Number
 from ..core.network import Network
+from ..core.ranges import SHARE, check_counts, check_numbers
 from ..core.specs import Discrete, Spec, zeros
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
@@ -66,11 +67,7 @@ class QLearningConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise unknown("method of Q-learning", str(self.method), METHODS)
-        for name in ("num_envs", "rollout_length"):
-            if getattr(self, name) < 1:
-                raise TriglotError(
-                    f"Q-learning's {name} must be at least 1, got {getattr(self, name)}."
-                )
+        check_counts("Q-learning", self)
 
 
 @jax.tree_util.register_dataclass
@@ -139,9 +136,7 @@ class QLearning:
     online = True
 
     def __post_init__(self) -> None:
-        for name, number in vars(self.hyper).items():
-            if isinstance(number, float | int) and not 0.0 <= number <= 1.0:
-                raise TriglotError(f"Q-learning's {name} must be within [0, 1], got {number}.")
+        check_numbers("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), SHARE))
         _discrete("observations", self.obs_spec)
         needs = {"q": (self._actions.num_values,)}
         check_heads(self.network, self.obs_spec, needs, algorithm="Q-learning")

@@ -27,11 +27,13 @@ from ..core.heads import check_heads, merge_heads
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
 from ..core.normalize import RunningStats, can_normalize
+from ..core.ranges import SHARE, check_counts, check_numbers
 from ..core.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Box, Spec
 
 PARTS = ("actor", "critic", "temperature")
 CRITICS = 2
+RANGES = {"discount": SHARE, "tau": SHARE, "target_entropy": (-math.inf, math.inf)}
 # The logarithm of the standard deviation is cut to this, as the authors' own code does.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
@@ -86,9 +88,7 @@ class SACConfig:
     hidden_sizes: tuple[int, ...] = (256, 256)
 
     def __post_init__(self) -> None:
-        for name, number in vars(self).items():
-            if isinstance(number, int) and not isinstance(number, bool) and number < 1:
-                raise TriglotError(f"SAC's {name} must be at least 1, got {number}.")
+        check_counts("SAC", self)
         if not self.initial_temperature > 0.0:
             raise TriglotError(
                 f"SAC's initial_temperature must be above 0, got {self.initial_temperature}."
@@ -191,7 +191,7 @@ class SAC:
     Hyper = SACHyper
 
     def __post_init__(self) -> None:
-        _check_numbers(self.hyper)
+        check_numbers("SAC", self.hyper, RANGES)
         unit = unit_actions(self.action_spec)
         if set(self.network.parts) != set(PARTS):
             raise TriglotError(
@@ -454,14 +454,3 @@ def _normalized(stats: RunningStats | None, obs: Any) -> Any:
 def _learning_rates(hyper: SACHyper) -> dict[str, Any]:
     names = (f"{part}_learning_rate" for part in PARTS)
     return {name: getattr(hyper, name) for name in names}
-
-
-def _check_numbers(hyper: SACHyper) -> None:
-    """Refuse numbers out of range; arrays, which may be traced, are taken as they are."""
-    for name, number in vars(hyper).items():
-        least = -float("inf") if name == "target_entropy" else 0.0
-        greatest = 1.0 if name in ("discount", "tau") else float("inf")
-        if isinstance(number, float | int) and not least <= number <= greatest:
-            raise TriglotError(
-                f"SAC's {name} must be within [{least:g}, {greatest:g}], got {number}."
-            )

@@ -60,6 +60,8 @@ def test_ppo_says_which_heads_do_not_fit(made: Network, words: str) -> None:
         ({"num_minibatches": 3}, "must divide num_envs \\* rollout_length = 512, got 3"),
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"num_epochs": -1}, "num_epochs must be at least 1, got -1"),
+        ({"memory_size": 0}, "memory_size must be at least 1, got 0"),
+        ({"kernel_size": 0}, "kernel_size must be at least 1, got 0"),
         ({"initial_std": 0.0}, "initial_std must be a positive number, got 0.0"),
     ],
 )
