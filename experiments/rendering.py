@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
 from ..core.environment import Drawn, Environment, TimeLimit
 from ..core.errors import TriglotError, writing
@@ -140,8 +141,7 @@ def _keys(plan: Plan, options: "RenderCommand") -> jax.Array:
 
 def _tell(number: int, recording: Recording) -> None:
     cut = "" if recording.finished else ", cut there: --max-steps allows more"
-    print(
+    tqdm.write(  # which takes the bar of a film away first
         f"episode {number}: return {in_digits(float(recording.episode_return))} in "
-        f"{int(recording.length):,} steps{cut}",
-        flush=True,
+        f"{int(recording.length):,} steps{cut}"
     )
