@@ -12,6 +12,9 @@ from .plots import BANDS, Curve
 if TYPE_CHECKING:
     from .options import CurvesCommand
 
+PARTS = ("algorithm", "env", "backend")
+LONGEST = 60  # of labels in a picture, in characters
+
 
 def draw_curves(options: "CurvesCommand") -> int:
     """Run `triglot curves`.
@@ -84,16 +87,29 @@ def _labels(options: "CurvesCommand", configs: Sequence[dict[str, Any]]) -> list
         raise TriglotError(f"each label must be another, got {', '.join(labels)}.")
     if labels:
         return labels
-    facts = [
-        (config["algorithm"], config["env"], " ".join(config["network"]) or config["backend"])
-        for config in configs
-    ]
-    differing = [values for values in zip(*facts, strict=True) if len(set(values)) > 1]
-    labels = [", ".join(words) for words in zip(*differing, strict=True)]
-    if len(set(labels)) == len(configs):
-        return labels
+    facts = [_facts(config) for config in configs]
+    if len({fact["algorithm"] for fact in facts}) > 1:  # the numbers of each are its own
+        facts = [{name: fact[name] for name in PARTS} for fact in facts]
+    differing = [name for name in facts[0] if len({fact[name] for fact in facts}) > 1]
+    labels = [", ".join(fact[name] for name in differing) for fact in facts]
     if len(configs) == 1:
-        return [facts[0][2]]
+        return [facts[0]["backend"]]
+    if len(set(labels)) == len(configs) and max(map(len, labels)) <= LONGEST:
+        return labels
     folders = [run.resolve().name for run in options.runs]
     distinct = len(set(folders)) == len(folders)
     return folders if distinct else [str(run) for run in options.runs]
+
+
+def _facts(config: dict[str, Any]) -> dict[str, str]:
+    """Say what was trained: its parts, and each number with its name."""
+    parts = (config["algorithm"], config["env"], " ".join(config["network"]) or config["backend"])
+    numbers = config["config"] | config["hyper"]
+    if numbers.get("decay_updates") == config["num_updates"]:  # as it is by default
+        numbers["decay_updates"] = "all"
+    told = {name: f"{name} {_in_words(value)}" for name, value in numbers.items()}
+    return dict(zip(PARTS, parts, strict=True)) | told
+
+
+def _in_words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,18 +12,27 @@ from triglot.experiments.plots import BANDS, Curve, learning_curves
 
 
 def write_run(
-    folder: Path, *, backend: str = "linen", algorithm: str = "ppo", num_seeds: int = 2
+    folder: Path,
+    *,
+    backend: str = "linen",
+    algorithm: str = "ppo",
+    num_seeds: int = 2,
+    config: dict[str, Any] | None = None,
+    hyper: dict[str, Any] | None = None,
 ) -> Path:
     """Write what a training of ten updates leaves; its return is the number of the update."""
     folder.mkdir(parents=True)
-    config = {
+    described = {
         "command": "triglot train",
         "algorithm": algorithm,
         "env": "probe:two-step",
         "backend": backend,
         "network": [],
+        "config": {"num_envs": 4, "hidden_sizes": None, **(config or {})},
+        "hyper": {"discount": 0.99, "decay_updates": 10.0, **(hyper or {})},
+        "num_updates": 10,
     }
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(described))
     lines = [
         {
             "update": n,
@@ -58,6 +68,27 @@ def test_runs_are_called_by_what_they_differ_in(tmp_path: Path, drawn: dict[str,
     expected = np.array([[np.nan, *range(2, 11)]] * 2, np.float32)
     np.testing.assert_array_equal(drawn["linen"].values, expected)
     assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("runs", "labels"),
+    [
+        ([{}, {"config": {"num_envs": 16}}], ["num_envs 4", "num_envs 16"]),
+        (
+            [{"backend": "haiku"}, {"config": {"hidden_sizes": [8, 8]}}],
+            ["haiku, hidden_sizes None", "linen, hidden_sizes 8 8"],
+        ),
+        ([{}, {"hyper": {"decay_updates": "inf"}}], ["decay_updates all", "decay_updates inf"]),
+        ([{}, {"algorithm": "dqn", "config": {"num_envs": 16}}], ["ppo", "dqn"]),
+        ([{}, {"config": {"hidden_sizes": [8] * 40}}], ["run0", "run1"]),
+    ],
+)
+def test_a_label_hides_no_difference(
+    runs: list[dict[str, Any]], labels: list[str], tmp_path: Path, drawn: dict[str, Curve]
+) -> None:
+    folders = [write_run(tmp_path / f"run{n}", **run) for n, run in enumerate(runs)]
+    assert cli.main(["curves", *map(str, folders), "--out", str(tmp_path / "both.png")]) == 0
+    assert list(drawn) == labels
 
 
 def test_equal_runs_are_called_by_their_folders(
