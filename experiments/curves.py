@@ -104,7 +104,11 @@ def _labels(options: "CurvesCommand", configs: Sequence[dict[str, Any]]) -> list
 def _facts(config: dict[str, Any]) -> dict[str, str]:
     """Say what was trained: its parts, and each number with its name."""
     parts = (config["algorithm"], config["env"], " ".join(config["network"]) or config["backend"])
-    numbers = config["config"] | config["hyper"]
+    numbers = {
+        "arithmetic": config["arithmetic"] or "default",
+        **config["config"],
+        **config["hyper"],
+    }
     if numbers.get("decay_updates") == config["num_updates"]:  # as it is by default
         numbers["decay_updates"] = "all"
     told = {name: f"{name} {_in_words(value)}" for name, value in numbers.items()}
