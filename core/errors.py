@@ -105,7 +105,7 @@ def blaming(what: str) -> Iterator[None]:
 
 def describe(error: BaseException) -> str:
     """Put an exception in one line: its type, the start of its message and the person's line."""
-    message = " ".join(str(error).split())
+    message = " ".join(str(error).split()).removesuffix(".")
     if len(message) > 300:
         message = message[:300].rsplit(" ", 1)[0] + " ..."
     return f"{type(error).__name__}: {message}{_place(error)}"

@@ -54,6 +54,7 @@ _KEEPS_ITS_LIMIT = "SearchAndRescue"
 # They draw a maze, lay mines or scramble: some 10 (Maze) to 120 steps' time (RubiksCube).
 _COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
 _NEVER = 2**31 - 1  # steps
+_OWN = ("observation", "use_action_mask")  # options that are not jumanji's
 
 
 def names() -> list[str]:
@@ -85,7 +86,7 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
         raise TriglotError(f"time_limit of {name} must be a whole number from 1, got {limit!r}.")
     if not isinstance(use_mask, bool):
         raise TriglotError(f"use_action_mask of {name} must be True or False, got {use_mask!r}.")
-    own = {n: options.pop(n) for n in ("observation", "use_action_mask") if n in options}
+    own = {n: options.pop(n) for n in _OWN if n in options}
     env = Jumanji(env_id, hashable(name, options), **own)  # pyright: ignore[reportArgumentType]
     library = _library(env.env_id, env.options)  # so that a wrong option fails here
     if env.observation not in ("default", *library.observations):
@@ -262,7 +263,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
     of_generator = {}
     if generator is not None and "generator" not in options:
         of_generator = inspect.signature(make_generator).parameters
-    check_options(f"jumanji:{env_id}", options, {*of_env, *of_generator})
+    check_options(f"jumanji:{env_id}", options, {*_OWN, *of_env, *of_generator})
     asked = f"with {options}" if options else "without options"
     with blaming(f"jumanji:{env_id} could not be made {asked}"):
         given = {n: options.pop(n) for n in of_generator if n in options}

@@ -397,6 +397,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         ("Maze-v0", {"rows": 4}, "unknown option of jumanji:Maze-v0 'rows'; did you mean 'num_row"),
         ("Maze-v0", {"num_rows": [4]}, "'num_rows'.*number, a string or a tuple.*got a list"),
         ("Maze-v0", {"observation": "picture"}, "unknown observation of jumanji:Maze-v0 'picture'"),
+        ("Maze-v0", {"use_mask": False}, "did you mean 'use_action_mask'"),
         ("TSP-v1", {"observation": "image"}, "unknown observation.*Choices: dict, vector"),
         ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make it smaller with options"),
         (
