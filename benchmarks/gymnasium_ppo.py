@@ -5,9 +5,10 @@ clip 0.2, GAE(0.99, 0.95), global norm 0.5; and either triglot's defaults (`--se
 rollouts of 128, 4 epochs of 4 minibatches, rate 2.5e-4, the value clipped too, entropy 0.01) or
 those of Stable-Baselines3 (`--setting sb3`: rollouts of 2,048, 10 epochs of 256 minibatches, rate
 3e-4, no entropy bonus). triglot steps Gymnasium's own vector of CartPoles, and, as
-Stable-Baselines3 does, one environment after the other ("sync"). Each program is a process of its
-own; in each round each trains on for the same steps, alone, in an order drawn anew. What was
-learned is told beside.
+Stable-Baselines3 does, one environment after the other ("sync"). It also trains five seeds at once,
+each in 8 environments of its own, as `--num-seeds 5` does: there, steps are those of all seeds.
+Each program is a process of its own; in each round each trains on for the same steps of each seed,
+alone, in an order drawn anew. What was learned is told beside.
 
 Stable-Baselines3 is no dependency of triglot: make a virtual environment of its own by
 `python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and name its
@@ -24,12 +25,13 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 NUM_ENVS = 8
 EPISODES = 64
+AT_ONCE = 5  # seeds
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ SETTINGS = {
 class Triglot:
     """triglot's PPO; the programs of the update and the policy are compiled when it is made."""
 
-    def __init__(self, mode: str, seed: int, setting: Setting) -> None:
+    def __init__(self, mode: str, num_seeds: int, seed: int, setting: Setting) -> None:
         import jax
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `triglot train` does
@@ -104,7 +106,8 @@ class Triglot:
             },
         )
         trainer = HostTrainer(self.agent, self.env)
-        self.state = init_seeds(trainer, self.key[None], self.agent.hyper)
+        keys = jax.random.split(self.key, num_seeds)
+        self.state = init_seeds(trainer, keys, self.agent.hyper)
         self.program = HostProgram(trainer)
         self.program.compile(self.state)
 
@@ -119,9 +122,12 @@ class Triglot:
 
         import triglot
 
-        state = jax.tree.map(lambda leaf: leaf[0], self.state.agent)
-        episodes = triglot.evaluate(self.agent, self.env, state, self.key, num_episodes=EPISODES)
-        return float(episodes.returns.mean())
+        returns = []
+        for index in range(len(self.state.num_updates)):
+            state = jax.tree.map(lambda leaf, i=index: leaf[i], self.state.agent)
+            played = triglot.evaluate(self.agent, self.env, state, self.key, num_episodes=EPISODES)
+            returns.append(played.returns)
+        return float(np.mean(returns))
 
     def versions(self) -> dict[str, str]:
         from importlib.metadata import version
@@ -132,7 +138,8 @@ class Triglot:
 class StableBaselines3:
     """Its PPO, with as many threads of PyTorch as are given (1 is the fastest at this size)."""
 
-    def __init__(self, threads: str, seed: int, setting: Setting) -> None:
+    def __init__(self, threads: str, num_seeds: int, seed: int, setting: Setting) -> None:
+        assert num_seeds == 1  # it has no way to train several at once
         import torch  # pyright: ignore[reportMissingImports]
         from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
         from stable_baselines3.common import env_util  # pyright: ignore[reportMissingImports]
@@ -170,10 +177,19 @@ class StableBaselines3:
         return {name: version(name) for name in ("stable-baselines3", "torch", "gymnasium")}
 
 
-def serve(kind: str, how: str, seed: int, setting: Setting) -> None:
+class Program(NamedTuple):
+    """How a program is begun: `how` is a `vectorization_mode`, or the threads of PyTorch."""
+
+    python: str
+    kind: str
+    how: str
+    num_seeds: int = 1
+
+
+def serve(kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
     """Answer each number of updates on a line of the input with the seconds they took."""
     make = Triglot if kind == "triglot" else StableBaselines3
-    program = make(how, seed, setting)
+    program = make(how, num_seeds, seed, setting)
     print(json.dumps(program.versions()), flush=True)
     for line in sys.stdin:
         if line.strip() == "end":
@@ -187,11 +203,10 @@ def serve(kind: str, how: str, seed: int, setting: Setting) -> None:
 class Process:
     """The parent's handle on one program."""
 
-    def __init__(
-        self, stack: ExitStack, python: str, kind: str, how: str, *, seed: int, setting: str
-    ) -> None:
-        arguments = [python, __file__, "--serve", kind, how, str(seed), "--setting", setting]
-        if kind == "triglot":
+    def __init__(self, stack: ExitStack, program: Program, *, seed: int, setting: str) -> None:
+        serving = ["--serve", program.kind, program.how, str(program.num_seeds), str(seed)]
+        arguments = [program.python, __file__, *serving, "--setting", setting]
+        if program.kind == "triglot":
             arguments[1:2] = ["-m", "benchmarks.gymnasium_ppo"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = stack.enter_context(subprocess.Popen(arguments, **pipes))
@@ -227,11 +242,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")
     parser.add_argument("--threads", default="1", help="of PyTorch (default 1, the fastest here)")
     parser.add_argument("--out", type=Path, help="a file for the numbers")
-    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        kind, how, seed = options.serve
-        return serve(kind, how, int(seed), SETTINGS[options.setting])
+        kind, how, num_seeds, seed = options.serve
+        return serve(kind, how, int(num_seeds), int(seed), SETTINGS[options.setting])
     if options.sb3 is None or not _has_sb3(options.sb3):
         parser.error(
             "give --sb3 the interpreter of an environment with Stable-Baselines3: `python -m venv "
@@ -248,9 +263,12 @@ def _compare(options: argparse.Namespace) -> None:
     setting = SETTINGS[options.setting]
     updates = options.updates or setting.updates
     programs = {
-        "own vector": (sys.executable, "triglot", "vector_entry_point"),
-        "sync": (sys.executable, "triglot", "sync"),
-        "Stable-Baselines3": (options.sb3, "sb3", options.threads),
+        "own vector": Program(sys.executable, "triglot", "vector_entry_point"),
+        f"own vector, {AT_ONCE} seeds": Program(
+            sys.executable, "triglot", "vector_entry_point", AT_ONCE
+        ),
+        "sync": Program(sys.executable, "triglot", "sync"),
+        "Stable-Baselines3": Program(options.sb3, "sb3", options.threads),
     }
     rng = np.random.default_rng(0)
     kept: dict[str, list[float]] = {name: [] for name in programs}
@@ -259,15 +277,15 @@ def _compare(options: argparse.Namespace) -> None:
     for seed in range(options.seeds):
         with ExitStack() as stack:
             running = {
-                name: Process(stack, *how, seed=seed, setting=options.setting)
-                for name, how in programs.items()
+                name: Process(stack, program, seed=seed, setting=options.setting)
+                for name, program in programs.items()
             }
             versions = {name: process.versions for name, process in running.items()}
             for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
                 for name in rng.permutation(list(running)):
                     seconds = running[name].ask(str(updates))
                     if index:  # the first is to warm up
-                        kept[name].append(seconds)
+                        kept[name].append(seconds / programs[name].num_seeds)
             for name, process in running.items():
                 returns[name].append(process.ask("end"))
     seconds = {name: np.asarray(values) for name, values in kept.items()}
@@ -278,9 +296,9 @@ def _compare(options: argparse.Namespace) -> None:
         if name != "Stable-Baselines3"
     }
     rates = {name: interval(steps / values) for name, values in seconds.items()}
-    trained = (options.rounds + 1) * steps
+    budget = (options.rounds + 1) * steps  # of each seed
     print_table(
-        ["program", "steps/s", "times as fast as SB3", f"greedy return at {trained:,} steps"],
+        ["program", "steps/s", "times as fast as SB3", f"greedy return at {budget:,} steps"],
         [
             [
                 name,
