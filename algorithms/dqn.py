@@ -25,7 +25,7 @@ from ..core.errors import TriglotError
 from ..core.heads import check_heads, merge_heads, num_actions
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
-from ..core.ranges import SHARE, check_counts, check_numbers
+from ..core.ranges import SHARE, check_counts, check_ranges
 from ..core.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Spec
 
@@ -208,7 +208,7 @@ class DQN:
     Hyper = DQNHyper
 
     def __post_init__(self) -> None:
-        check_numbers("DQN", self.hyper, RANGES)
+        check_ranges("DQN", self.hyper, RANGES)
         eps = self.hyper.priority_eps
         if isinstance(eps, float | int) and not eps > 0.0:
             raise TriglotError(

@@ -27,7 +27,7 @@ from ..core.learner import Learner, LearnerState, Number
 from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
 from ..core.normalize import RewardScale, RunningStats, can_normalize
-from ..core.ranges import SHARE, check_counts, check_numbers
+from ..core.ranges import SHARE, check_counts, check_ranges
 from ..core.specs import Discrete, Spec
 from ..core.unroll import carries, restart, unroll
 
@@ -194,7 +194,7 @@ class PPO:
     Hyper = PPOHyper
 
     def __post_init__(self) -> None:
-        check_numbers("PPO", self.hyper, {"discount": SHARE, "gae_lambda": SHARE})
+        check_ranges("PPO", self.hyper, {"discount": SHARE, "gae_lambda": SHARE})
         heads = dict(policy_heads(self.action_spec, algorithm="PPO"))
         needs = {**{name: (head.size,) for name, head in heads.items()}, "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")

@@ -22,7 +22,7 @@ from ..core.errors import TriglotError, unknown
 from ..core.heads import check_heads, merge_heads
 from ..core.learner import Learner, LearnerState, Number
 from ..core.network import Network
-from ..core.ranges import SHARE, check_counts, check_numbers
+from ..core.ranges import SHARE, check_counts, check_ranges
 from ..core.specs import Discrete, Spec, zeros
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
@@ -136,7 +136,7 @@ class QLearning:
     online = True
 
     def __post_init__(self) -> None:
-        check_numbers("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), SHARE))
+        check_ranges("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), SHARE))
         _discrete("observations", self.obs_spec)
         needs = {"q": (self._actions.num_values,)}
         check_heads(self.network, self.obs_spec, needs, algorithm="Q-learning")

@@ -27,7 +27,7 @@ from ..core.heads import check_heads, merge_heads
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
 from ..core.normalize import RunningStats, can_normalize
-from ..core.ranges import SHARE, check_counts, check_numbers
+from ..core.ranges import SHARE, check_counts, check_ranges
 from ..core.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Box, Spec
 
@@ -191,7 +191,7 @@ class SAC:
     Hyper = SACHyper
 
     def __post_init__(self) -> None:
-        check_numbers("SAC", self.hyper, RANGES)
+        check_ranges("SAC", self.hyper, RANGES)
         unit = unit_actions(self.action_spec)
         if set(self.network.parts) != set(PARTS):
             raise TriglotError(

@@ -271,7 +271,7 @@ def _compare(options: argparse.Namespace) -> None:
         "Stable-Baselines3": Program(options.sb3, "sb3", options.threads),
     }
     rng = np.random.default_rng(0)
-    kept: dict[str, list[float]] = {name: [] for name in programs}
+    kept: dict[str, list[float]] = {name: [] for name in programs}  # of a round, for each seed
     returns: dict[str, list[float]] = {name: [] for name in programs}
     versions = {}
     for seed in range(options.seeds):

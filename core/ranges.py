@@ -28,7 +28,7 @@ def check_counts(algorithm: str, config: Any) -> None:
             raise TriglotError(f"{algorithm}'s {name} must be at least 1, got {number}.")
 
 
-def check_numbers(algorithm: str, hyper: Any, ranges: Mapping[str, Range]) -> None:
+def check_ranges(algorithm: str, hyper: Any, ranges: Mapping[str, Range]) -> None:
     """Refuse numbers out of range; arrays, which may be traced, are taken as they are.
 
     Args:
