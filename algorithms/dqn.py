@@ -20,13 +20,13 @@ import rlax
 
 from ..core import specs
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import MLP, NetworkSpec, default_torso, q_head
 from ..core.errors import TriglotError
-from ..core.heads import check_heads, merge_heads, num_actions
+from ..core.hyper import SHARE, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
-from ..core.ranges import SHARE, check_counts, check_ranges
-from ..core.replay import Replay, ReplayState, Sample, Step
+from ..core.networks.architecture import MLP, NetworkSpec, default_torso, q_head
+from ..core.networks.heads import check_heads, merge_heads, num_actions
+from ..core.rl.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Spec
 
 RANGES = {

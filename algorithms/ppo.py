@@ -19,17 +19,17 @@ import optax
 import rlax
 
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import CELLS, Memory, NetworkSpec, default_torso, value_head
-from ..core.distributions import policy, to_action
 from ..core.errors import TriglotError, unknown
-from ..core.heads import check_heads, merge_heads, policy_heads
+from ..core.hyper import SHARE, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number
-from ..core.losses import clipped_value_loss, explained_variance, gae
 from ..core.network import Network, Variables
-from ..core.normalize import RewardScale, RunningStats, can_normalize
-from ..core.ranges import SHARE, check_counts, check_ranges
+from ..core.networks.architecture import CELLS, Memory, NetworkSpec, default_torso, value_head
+from ..core.networks.heads import check_heads, merge_heads, policy_heads
+from ..core.networks.unroll import carries, restart, unroll
+from ..core.rl.distributions import policy, to_action
+from ..core.rl.losses import clipped_value_loss, explained_variance, gae
+from ..core.rl.normalize import RewardScale, RunningStats, can_normalize
 from ..core.specs import Discrete, Spec
-from ..core.unroll import carries, restart, unroll
 
 
 @jax.tree_util.register_dataclass

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import optax
 
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import NetworkSpec, Table, q_head
 from ..core.errors import TriglotError, unknown
-from ..core.heads import check_heads, merge_heads
+from ..core.hyper import SHARE, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number
 from ..core.network import Network
-from ..core.ranges import SHARE, check_counts, check_ranges
+from ..core.networks.architecture import NetworkSpec, Table, q_head
+from ..core.networks.heads import check_heads, merge_heads
 from ..core.specs import Discrete, Spec, zeros
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]

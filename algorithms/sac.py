@@ -19,16 +19,16 @@ import rlax
 
 from ..core import specs
 from ..core.agent import Decision, Trajectory, View
-from ..core.architecture import MLP, Head, NetworkSpec, value_head
-from ..core.combinators import part_of, scalar
-from ..core.distributions import SquashedGaussian, to_bounds
 from ..core.errors import TriglotError
-from ..core.heads import check_heads, merge_heads
+from ..core.hyper import SHARE, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number, steps_where
 from ..core.network import Network, Variables
-from ..core.normalize import RunningStats, can_normalize
-from ..core.ranges import SHARE, check_counts, check_ranges
-from ..core.replay import Replay, ReplayState, Sample, Step
+from ..core.networks.architecture import MLP, Head, NetworkSpec, value_head
+from ..core.networks.combinators import part_of, scalar
+from ..core.networks.heads import check_heads, merge_heads
+from ..core.rl.distributions import SquashedGaussian, to_bounds
+from ..core.rl.normalize import RunningStats, can_normalize
+from ..core.rl.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Box, Spec
 
 PARTS = ("actor", "critic", "temperature")

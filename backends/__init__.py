@@ -4,10 +4,10 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..core.architecture import NetworkSpec, Table
-from ..core.combinators import combine, ensemble
 from ..core.errors import unknown
 from ..core.network import Network
+from ..core.networks.architecture import NetworkSpec, Table
+from ..core.networks.combinators import combine, ensemble
 from .canonical import with_arithmetic
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")

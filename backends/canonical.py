@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from ..core.errors import TriglotError, unknown
-from ..core.jaxprs import bind
 from ..core.network import Codec, Leaf, Network, Variables
+from ..core.tracing.jaxprs import bind
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")

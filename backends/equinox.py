@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.architecture import NetworkSpec
 from ..core.errors import TriglotError, blaming, require
 from ..core.network import Codec, Network, Variables
+from ..core.networks.architecture import NetworkSpec
 from . import cells, equinox_layouts
 from .calling import InitialCarry, arguments, mode_arguments, parameters
 

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.architecture import NetworkSpec
-from ..core.combinators import hold
 from ..core.errors import blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from ..core.networks.architecture import NetworkSpec
+from ..core.networks.combinators import hold
 from . import cells
 from .calling import InitialCarry, Inputs, arguments, example, in_words, mode_arguments, parameters
 from .naming import canonical_name, place_of

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.architecture import NetworkSpec
 from ..core.errors import TriglotError, blaming, require
 from ..core.network import Codec, Leaf, Network, Variables
+from ..core.networks.architecture import NetworkSpec
 from . import cells
 from .calling import InitialCarry, arguments, mode_arguments, parameters
 from .naming import canonical_name, place_of

@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.architecture import NetworkSpec, Table
 from ..core.errors import TriglotError
 from ..core.network import Codec, Leaf, Network, Variables
+from ..core.networks.architecture import NetworkSpec, Table
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

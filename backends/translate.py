@@ -46,7 +46,7 @@ def translate(
         another function with arrays of one name.
 
     >>> from triglot.backends import build
-    >>> from triglot.core.architecture import MLP, NetworkSpec, value_head
+    >>> from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
     >>> from triglot.core.specs import Box
     >>> spec = {"critic": NetworkSpec(Box((4,)), MLP((8,)), (("value", value_head()),))}
     >>> haiku, equinox = build("haiku", spec), build("equinox", spec)

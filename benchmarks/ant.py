@@ -14,10 +14,10 @@ from tyro.conf import Positional
 
 from triglot.core import specs
 from triglot.core.agent import Agent, Decision, View
-from triglot.core.record import record
+from triglot.core.loop.episode import record
 from triglot.envs.brax import Brax, x_position
-from triglot.experiments.registry import make_env
-from triglot.experiments.runs import load_run
+from triglot.experiments.registry.components.components import make_env
+from triglot.experiments.runs.load.load import load_run
 
 from . import harness
 

@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import tyro
 
-from triglot.core.train import Trainer, init_seeds, over_seeds
-from triglot.core.vectorize import VectorEnvironment
-from triglot.experiments.registry import make_agent, make_env
+from triglot.core.loop.trainer import Trainer, init_seeds, over_seeds
+from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.experiments.registry.components.components import make_agent, make_env
 
 from . import harness
 from .seams import Program

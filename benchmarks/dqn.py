@@ -18,9 +18,9 @@ import numpy as np
 import tyro
 
 from triglot.algorithms.dqn import DQN
-from triglot.core.train import Trainer
-from triglot.core.vectorize import VectorEnvironment
-from triglot.experiments.registry import make_agent, make_env
+from triglot.core.loop.trainer import Trainer
+from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.experiments.registry.components.components import make_agent, make_env
 
 from . import harness, plain_dqn
 from .seams import Program, compile_all

@@ -20,10 +20,10 @@ from jumanji.wrappers import VmapAutoResetWrapper
 from tqdm import tqdm
 
 from triglot.core.environment import Environment
-from triglot.core.hoist import scan_keys
-from triglot.core.train import Trainer
-from triglot.core.vectorize import VectorEnvironment, VectorState
-from triglot.experiments.registry import make_agent, make_env
+from triglot.core.loop.trainer import Trainer
+from triglot.core.loop.vectorize import VectorEnvironment, VectorState
+from triglot.core.tracing.hoist import scan_keys
+from triglot.experiments.registry.components.components import make_agent, make_env
 
 from . import harness
 from .seams import Program

@@ -19,9 +19,9 @@ import tyro
 
 from triglot.algorithms.q_learning import METHODS, QLearning
 from triglot.core.agent import Trajectory, View
-from triglot.core.train import Trainer
-from triglot.core.vectorize import VectorEnvironment
-from triglot.experiments.registry import make_agent, make_env
+from triglot.core.loop.trainer import Trainer
+from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.experiments.registry.components.components import make_agent, make_env
 
 from . import harness, plain_q_learning
 

@@ -21,9 +21,9 @@ import tyro
 from tqdm import tqdm
 
 from triglot.algorithms.ppo import PPO
-from triglot.core.train import Trainer
-from triglot.core.vectorize import VectorEnvironment
-from triglot.experiments.registry import make_agent, make_env
+from triglot.core.loop.trainer import Trainer
+from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.experiments.registry.components.components import make_agent, make_env
 
 from . import harness, plain_ppo
 
@@ -76,7 +76,7 @@ def triglot_program(
     run: Callable = trainer.train_chunk
     key = jax.random.key(0)
     if vmapped:
-        # Not vmapped: see `triglot.core.train.init_seeds`.
+        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
         init, run = functools.partial(jax.lax.map, trainer.init), jax.vmap(run)
         key = jax.random.split(key, num_seeds)
     return Program(jax.jit(run), jax.jit(init)(key))

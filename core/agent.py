@@ -1,6 +1,6 @@
 """What an agent is, and the data that passes between it, the environments and the loop."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
@@ -114,15 +114,3 @@ def is_online(agent: Agent) -> bool:
     their averages.
     """
     return getattr(agent, "online", False)
-
-
-def with_budget(hyper: PyTree, num_updates: int) -> PyTree:
-    """Let a schedule span the whole run: fill in `decay_updates` where it was left None.
-
-    Args:
-      hyper: hyperparameters; those without a `decay_updates` are returned as they are.
-      num_updates: updates of the whole run.
-    """
-    if getattr(hyper, "decay_updates", 0.0) is not None:
-        return hyper
-    return replace(hyper, decay_updates=float(num_updates))

@@ -125,6 +125,6 @@ def _in_library(filename: str) -> bool:
 
 _OUR_ROOT = Path(__file__).resolve().parents[1]
 _LIBRARY_FOLDERS = [
-    *(_OUR_ROOT / part for part in ("core", "backends", "algorithms", "envs", "experiments")),
+    *(_OUR_ROOT / part for part in ("core", "backends", "algorithms", "envs", "checks", "experiments")),
     *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
 ]

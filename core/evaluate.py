@@ -11,8 +11,8 @@ import numpy as np
 
 from .agent import Agent, View
 from .environment import Environment
-from .host import HostEnvironment
-from .host_play import Player
+from .host.player import Player
+from .host_environment import HostEnvironment
 
 
 @jax.tree_util.register_dataclass

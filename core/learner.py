@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import optax
 
 from .errors import TriglotError
-from .hoist import draw_ahead
 from .network import Network, Variables
-from .ratio import ratio
+from .numerics import ratio
+from .tracing.hoist import draw_ahead
 
 PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, jax.Array]

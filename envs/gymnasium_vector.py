@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import TriglotError, describe
-from ..core.host import Arrays, HostStep
+from ..core.host_environment import Arrays, HostStep
 from ..core.specs import Box, Dict, Spec
 
 

@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list(arguments: list[str], started: float) -> int:
-    from . import listing
+    from .authoring import list as listing
     from .options import ListOptions, parse
 
     help_text = "List algorithms, backends and environments, and what is installed."
@@ -204,7 +204,7 @@ def _train(arguments: list[str], started: float) -> int:
 
     options = _parse_with_algorithm(TrainOptions, arguments, TRAIN_HELP)
     _keep_compiled_programs(options)
-    from .run import train
+    from .runs.train import train
 
     return train(options, started=started, arguments=arguments)
 
@@ -214,7 +214,7 @@ def _resume(arguments: list[str], started: float) -> int:
 
     chosen = parse(ResumeCommand, arguments[1:], prog="triglot resume", description=RESUME_HELP)
     options = _begun(chosen.run)
-    from .run import resume
+    from .runs.train import resume
 
     return resume(options, chosen.run, started=started, previous=chosen.previous)
 
@@ -225,7 +225,7 @@ def _evaluate(arguments: list[str], started: float) -> int:
     prog = "triglot evaluate"
     chosen = parse(EvaluateCommand, arguments[1:], prog=prog, description=EVALUATE_HELP)
     options = _begun(chosen.run)
-    from .evaluating import evaluate_run
+    from .runs.evaluate import evaluate_run
 
     return evaluate_run(chosen, options)
 
@@ -235,7 +235,7 @@ def _render(arguments: list[str], started: float) -> int:
 
     chosen = parse(RenderCommand, arguments[1:], prog="triglot render", description=RENDER_HELP)
     options = _begun(chosen.run)
-    from .rendering import render
+    from .runs.render import render
 
     return render(chosen, options)
 
@@ -244,18 +244,18 @@ def _curves(arguments: list[str], started: float) -> int:
     from .options import CurvesCommand, parse
 
     chosen = parse(CurvesCommand, arguments[1:], prog="triglot curves", description=CURVES_HELP)
-    from .curves import draw_curves
+    from .runs.curves import draw_curves
 
     return draw_curves(chosen)
 
 
 def _compare(arguments: list[str], started: float) -> int:
     from .options import CompareCommand
-    from .registry import overrides_of
+    from .registry.components import overrides_of
 
     options = _parse_with_algorithm(CompareCommand, arguments, COMPARE_HELP)
-    from .compare import CompareOptions, compare
-    from .plan import default_folder
+    from .comparison.compare import CompareOptions, compare
+    from .runs.plan import default_folder
 
     chosen: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
     chosen["out"] = options.out or default_folder("compare", options.algorithm, options.env)
@@ -275,8 +275,8 @@ def _check(arguments: list[str], started: float) -> int:
         parse(command[Nothing, Nothing], ["--help"], prog=prog, description=description)
     if not given or given[0].startswith("-"):
         raise TriglotError(f"first name what to check: {prog} my_file:MyAgent")
-    from .checking import Choices, check
-    from .parts import find_part
+    from .authoring.check import Choices, check
+    from .registry.parts import find_part
 
     # The part is found before its options are read, since an algorithm brings some of them.
     spaced = (second for first, second in itertools.pairwise(given) if first == "--kind")
@@ -285,7 +285,7 @@ def _check(arguments: list[str], started: float) -> int:
     brings = part.algorithm
     whole = command[(brings.Config, brings.Hyper) if brings else (Nothing, Nothing)]
     options = parse(whole, given, prog=prog, description=CHECK_HELP)
-    from .registry import overrides_of
+    from .registry.components import overrides_of
 
     return check(
         part,
@@ -299,7 +299,7 @@ def _check(arguments: list[str], started: float) -> int:
 
 
 def _new(arguments: list[str], started: float) -> int:
-    from .new import write
+    from .authoring.new import write
     from .options import NewCommand, parse
 
     options = parse(NewCommand, arguments[1:], prog="triglot new", description=NEW_HELP)
@@ -324,7 +324,7 @@ COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
 def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
     """Parse the options of a command whose first argument, the algorithm, brings some of them."""
     from .options import Nothing, parse
-    from .registry import find_algorithm, names
+    from .registry.components import find_algorithm, names
 
     prog = f"triglot {arguments[0]}"
     given = arguments[1:]
@@ -350,8 +350,8 @@ def begun(folder: Path) -> "TrainOptions":
     """
     import shlex
 
-    from .journal import read_config
     from .options import TrainOptions
+    from .runs.journal import read_config
 
     command = shlex.split(read_config(folder)["command"])
     return _parse_with_algorithm(TrainOptions, command[1:], TRAIN_HELP)

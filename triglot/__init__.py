@@ -11,14 +11,15 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "core.network": ("Network", "Variables"),
-    "core.combinators": ("combine", "ensemble", "freeze", "scalar", "start_from"),
-    "core.unroll": ("unroll",),
-    "core.checks": ("check_agent", "check_environment", "check_network"),
+    "core.networks.combinators": ("combine", "ensemble", "freeze", "scalar", "start_from"),
+    "core.networks.unroll": ("unroll",),
+    "checks": ("check_agent", "check_environment", "check_network"),
     "core.learner": ("Learner",),
     "core.agent": ("Agent",),
     "core.environment": ("Environment", "TimeStep"),
     "core.specs": ("Box", "Discrete"),
-    "core.train": ("Trainer", "train"),
+    "core.loop.trainer": ("Trainer",),
+    "core.train": ("train",),
     "core.evaluate": ("evaluate",),
     "algorithms.dqn": ("DQN",),
     "algorithms.ppo": ("PPO",),
@@ -30,8 +31,8 @@ _EXPORTS = {
     "backends.equinox": ("from_equinox",),
     "core.errors": ("Guessed", "TriglotError"),
     "backends.translate": ("translate",),
-    "experiments.registry": ("make_agent", "make_env"),
-    "experiments.runs": ("load_run",),
+    "experiments.registry.components": ("make_agent", "make_env"),
+    "experiments.runs.load": ("load_run",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -47,31 +48,31 @@ if TYPE_CHECKING:
     from .backends.linen import from_linen as from_linen
     from .backends.nnx import from_nnx as from_nnx
     from .backends.translate import translate as translate
+    from .checks import check_agent as check_agent
+    from .checks import check_environment as check_environment
+    from .checks import check_network as check_network
     from .core.agent import Agent as Agent
-    from .core.checks import check_agent as check_agent
-    from .core.checks import check_environment as check_environment
-    from .core.checks import check_network as check_network
-    from .core.combinators import combine as combine
-    from .core.combinators import ensemble as ensemble
-    from .core.combinators import freeze as freeze
-    from .core.combinators import scalar as scalar
-    from .core.combinators import start_from as start_from
     from .core.environment import Environment as Environment
     from .core.environment import TimeStep as TimeStep
     from .core.errors import Guessed as Guessed
     from .core.errors import TriglotError as TriglotError
     from .core.evaluate import evaluate as evaluate
     from .core.learner import Learner as Learner
+    from .core.loop.trainer import Trainer as Trainer
     from .core.network import Network as Network
     from .core.network import Variables as Variables
+    from .core.networks.combinators import combine as combine
+    from .core.networks.combinators import ensemble as ensemble
+    from .core.networks.combinators import freeze as freeze
+    from .core.networks.combinators import scalar as scalar
+    from .core.networks.combinators import start_from as start_from
+    from .core.networks.unroll import unroll as unroll
     from .core.specs import Box as Box
     from .core.specs import Discrete as Discrete
-    from .core.train import Trainer as Trainer
     from .core.train import train as train
-    from .core.unroll import unroll as unroll
-    from .experiments.registry import make_agent as make_agent
-    from .experiments.registry import make_env as make_env
-    from .experiments.runs import load_run as load_run
+    from .experiments.registry.components import make_agent as make_agent
+    from .experiments.registry.components import make_env as make_env
+    from .experiments.runs.load import load_run as load_run
 else:
 
     def __getattr__(name: str) -> Any:

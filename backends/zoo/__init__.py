@@ -1,1 +1,1 @@
-"""The architectures of `triglot.core.architecture`, written natively, one module a library."""
+"""The zoo: the architectures of `core.networks.architecture`, native, one module per library."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.architecture import Head, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:

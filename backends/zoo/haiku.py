@@ -7,7 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ...core.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> nn.Module:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ...core.architecture import Head, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, Memory, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:

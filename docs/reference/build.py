@@ -27,10 +27,10 @@ from triglot.core.errors import writing
 Modules: TypeAlias = dict[str, pdoc.doc.Module]
 
 HERE = Path(__file__).parent
-PARTS = ("core", "algorithms", "backends", "envs", "experiments")
+PARTS = ("core", "algorithms", "backends", "envs", "checks", "experiments")
 PROTOCOLS = (Agent, Environment, Drawn)
 # The templates of `triglot new` are a person's files, and stand on the page on extending.
-LEFT_OUT = "!triglot.experiments.templates"
+LEFT_OUT = "!triglot.experiments.authoring.templates"
 
 
 def main(out: Path = HERE.parent / "api") -> None:

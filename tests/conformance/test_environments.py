@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from triglot.core.checks.environment import check_environment
+from triglot.checks.environment.check import check_environment
 from triglot.core.environment import Environment, TimeLimit, TimeStep
 from triglot.envs import gridworld, gymnax, probes
 

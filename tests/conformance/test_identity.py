@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from triglot.core.train import chunks
-from triglot.experiments.costs import Session, Task
-from triglot.experiments.identity import Trace, compare_traces
+from triglot.core.loop.trainer import chunks
+from triglot.experiments.comparison.identity import Trace, compare_traces
+from triglot.experiments.comparison.session import Session, Task
 
 FOUR = ("haiku", "linen", "nnx", "equinox")
 STEPS_PER_UPDATE = 512  # of PPO's default configuration

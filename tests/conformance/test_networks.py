@@ -12,7 +12,9 @@ from triglot.backends import build
 from triglot.backends.canonical import ARITHMETICS
 from triglot.backends.translate import translate
 from triglot.core import specs
-from triglot.core.architecture import (
+from triglot.core.errors import TriglotError
+from triglot.core.network import Network, Variables, num_params
+from triglot.core.networks.architecture import (
     CNN,
     MLP,
     NetworkSpec,
@@ -21,9 +23,7 @@ from triglot.core.architecture import (
     q_head,
     value_head,
 )
-from triglot.core.combinators import combine, ensemble, scalar
-from triglot.core.errors import TriglotError
-from triglot.core.network import Network, Variables, num_params
+from triglot.core.networks.combinators import combine, ensemble, scalar
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))

@@ -10,13 +10,20 @@ import pytest
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.backends import build
 from triglot.backends.translate import translate
-from triglot.core.architecture import MLP, Memory, NetworkSpec, Table, policy_head, value_head
-from triglot.core.combinators import combine
 from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
+from triglot.core.networks.architecture import (
+    MLP,
+    Memory,
+    NetworkSpec,
+    Table,
+    policy_head,
+    value_head,
+)
+from triglot.core.networks.combinators import combine
+from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Discrete
 from triglot.core.train import train
-from triglot.core.unroll import unroll
 from triglot.envs import probes
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")

@@ -12,7 +12,7 @@ import pytest
 from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyper
 from triglot.backends import build
 from triglot.core.agent import View
-from triglot.core.heads import merge_heads
+from triglot.core.networks.heads import merge_heads
 from triglot.core.train import train
 from triglot.envs import probes
 

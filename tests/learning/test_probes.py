@@ -12,7 +12,7 @@ from triglot import make_agent
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
 from triglot.backends import build
 from triglot.core.agent import Agent, View
-from triglot.core.heads import merge_heads
+from triglot.core.networks.heads import merge_heads
 from triglot.core.specs import zeros
 from triglot.core.train import train
 from triglot.envs import probes

@@ -1,0 +1,184 @@
+"""Hash what short trainings learn, to show that a change of the code changed no number.
+
+    python -m benchmarks.fingerprints --out before.json
+    python -m benchmarks.fingerprints --out after.json --compare before.json
+
+Every algorithm is trained for a few updates on two seeds, on each library that fits. The file holds
+the SHA-256 of each parameter array and of each metric. Hashes are equal on one machine, with one
+version of each library and one number of CPU cores.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+import triglot
+from triglot.core.learner import LearnerState
+
+LIBRARIES = ("haiku", "linen", "nnx", "equinox")
+NUM_UPDATES, NUM_SEEDS = 6, 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training: an algorithm in an environment, with what departs from its defaults."""
+
+    algorithm: str
+    env: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    backends: tuple[str, ...] = LIBRARIES
+    arithmetics: tuple[str, ...] = ("canonical",)
+
+
+SMALL = {"num_envs": 4, "rollout_length": 16, "hidden_sizes": (16, 16)}
+REPLAY = {
+    "num_envs": 4,
+    "rollout_length": 8,
+    "batch_size": 16,
+    "buffer_size": 256,
+    "learning_starts": 64,
+    "hidden_sizes": (16, 16),
+}
+CASES = {
+    "ppo mlp": Case("ppo", "gymnax:CartPole-v1", SMALL, arithmetics=("native", "canonical")),
+    "ppo shared torso": Case(
+        "ppo", "gymnax:CartPole-v1", {**SMALL, "shared_torso": True}, backends=("linen",)
+    ),
+    "ppo cnn": Case("ppo", "jumanji:Maze-v0,num_rows=5,num_cols=5", {**SMALL, "kernel_size": 3}),
+    "ppo lstm": Case("ppo", "gymnax:MemoryChain-bsuite", {**SMALL, "cell": "lstm", "cell_size": 8}),
+    "ppo gru": Case(
+        "ppo",
+        "gymnax:MemoryChain-bsuite",
+        {**SMALL, "cell": "gru", "cell_size": 8},
+        backends=("haiku", "linen"),
+    ),
+    "ppo continuous": Case("ppo", "gymnax:Pendulum-v1", {**SMALL, "initial_std": 0.5}),
+    "dqn": Case("dqn", "gymnax:CartPole-v1", REPLAY, backends=("linen",)),
+    "dqn all options": Case(
+        "dqn",
+        "gymnax:CartPole-v1",
+        {
+            **REPLAY,
+            "double": True,
+            "dueling": True,
+            "prioritized": True,
+            "n_step": 3,
+            "num_gradient_steps": 2,
+            "target_update_period": 2,
+        },
+        {"tau": 0.1, "epsilon_decay_steps": 128.0},
+    ),
+    "sac": Case("sac", "gymnax:Pendulum-v1", {**REPLAY, "normalize_obs": True}),
+    "q_learning": Case(
+        "q_learning", "gridworld:4x4", {"rollout_length": 32}, backends=("table", *LIBRARIES)
+    ),
+    "sarsa": Case(
+        "q_learning",
+        "gridworld:4x4",
+        {"rollout_length": 32, "method": "sarsa"},
+        backends=("table",),
+    ),
+    "expected_sarsa": Case(
+        "q_learning",
+        "gridworld:4x4",
+        {"rollout_length": 32, "method": "expected_sarsa"},
+        backends=("table",),
+    ),
+    "ppo host": Case("ppo", "gymnasium:CartPole-v1", SMALL, backends=("linen", "equinox")),
+    "dqn host": Case("dqn", "gymnasium:CartPole-v1", REPLAY, backends=("haiku",)),
+}
+
+
+def hashes(case: Case, backend: str, arithmetic: str) -> dict[str, str]:
+    """Train a case and hash its parameter arrays and metrics."""
+    env = triglot.make_env(case.env)
+    agent = triglot.make_agent(
+        case.algorithm,
+        env,
+        backend=backend,
+        arithmetic=arithmetic,
+        config=case.config,
+        hyper=case.hyper,
+    )
+    result = triglot.train(
+        agent,
+        env,
+        key=jax.random.key(7),
+        total_steps=NUM_UPDATES * agent.num_envs * agent.rollout_length,
+        num_seeds=NUM_SEEDS,
+    )
+    found = {f"metric {name}": digest(value) for name, value in result.metrics.items()}
+    nodes = jax.tree.leaves(
+        result.runner_state.agent, is_leaf=lambda node: isinstance(node, LearnerState)
+    )
+    learners = [node.variables.params for node in nodes if isinstance(node, LearnerState)]
+    for index, params in enumerate(learners):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+            found[f"params {index} {jax.tree_util.keystr(path)}"] = digest(np.asarray(leaf))
+    return dict(sorted(found.items()))
+
+
+def digest(array: np.ndarray) -> str:
+    """Hash an array's dtype, shape and bytes."""
+    head = f"{array.dtype.str} {array.shape}\n".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def main(
+    out: Path = Path("benchmarks/results/fingerprints.json"),
+    compare: Path | None = None,
+    only: tuple[str, ...] = (),
+) -> None:
+    """Train every case and write its hashes; with `--compare`, exit with 1 where one differs.
+
+    Args:
+      out: the JSON file, overwritten.
+      compare: an earlier such file.
+      only: names of cases; all by default.
+    """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # before the first computation
+    todo = [
+        (name, backend, arithmetic)
+        for name, case in CASES.items()
+        if not only or name in only
+        for backend in case.backends
+        for arithmetic in case.arithmetics
+    ]
+    found = {}
+    for name, backend, arithmetic in tqdm(todo, desc="trainings", dynamic_ncols=True):
+        found[f"{name}, {backend} {arithmetic}"] = hashes(CASES[name], backend, arithmetic)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1) + "\n")
+    if compare is None:
+        return
+    before = json.loads(compare.read_text())
+    for name in found:
+        if name not in before:
+            print(f"{name}: not in {compare}")
+    differing = {
+        name: [
+            what
+            for what in sorted(before[name] | found[name])
+            if before[name].get(what) != found[name].get(what)
+        ]
+        for name in found
+        if name in before and before[name] != found[name]
+    }
+    for name, what in differing.items():
+        print(f"{name}: {len(what)} of {len(found[name])} differ: {', '.join(what[:4])}")
+    print(f"{len(found) - len(differing)} of {len(found)} trainings are equal, bit for bit")
+    sys.exit(bool(differing))
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

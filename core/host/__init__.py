@@ -1,0 +1,1 @@
+"""Training and evaluation in environments that are stepped in Python."""

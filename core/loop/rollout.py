@@ -1,0 +1,140 @@
+"""Collecting trajectories: one scan, statistics reduced as it goes."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ..agent import Agent, Trajectory, View
+from ..numerics import ratio
+from ..tracing.hoist import scan_keys
+from .vectorize import Transition, VectorEnvironment, VectorState
+
+PyTree: TypeAlias = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class EpisodeStats:
+    """Sums over the episodes that ended; float32 `[]` each."""
+
+    count: jax.Array
+    return_sum: jax.Array
+    length_sum: jax.Array
+
+    @classmethod
+    def zero(cls) -> "EpisodeStats":
+        zero = jnp.zeros((), jnp.float32)
+        return cls(count=zero, return_sum=zero, length_sum=zero)
+
+    def add(self, transition: Transition) -> "EpisodeStats":
+        """Count the episodes that end with `transition`."""
+        done = transition.done.astype(jnp.float32)
+        return EpisodeStats(
+            count=self.count + done.sum(),
+            return_sum=self.return_sum + (done * transition.episode_return).sum(),
+            length_sum=self.length_sum
+            + (done * transition.episode_length.astype(jnp.float32)).sum(),
+        )
+
+    def metrics(self) -> dict[str, jax.Array]:
+        """Average over episodes; NaN where none ended."""
+        return {
+            "num_episodes": self.count,
+            "episode_return": ratio(self.return_sum, self.count),
+            "episode_length": ratio(self.length_sum, self.count),
+        }
+
+
+def rollout(
+    agent: Agent,
+    env: VectorEnvironment,
+    agent_state: Any,
+    memory: PyTree,
+    env_state: VectorState,
+    key: jax.Array,
+) -> tuple[VectorState, PyTree, Trajectory, EpisodeStats]:
+    """Let the agent act for `agent.rollout_length` steps, exploring.
+
+    Returns:
+      The environments' state and the memory after the last step, the trajectory `[T, N]`, and the
+      statistics of the episodes that ended in it.
+    """
+
+    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, dict[str, Any]]:
+        env_state, memory, stats = carry
+        act_key, env_key = jax.random.split(step_key)
+        env_state, memory, seen, transition = _act_and_step(
+            agent, env, agent_state, memory, env_state, act_key, env_key
+        )
+        return (env_state, memory, stats.add(transition)), seen
+
+    keys = jax.random.split(key, agent.rollout_length)
+    start = (env_state, memory, EpisodeStats.zero())
+    (env_state, last_memory, stats), seen = scan_keys(step, start, keys)
+    return env_state, last_memory, Trajectory(**seen, memory=memory), stats
+
+
+def online_rollout(
+    agent: Agent,
+    env: VectorEnvironment,
+    agent_state: Any,
+    memory: PyTree,
+    env_state: VectorState,
+    key: jax.Array,
+) -> tuple[VectorState, PyTree, Any, dict[str, jax.Array], EpisodeStats]:
+    """Let the agent act and learn in turn for `agent.rollout_length` steps, exploring.
+
+    Returns:
+      The environments' state, the memory and the agent's state after the last step, its metrics
+      averaged over the steps, and the statistics of the episodes that ended.
+    """
+
+    def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
+        env_state, memory, agent_state, sums, stats = carry
+        act_key, env_key, update_key = keys
+        env_state, next_memory, seen, transition = _act_and_step(
+            agent, env, agent_state, memory, env_state, act_key, env_key
+        )
+        one_step = Trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), memory=memory)
+        agent_state, metrics = agent.update(agent_state, one_step, update_key)
+        sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
+        return (env_state, next_memory, agent_state, sums, stats.add(transition)), None
+
+    num_steps = agent.rollout_length
+    # Split by use first: what nobody uses of a step's keys is then never computed.
+    keys = tuple(jax.random.split(own, num_steps) for own in jax.random.split(key, 3))
+    start = (env_state, memory, agent_state, None, EpisodeStats.zero())
+    ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    start = (env_state, memory, agent_state, zeros, EpisodeStats.zero())
+    (env_state, memory, agent_state, sums, stats), _ = scan_keys(step, start, keys)
+    return env_state, memory, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+
+
+def _act_and_step(
+    agent: Agent,
+    env: VectorEnvironment,
+    agent_state: Any,
+    memory: PyTree,
+    env_state: VectorState,
+    act_key: jax.Array,
+    env_key: jax.Array,
+) -> tuple[VectorState, PyTree, dict[str, Any], Transition]:
+    view = View(obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask)
+    decision = agent.act(agent_state, memory, view, act_key, explore=True)
+    env_state, transition = env.step(env_state, decision.action, env_key)
+    seen = {
+        "obs": view.obs,
+        "first": view.first,
+        "action_mask": view.action_mask,
+        "action": decision.action,
+        "reward": transition.reward,
+        "terminated": transition.terminated,
+        "truncated": transition.truncated,
+        "next_obs": transition.next_obs,
+        "next_action_mask": transition.next_action_mask,
+        "extras": decision.extras,
+    }
+    return env_state, decision.memory, seen, transition

@@ -1,0 +1,236 @@
+"""Backend-neutral descriptions of networks: what an algorithm asks for and a zoo builds.
+
+They stand in `core` because an algorithm names them and no algorithm names a backend.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import TriglotError, unknown
+from ..specs import Box, Dict, Discrete, Spec
+
+SQRT_2 = 2.0**0.5
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Dense layers of `hidden_sizes`, each orthogonal at `scale` with a zero bias."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    scale: float = SQRT_2
+
+    # An MLP is a CNN without convolutions: one reading of both serves the zoos.
+    channels: ClassVar[tuple[int, ...]] = ()
+    kernel_size: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class CNN:
+    """Square convolutions (stride 1, no padding), then dense layers; inputs `[B, H, W, C]`.
+
+    The defaults are the Maze network of the Equinox walk-through: 4x4 with 3 channels, relu,
+    flatten, 64 units, relu.
+    """
+
+    channels: tuple[int, ...] = (3,)
+    kernel_size: int = 4
+    hidden_sizes: tuple[int, ...] = (64,)
+    activation: str = "relu"
+    scale: float = SQRT_2
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lookup table: one row of each head's values per discrete observation, `init` at first."""
+
+    init: float = 0.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A recurrent cell between the torso and the heads, started alike in every library.
+
+    What it carries is a dictionary of float32 `[N, size]`: `hidden`, and `cell` of an LSTM; zeros
+    at an episode's start.
+
+    Attributes:
+      cell: `lstm` or `gru`. Haiku's GRU is another function than the others' (it applies the reset
+        gate before the recurrent product), so its weights go to no other library.
+      size: units.
+    """
+
+    cell: str = "lstm"
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        if self.cell not in CELLS:
+            raise unknown("recurrent cell", self.cell, CELLS)
+        if self.size < 1:
+            raise TriglotError(f"a recurrent cell needs at least one unit, got {self.size}.")
+
+    def initial_carry(self, num_envs: int) -> dict[str, jax.Array]:
+        """Make what is carried at an episode's start."""
+        names = ("cell", "hidden") if self.cell == "lstm" else ("hidden",)
+        return {name: jnp.zeros((num_envs, self.size), jnp.float32) for name in names}
+
+
+CELLS = ("lstm", "gru")
+
+Layers: TypeAlias = MLP | CNN
+Torso: TypeAlias = Layers | Table
+
+
+@dataclass(frozen=True)
+class Head:
+    """One output of a network.
+
+    Attributes:
+      size: number of outputs `[B, size]`; None for a scalar, `[B]`.
+      scale: gain of its orthogonal initialisation.
+      dueling: sum a value and mean-free advantages (Wang et al. 2016, equation 9,
+        https://arxiv.org/abs/1511.06581) instead of one dense layer.
+      free: not a layer but `size` parameters, the same for every observation, which start here.
+    """
+
+    size: int | None = None
+    scale: float = 1.0
+    dueling: bool = False
+    free: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.free is not None and (self.size is None or self.dueling):
+            raise TriglotError("a free head has a size, and nothing that could be dueling.")
+
+
+def policy_head(num_actions: int) -> Head:
+    """Describe the logits of a categorical policy, nearly uniform at first."""
+    return Head(size=num_actions, scale=0.01)
+
+
+def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
+    """Describe a diagonal Gaussian's `mean` and, the same for every observation, `log_std`."""
+    log_std = Head(size=num_actions, free=math.log(initial_std))
+    return ("mean", policy_head(num_actions)), ("log_std", log_std)
+
+
+def value_head() -> Head:
+    """Describe a state value `[B]`."""
+    return Head(size=None, scale=1.0)
+
+
+def q_head(num_actions: int, *, dueling: bool = False) -> Head:
+    """Describe action values `[B, num_actions]`."""
+    return Head(size=num_actions, scale=1.0, dueling=dueling)
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A torso with named heads over one observation.
+
+    Attributes:
+      obs_spec: what the network reads; an MLP flattens it, a CNN takes `[H, W, C]` images, a
+        table takes a `Discrete`. A tuple of several, for an MLP, becomes as many arguments.
+      torso: the shared layers.
+      heads: `(name, head)` pairs; the outputs are a dictionary by these names.
+      memory: a recurrent cell before the heads, or None.
+      copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
+
+    Raises:
+      TriglotError: if the torso cannot read such observations.
+    """
+
+    obs_spec: Spec | tuple[Spec, ...]
+    torso: Torso
+    heads: tuple[tuple[str, Head], ...]
+    memory: Memory | None = None
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        spec, torso = self.obs_spec, self.torso
+        if isinstance(torso, Table) and not isinstance(spec, Discrete):
+            raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
+        if isinstance(torso, Table) and self.memory is not None:
+            raise TriglotError("a table has no memory: use an MLP over one-hot observations.")
+        for read in self.inputs:
+            if isinstance(torso, MLP) and not isinstance(read, Box):
+                raise TriglotError(f"an MLP reads a Box observation, got {read}.")
+        if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:
+            raise TriglotError(f"a layer needs at least one unit, got {torso.hidden_sizes}.")
+        if isinstance(torso, CNN):
+            if not isinstance(spec, Box) or len(spec.shape) != 3:
+                raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")
+            shrink = len(torso.channels) * (torso.kernel_size - 1)
+            if min(spec.shape[:2]) <= shrink:
+                raise TriglotError(
+                    f"{len(torso.channels)} convolutions of size {torso.kernel_size} need images "
+                    f"larger than {shrink}x{shrink}, got {spec.shape[:2]}."
+                )
+
+    @property
+    def layers(self) -> Layers:
+        """The torso of a network that is no table."""
+        if isinstance(self.torso, Table):
+            raise TriglotError("a table has no layers.")
+        return self.torso
+
+    @property
+    def table(self) -> Table:
+        """The torso of a table."""
+        if not isinstance(self.torso, Table):
+            raise TriglotError(f"{self.torso} is no table.")
+        return self.torso
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """What the network reads, one for each argument."""
+        return self.obs_spec if isinstance(self.obs_spec, tuple) else (self.obs_spec,)
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """The shape of one observation, for layers; of several, once they are `joined`."""
+        shapes = [spec.shape for spec in self.inputs if not isinstance(spec, Dict)]
+        if len(shapes) < len(self.inputs):
+            raise TriglotError(f"{self.obs_spec} has no single shape.")
+        return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of different observations, for a table."""
+        if not isinstance(self.obs_spec, Discrete):
+            raise TriglotError(f"{self.obs_spec} cannot index a table.")
+        return self.obs_spec.num_values
+
+
+def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
+    """Make one float32 array of a network's inputs; several are flattened and set side by side."""
+    if len(inputs) == 1:
+        return inputs[0].astype(jnp.float32)
+    batch = inputs[0].shape[:1] if batched else ()
+    flat = [array.astype(jnp.float32).reshape((*batch, -1)) for array in inputs]
+    return jnp.concatenate(flat, axis=-1)
+
+
+def default_torso(
+    obs_spec: Spec,
+    hidden_sizes: tuple[int, ...] | None = None,
+    channels: tuple[int, ...] = CNN.channels,
+    kernel_size: int = CNN.kernel_size,
+) -> Torso:
+    """Choose a torso by observation: a table, a CNN for images, else an MLP.
+
+    Args:
+      obs_spec: one observation.
+      hidden_sizes: units of the dense layers; None for the default of either torso.
+      channels, kernel_size: of the convolutions, for images.
+    """
+    if isinstance(obs_spec, Discrete):
+        return Table()
+    if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
+        sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
+        return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes)
+    return MLP(hidden_sizes=MLP.hidden_sizes if hidden_sizes is None else hidden_sizes)

@@ -1,0 +1,288 @@
+"""Networks made of networks: joined, repeated, started from given weights, partly frozen."""
+
+import fnmatch
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import TriglotError
+from ..network import Codec, Key, Leaf, Network, PyTree, Variables
+
+
+def combine(networks: Mapping[str, Network]) -> Network:
+    """Join networks into one set of variables: one global gradient norm, one optimizer state.
+
+    `apply` gives all of them the same inputs; those that read different ones are applied each by
+    itself, from `parts`, on its own `part_of(variables, name)`.
+
+    Args:
+      networks: at least one network by name.
+
+    Returns:
+      A network whose outputs, `params` and `state` are dictionaries by those names; it is recurrent
+      where one of them is, and then its carry is such a dictionary too. It takes its
+      differentiation from the first.
+
+    Raises:
+      TriglotError: if `networks` is empty.
+    """
+    if not networks:
+        raise TriglotError("combine needs at least one network, got none.")
+    parts = dict(sorted(networks.items()))
+    first = next(iter(parts.values()))
+    recurrent = any(part.recurrent for part in parts.values())
+
+    def init(key: Key) -> Variables:
+        keys = jax.random.split(key, len(parts))
+        made = {n: part.init(k) for (n, part), k in zip(parts.items(), keys, strict=True)}
+        return Variables(
+            params={n: variables.params for n, variables in made.items()},
+            state={n: variables.state for n, variables in made.items()},
+        )
+
+    def apply(
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        keys = [None] * len(parts) if key is None else jax.random.split(key, len(parts))
+        outputs, state, carry = {}, {}, {}
+        for (n, part), k in zip(parts.items(), keys, strict=True):
+            own = part_of(variables, n)
+            if part.recurrent:
+                seen = (inputs[0], inputs[1][n])
+                (outputs[n], carry[n]), state[n] = part.apply(own, seen, key=k, train=train)
+            else:
+                seen = inputs[0] if recurrent else inputs
+                outputs[n], state[n] = part.apply(own, seen, key=k, train=train)
+                carry[n] = ()
+        return (outputs, carry) if recurrent else outputs, state
+
+    def initial_carry(variables: Variables, num_envs: int) -> PyTree:
+        if not recurrent:
+            return ()
+        return {n: part.initial_carry(part_of(variables, n), num_envs) for n, part in parts.items()}
+
+    def sparse_add(params: PyTree, inputs: PyTree, changes: PyTree) -> PyTree:
+        return {n: add(params[n], inputs, changes[n]) for n, add in sparse_adds.items()}
+
+    sparse_adds = {n: part.sparse_add for n, part in parts.items() if part.sparse_add}
+    arithmetics = {part.arithmetic for part in parts.values() if part.backend != "core"}
+    return Network(
+        name="+".join(part.name for part in parts.values()),
+        backend="+".join(sorted({part.backend for part in parts.values()})),
+        init=init,
+        apply=apply,
+        value_and_grad=first.value_and_grad,
+        sparse_add=sparse_add if len(sparse_adds) == len(parts) else None,
+        recurrent=recurrent,
+        initial_carry=initial_carry,
+        random_start=any(part.random_start for part in parts.values()),
+        codec=_combine_codecs({n: part.codec for n, part in parts.items()}),
+        arithmetic=arithmetics.pop() if len(arithmetics) == 1 else "mixed",
+        parts=parts,
+    )
+
+
+def part_of(variables: Variables, name: str) -> Variables:
+    """Give the variables of one network of several that were combined."""
+    return Variables(params=variables.params[name], state=variables.state[name])
+
+
+def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
+    leaves: list[Leaf] = []
+    trees = {}
+    for name, codec in codecs.items():
+        if codec is None:
+            return None
+        leaves += [
+            replace(leaf, names=tuple(f"{name}/{own}" for own in leaf.names))
+            for leaf in codec.leaves
+        ]
+        trees[name] = codec.treedef.unflatten(codec.leaves)
+    structure = jax.tree.structure(trees, is_leaf=lambda node: isinstance(node, Leaf))
+    return Codec(structure, tuple(leaves))
+
+
+def ensemble(network: Network, size: int) -> Network:
+    """Hold `size` independently initialised copies of a network, such as twin critics.
+
+    Args:
+      network: the member.
+      size: number of copies, at least 1.
+
+    Returns:
+      A network whose variables and outputs have a leading axis `[size, ...]`, and whose carry is
+      `[N, size, ...]`; all members read the same inputs.
+    """
+    if size < 1:
+        raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
+
+    def init(key: Key) -> Variables:
+        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
+        return jax.lax.map(network.init, jax.random.split(key, size))
+
+    def apply(
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        keys = None if key is None else jax.random.split(key, size)
+        # A carry keeps its environments first, so that an episode's start [N] reaches them.
+        seen_axes, made_axes = ((None, 1), (0, 1)) if network.recurrent else (None, 0)
+
+        def member(own: Variables, seen: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
+            return network.apply(own, seen, key=own_key, train=train)
+
+        in_axes = (0, seen_axes, None if keys is None else 0)
+        return jax.vmap(member, in_axes, (made_axes, 0), axis_size=size)(variables, inputs, keys)
+
+    def initial_carry(variables: Variables, num_envs: int) -> PyTree:
+        def member(own: Variables) -> PyTree:
+            return network.initial_carry(own, num_envs)
+
+        return jax.vmap(member, out_axes=1, axis_size=size)(variables)
+
+    codec = network.codec and Codec(
+        network.codec.treedef,
+        tuple(
+            replace(leaf, encode=jax.vmap(leaf.encode), decode=jax.vmap(leaf.decode))
+            for leaf in network.codec.leaves
+        ),
+    )
+    return replace(
+        network,
+        name=f"{size}x{network.name}",
+        init=init,
+        apply=apply,
+        sparse_add=None,
+        initial_carry=initial_carry,
+        codec=codec,
+    )
+
+
+def scalar(value: float, name: str = "scalar") -> Network:
+    """Hold one trainable number, such as a log-temperature; its inputs are ignored.
+
+    Args:
+      value: the number at the start.
+      name: its name in canonical parameters.
+
+    Returns:
+      A network whose output is a float32 array of shape `[]`.
+    """
+
+    def init(key: Key) -> Variables:
+        del key
+        return Variables(params=jnp.asarray(value, jnp.float32), state=())
+
+    def apply(
+        variables: Variables, inputs: PyTree = None, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        del inputs, key, train
+        return variables.params, variables.state
+
+    return Network(
+        name=name,
+        backend="core",
+        init=init,
+        apply=apply,
+        random_start=False,
+        codec=Codec.named(0.0, [Leaf.one(name)]),
+    )
+
+
+def start_from(network: Network, variables: Variables) -> Network:
+    """Let every training start from given weights, whatever its key.
+
+    Args:
+      network: any network.
+      variables: as `network.init` gives them, or as a training left them.
+
+    Raises:
+      TriglotError: if they are not the network's, naming the first array that differs.
+    """
+    expected = jax.eval_shape(network.init, jax.random.key(0))
+    there, here = _described(variables), _described(expected)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            raise TriglotError(
+                f"these are no variables of the {network.backend} network {network.name!r}: "
+                f"{name} is {there.get(name, 'absent')}, expected {here.get(name, 'absent')}."
+            )
+    return replace(network, init=lambda key: variables, random_start=False)
+
+
+def _described(variables: Variables) -> dict[str, str]:
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): f"{a.dtype}{list(a.shape)}"
+        for path, a in jax.tree_util.tree_leaves_with_path(variables)
+    }
+
+
+def freeze(network: Network, *patterns: str) -> Network:
+    """Keep some parameters as they are: they become state, which no optimizer sees.
+
+    Args:
+      network: a network with canonical names.
+      patterns: canonical names, with `*` for any text, such as `"torso/*"`.
+
+    Returns:
+      A network whose `params` are the other parameters, in a dictionary by canonical name.
+
+    Raises:
+      TriglotError: if a pattern fits no parameter (the names are listed), or none is left.
+    """
+    codec = _codec_of(network)
+    names = [leaf.name for leaf in codec.leaves]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise TriglotError(
+                f"no parameter of {network.name!r} is called {pattern!r}; it has "
+                f"{', '.join(names)}."
+            )
+    chosen = {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+    if chosen == set(names):
+        raise TriglotError(f"{patterns} leaves no parameter of {network.name!r} to train.")
+    return hold(network, chosen)
+
+
+def hold(network: Network, chosen: Collection[str]) -> Network:
+    """Move the parameters of these canonical names into the state."""
+    codec = _codec_of(network)
+    free = {leaf.name: leaf for leaf in codec.leaves if leaf.name not in chosen}
+
+    def init(key: Key) -> Variables:
+        own = network.init(key)
+        named = codec.encode(own.params, layout=False)
+        held = {name: named[name] for name in named if name not in free}
+        params = {name: named[name] for name in sorted(free)}
+        return Variables(params=params, state={"held": held, "own": own.state})
+
+    def whole(variables: Variables) -> Variables:
+        named = {**variables.params, **variables.state["held"]}
+        params = codec.decode(named, layout=False)
+        return Variables(params=params, state=variables.state["own"])
+
+    def apply(
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        outputs, own = network.apply(whole(variables), inputs, key=key, train=train)
+        return outputs, {"held": variables.state["held"], "own": own}
+
+    return replace(
+        network,
+        init=init,
+        apply=apply,
+        sparse_add=None,
+        initial_carry=lambda variables, n: network.initial_carry(whole(variables), n),
+        parts={},
+        codec=Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)]),
+    )
+
+
+def _codec_of(network: Network) -> Codec:
+    if network.codec is None:
+        raise TriglotError(
+            f"the {network.backend} network {network.name!r} states no canonical names for its "
+            "parameters, so none of them can be chosen by name."
+        )
+    return network.codec

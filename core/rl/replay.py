@@ -1,0 +1,295 @@
+"""A replay of the last steps of `N` environments, sampled uniformly or by priority.
+
+The slots are a ring, in which the steps of one environment are `N` slots apart. That makes adding a
+rollout one contiguous write, and lets a sample of `n` successive steps read `n` rewards and flags
+but only two observations: the first, and the true successor of the last step that it spans.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import TriglotError
+from ..learner import Number
+
+PyTree: TypeAlias = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of an environment, as a replay keeps it; `[T, N, ...]` where a rollout is added.
+
+    Attributes:
+      obs: any pytree, of its own dtypes.
+      action: `[...]`, of any dtype.
+      reward: float32.
+      terminated, truncated: bool.
+      next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
+        where an algorithm knows none.
+    """
+
+    obs: PyTree
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    next_obs: PyTree
+    next_action_mask: jax.Array | None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Priorities:
+    """How likely a sample starts at each slot.
+
+    Attributes:
+      weight: float32 `[P]`, the cube next to the number of slots; 0 where no sample may start.
+      greatest: float32 `[]`, the greatest weight ever given, which new steps get.
+    """
+
+    weight: jax.Array
+    greatest: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class ReplayState:
+    """What a replay holds.
+
+    Attributes:
+      steps: `[C, ...]`, one step per slot.
+      position: int32 `[]`, the slot that is written next.
+      size: int32 `[]`, slots filled.
+      priorities: None where sampling is uniform.
+    """
+
+    steps: Step
+    position: jax.Array
+    size: jax.Array
+    priorities: Priorities | None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Transitions of up to `n_step` steps; `[B, ...]` each.
+
+    Attributes:
+      obs, action: at the first step.
+      reward: float32, the discounted sum up to the `n_step`-th step or the episode's end.
+      discount: float32, what the value of `next_obs` counts; 0 where the episode terminated.
+      next_obs, next_action_mask: the true successor of the last step in the sum; the mask is None
+        where all actions are allowed.
+      slot: int32, where the sample starts.
+      probability: float32, with which it was drawn.
+    """
+
+    obs: PyTree
+    action: jax.Array
+    reward: jax.Array
+    discount: jax.Array
+    next_obs: PyTree
+    next_action_mask: jax.Array | None
+    slot: jax.Array
+    probability: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A replay's shapes; pure functions over `ReplayState`.
+
+    Attributes:
+      num_slots: `C`, a multiple of the steps `T * N` of the rollouts that are added.
+      num_envs: `N`.
+      n_step: most steps in one sample.
+      prioritized: sample in proportion to the weights that `reweight` gives.
+    """
+
+    num_slots: int
+    num_envs: int
+    n_step: int = 1
+    prioritized: bool = False
+
+    def init(self, zeros: Callable[[int], Step]) -> ReplayState:
+        """Make an empty replay; `zeros(C)` gives steps `[C, ...]` of the right dtypes."""
+        weight = jnp.zeros((_next_cube(self.num_slots),), jnp.float32)
+        first = jnp.ones((), jnp.float32)
+        return ReplayState(
+            steps=zeros(self.num_slots),
+            position=jnp.zeros((), jnp.int32),
+            size=jnp.zeros((), jnp.int32),
+            priorities=Priorities(weight=weight, greatest=first) if self.prioritized else None,
+        )
+
+    def add(self, state: ReplayState, steps: Step) -> ReplayState:
+        """Write a rollout `[T, N, ...]` over the oldest slots."""
+        block = steps.reward.size
+        if self.num_slots % block:
+            raise TriglotError(
+                f"a replay of {self.num_slots} slots takes rollouts that divide it, got one of "
+                f"{block} steps."
+            )
+
+        def write(slots: jax.Array, new: jax.Array) -> jax.Array:
+            new = new.reshape((block, *slots.shape[1:]))
+            return jax.lax.dynamic_update_slice_in_dim(slots, new, state.position, axis=0)
+
+        return ReplayState(
+            steps=jax.tree.map(write, state.steps, steps),
+            position=(state.position + block) % self.num_slots,
+            size=jnp.minimum(state.size + block, self.num_slots),
+            priorities=self._make_room(state, block),
+        )
+
+    def num_starts(self, state: ReplayState) -> jax.Array:
+        """Count the slots at which a sample may start, int32 `[]`: `n_step` steps follow them."""
+        return jnp.maximum(state.size - (self.n_step - 1) * self.num_envs, 0)
+
+    def sample(
+        self, state: ReplayState, key: jax.Array, batch_size: int, discount: Number
+    ) -> Sample:
+        """Draw `batch_size` samples, with replacement.
+
+        Args:
+          state: with at least one slot to start from.
+          key: a typed key.
+          batch_size: `B`.
+          discount: of one step, float `[]` within [0, 1].
+
+        Returns:
+          The samples. By priority they are stratified: one from each of `B` equal parts of the
+          total weight.
+
+        Source: Schaul et al. 2016, section 3.3 and appendix B.2.1,
+        https://arxiv.org/abs/1511.05952.
+        """
+        if state.priorities is None:
+            starts = self.num_starts(state)
+            # `randint` draws twice, against a bias that is below C / 2^32 here.
+            drawn = jax.random.bits(key, (batch_size,), jnp.uint32) % starts.astype(jnp.uint32)
+            slot = (state.position - state.size + drawn.astype(jnp.int32)) % self.num_slots
+            probability = jnp.full((batch_size,), 1.0) / starts.astype(jnp.float32)
+        else:
+            weight = state.priorities.weight
+            strata = jnp.arange(batch_size, dtype=jnp.float32)
+            share = (strata + jax.random.uniform(key, (batch_size,))) / batch_size
+            slot, total = choose(weight, share)
+            probability = weight[slot] / total
+        return self._read(state.steps, slot, probability, discount)
+
+    def reweight(self, state: ReplayState, slot: jax.Array, weight: jax.Array) -> ReplayState:
+        """Give float weights `[B]` to sampled slots `[B]`."""
+        if state.priorities is None:
+            return state
+        weights = state.priorities.weight.at[slot].set(weight, mode="promise_in_bounds")
+        greatest = jnp.maximum(state.priorities.greatest, weight.max())
+        return replace(state, priorities=Priorities(weight=weights, greatest=greatest))
+
+    def _read(
+        self, steps: Step, slot: jax.Array, probability: jax.Array, discount: Number
+    ) -> Sample:
+        offsets = jnp.arange(self.n_step, dtype=jnp.int32)[:, None] * self.num_envs
+        slots = (slot[None] + offsets) % self.num_slots
+        reward, factor, last = n_step_return(
+            steps.reward[slots], steps.terminated[slots], steps.truncated[slots], discount
+        )
+        end = (slot + last * self.num_envs) % self.num_slots
+        return Sample(
+            obs=jax.tree.map(lambda leaf: leaf[slot], steps.obs),
+            action=steps.action[slot],
+            reward=reward,
+            discount=factor,
+            next_obs=jax.tree.map(lambda leaf: leaf[end], steps.next_obs),
+            next_action_mask=jax.tree.map(lambda mask: mask[end], steps.next_action_mask),
+            slot=slot,
+            probability=probability,
+        )
+
+    def _make_room(self, state: ReplayState, block: int) -> Priorities | None:
+        """Weigh the slots at which samples may start once `block` steps were added."""
+        if state.priorities is None:
+            return None
+        weight, greatest = state.priorities.weight, state.priorities.greatest
+        waiting = (self.n_step - 1) * self.num_envs
+        added = jnp.arange(block, dtype=jnp.int32)
+        # What was added `n_step - 1` steps ago now has all its successors.
+        complete = (state.position + added - waiting) % self.num_slots
+        there = state.size + added >= waiting
+        weight = weight.at[complete].set(jnp.where(there, greatest, 0.0))
+        if waiting:
+            newest = jnp.arange(waiting, dtype=jnp.int32)
+            weight = weight.at[(state.position + block - 1 - newest) % self.num_slots].set(0.0)
+        return Priorities(weight=weight, greatest=greatest)
+
+
+def n_step_return(
+    reward: jax.Array, terminated: jax.Array, truncated: jax.Array, discount: Number
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sum discounted rewards up to the `n`-th step or the episode's end, whichever comes first.
+
+    Args:
+      reward: float32 `[n, B]`.
+      terminated: bool `[n, B]`, after which nothing is worth anything.
+      truncated: bool `[n, B]`, where the sum stops and the true successor's value stands in.
+      discount: of one step, float `[]`.
+
+    Returns:
+      The sum, float32 `[B]`; what the value after its last step counts, float32 `[B]`; and the
+      index of that step, int32 `[B]` within [0, n).
+
+    Source: Sutton and Barto 2018, equation 7.1, http://incompleteideas.net/book/the-book-2nd.html;
+    `rlax.n_step_bootstrapped_returns` gives the same target from the values of all `n` successors,
+    where this needs one.
+    """
+    total, factor = reward[0], jnp.full_like(reward[0], discount)
+    last = jnp.zeros(reward.shape[1:], jnp.int32)
+    ended, dead = terminated[0] | truncated[0], terminated[0]
+    for index in range(1, reward.shape[0]):
+        total = jnp.where(ended, total, total + factor * reward[index])
+        factor = jnp.where(ended, factor, factor * discount)
+        last = jnp.where(ended, last, index)
+        dead = dead | (~ended & terminated[index])
+        ended = ended | terminated[index] | truncated[index]
+    return total, jnp.where(dead, 0.0, factor), last
+
+
+def choose(weight: jax.Array, share: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Choose indices in proportion to weights, at given shares of their total.
+
+    The weights are summed anew, in two levels of blocks: one fast pass over them, no tree to keep
+    up, and no rounding errors that add up over a run.
+
+    Args:
+      weight: float32 `[P]`, a cubic number of them, not negative, with a positive sum.
+      share: float32 `[B]` within [0, 1].
+
+    Returns:
+      int32 indices `[B]`, each of a positive weight, and the total `[]`.
+    """
+    width = round(weight.shape[0] ** (1 / 3))
+    small = weight.reshape(width * width, width)
+    middle = small.sum(axis=1).reshape(width, width)
+    large = middle.sum(axis=1)
+    total = large.sum()
+    columns = jnp.arange(width, dtype=jnp.int32)[None]
+    rest, index = share * total, jnp.zeros(share.shape, jnp.int32)
+    for level in (large[None], middle, small):
+        row = level[index]
+        # A product with a triangle of ones: `cumsum` is ten times slower on a CPU.
+        ends = jnp.matmul(row, jnp.triu(jnp.ones((width, width))), precision="highest")
+        # The first positive weight that ends beyond, or the last one, where rounding leaves none.
+        beyond = jnp.where(ends > rest[:, None], 2 * width - columns, columns)
+        child = jnp.argmax(jnp.where(row > 0.0, beyond, -1), axis=1).astype(jnp.int32)
+        at_child = child[:, None]
+        before = jnp.take_along_axis(ends - row, at_child, axis=1)[:, 0]
+        rest, index = rest - before, index * width + child
+    return index, total
+
+
+def _next_cube(count: int) -> int:
+    width = round(count ** (1 / 3))
+    return (width if width**3 >= count else width + 1) ** 3

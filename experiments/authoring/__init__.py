@@ -1,0 +1,1 @@
+"""Custom components: write a template, check it, list what is installed."""

@@ -1,0 +1,175 @@
+"""`triglot check`: give a part to its checker and print what was found."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tqdm import tqdm
+
+from ...core.errors import TriglotError, blaming
+from ...core.host_environment import refuse_host
+from ..registry import components as registry
+from ..registry.loading import call_env, make_network
+from ..registry.parts import Part
+
+if TYPE_CHECKING:
+    from ...checks import Report
+
+PASSED, FAILED, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
+
+# What is enough to check with, where the algorithm has such a count and nobody gave another.
+SMALL: dict[str, Any] = {
+    "num_envs": 4,
+    "rollout_length": 8,
+    "num_epochs": 2,
+    "num_minibatches": 2,
+    "hidden_sizes": (16,),
+}
+
+Task: TypeAlias = Callable[[], "Report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What a person may choose.
+
+    Attributes:
+      env: what algorithms and networks are checked on; None for CartPole where it is installed.
+      backends: the libraries on whose networks an algorithm is checked.
+      config, hyper: by name, what departs from the algorithm's own.
+    """
+
+    env: str | None = None
+    backends: Sequence[str] = ("linen",)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check(part: Part, choices: Choices) -> int:
+    """Check a part and print what was found, its outcome in the first line.
+
+    Returns:
+      The exit code: 0 where all passed, 1 where something failed, 2 where something could not be
+      checked, 130 after Ctrl-C.
+
+    Raises:
+      TriglotError: if nothing could be checked.
+    """
+    tasks = dict(_tasks(part, choices))
+    if len(tasks) == 1:
+        ((label, task),) = tasks.items()
+        print(f"checking {label} ...", file=sys.stderr, flush=True)
+        with blaming(f"{label} could not be checked"):
+            report = task()
+        print(report)
+        return PASSED if report.passed else FAILED
+    return _check_all(part.text, tasks)
+
+
+def default_env() -> str:
+    """Name what algorithms and networks are checked on."""
+    return "gymnax:CartPole-v1" if importlib.util.find_spec("gymnax") else "probe:two-step"
+
+
+def small_config(config: Any, given: Mapping[str, Any]) -> Any:
+    """Make an algorithm's `Config` small, as far as that fits what was given.
+
+    Args:
+      config: the class.
+      given: by name, what the person chose.
+    """
+    defaults: dict[str, Any] = {one.name: one.default for one in fields(config)}
+    small = {
+        name: enough if defaults[name] is None else min(defaults[name], enough)
+        for name, enough in SMALL.items()
+        if name in defaults and isinstance(defaults[name], type(enough) | None)
+    }
+    try:
+        return registry.from_overrides(config, {**small, **given})
+    except TriglotError:
+        return registry.from_overrides(config, given)
+
+
+def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
+    """Check one after the other; print a line for each and the reports of those that failed."""
+    reports: dict[str, Report] = {}
+    errors: dict[str, str] = {}
+    interrupted = False
+    with tqdm(tasks.items(), desc=title, unit="part", dynamic_ncols=True, file=sys.stderr) as bar:
+        for label, task in bar:
+            bar.set_postfix_str(label)
+            try:
+                with blaming("its own code failed"):
+                    reports[label] = task()
+            except TriglotError as error:
+                errors[label] = f"could not be checked: {error}"
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+    failed = {label: report for label, report in reports.items() if not report.passed}
+    counts = {
+        "passed": len(reports) - len(failed),
+        "failed": len(failed),
+        "could not be checked": len(errors),
+        "not reached": len(tasks) - len(reports) - len(errors),
+    }
+    print(f"{title}: {', '.join(f'{count} {what}' for what, count in counts.items() if count)}")
+    width = max(map(len, tasks))
+    for label in tasks:
+        if label in reports:
+            found = reports[label].summary().removeprefix(f"{reports[label].part}: ")
+            print(f"  {label:<{width}}  {found}")
+        elif label in errors:
+            print(f"  {label:<{width}}  {errors[label]}")
+    for label, report in failed.items():
+        print(f"\n{label}: {report}")
+    if interrupted:
+        return INTERRUPTED
+    return FAILED if failed else UNCHECKED if errors else PASSED
+
+
+def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
+    """Yield what is to be done, by name."""
+    from ...checks import check_agent, check_environment, check_network
+
+    if part.kind == "environment":
+        for name, make in _environments(part):
+            yield name, lambda make=make: check_environment(_compilable(make()))
+        return
+    env = _compilable(registry.make_env(choices.env or default_env()))
+    label = f"{part.text} on {env.name}"
+    if part.kind == "network":
+        yield label, lambda: check_network(make_network(part.text, part.made, env), env.obs_spec)
+    elif part.algorithm is None:
+        yield label, lambda: check_agent(part.made, env)
+    else:
+        config = small_config(part.algorithm.Config, choices.config)
+        for backend in choices.backends:
+            make = partial(
+                registry.make_agent,
+                part.text,
+                env,
+                backend=backend,
+                config=config,
+                hyper=choices.hyper,
+            )
+            yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
+
+
+def _compilable(env: Any) -> Any:
+    refuse_host(env)
+    return env
+
+
+def _environments(part: Part) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if part.made is not None:  # not through `make_env`, which refuses what the checker explains
+        yield part.text, partial(call_env, part.text, part.made, {})
+    elif part.text in registry.suites():
+        for name in registry.load_suite(part.text).names():
+            full = f"{part.text}:{name}"
+            yield full, partial(registry.make_env, full)
+    else:
+        yield part.text, partial(registry.make_env, part.text)

@@ -1,0 +1,108 @@
+"""What `triglot list` shows; no library is imported to say whether it is installed."""
+
+import ast
+import importlib.util
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..comparison.worker import LIBRARIES
+from ..registry import plugins
+from ..registry.components import ALGORITHMS, SUITES, load_suite
+from ..version import package_version
+
+PACKAGE = Path(__file__).parents[2]
+DISTRIBUTIONS = {"haiku": "dm-haiku"}  # where a library is installed under another name
+# What each backend needs; the table needs nothing.
+BACKEND_NEEDS = {**{name: library for name, (library, _) in LIBRARIES.items()}, "table": None}
+
+
+def everything() -> str:
+    """List algorithms, backends and environments with what each needs and whether it is there.
+
+    What installed packages add is named with the package, and not imported.
+    """
+    algorithms = [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()]
+    algorithms += [(plugin.name, _origin(plugin)) for plugin in _added("algorithm", ALGORITHMS)]
+    backends = [
+        (name, _state(library), _about(f"triglot.backends.{name}"))
+        for name, library in BACKEND_NEEDS.items()
+    ]
+    environments = [
+        (f"{name}:{suite.example}", _state(suite.library), _about(suite.module))
+        for name, suite in SUITES.items()
+    ]
+    environments += [
+        (f"{plugin.name}:..." if plugin.is_suite else plugin.name, "installed", _origin(plugin))
+        for plugin in _added("environment", SUITES)
+    ]
+    networks = [(plugin.name, _origin(plugin)) for plugin in _added("network", ())]
+    return "\n".join(
+        [
+            "algorithms",
+            *_aligned(algorithms),
+            "",
+            "backends",
+            *_aligned(backends),
+            "",
+            "environments (one of each suite; `triglot list gymnax` lists all of one)",
+            *_aligned(environments),
+            "",
+            *(["networks", *_aligned(networks), ""] if networks else []),
+            *_clashes(),
+            "Your own are given as package.module:object; see `triglot train --help`.",
+        ]
+    )
+
+
+def suite(name: str) -> str:
+    """List the environments of one suite, which imports its library.
+
+    Raises:
+      TriglotError: if there is no such suite, or its library is not installed.
+    """
+    return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
+
+
+def _added(kind: str, built_in: Iterable[str]) -> list[plugins.Plugin]:
+    return [plugin for plugin in plugins.installed(kind) if plugin.name not in built_in]
+
+
+def _origin(plugin: plugins.Plugin) -> str:
+    return f"from {plugin.distribution}, {plugin.path}"
+
+
+def _clashes() -> list[str]:
+    """Say which names of installed packages cannot be used, one line each."""
+    lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
+    for kind, built_in in (("algorithm", ALGORITHMS), ("environment", SUITES), ("network", ())):
+        found = plugins.installed(kind)
+        count = Counter(plugin.name for plugin in found)
+        for plugin in found:
+            if plugin.name in built_in:
+                lines.append(f"The {plugin} is hidden by triglot's own {plugin.name!r}.")
+            elif count[plugin.name] > 1:
+                lines.append(f"The {plugin} shares its name with another package's.")
+    return [*lines, ""] if lines else []
+
+
+def _state(library: str | None) -> str:
+    if library is None:
+        return "needs nothing"
+    name = library.partition(".")[0]
+    distribution = DISTRIBUTIONS.get(name, name)
+    if importlib.util.find_spec(name) is None:
+        return f"needs {distribution}: pip install 'triglot[{name}]'"
+    return f"{distribution} {package_version(distribution)} installed"
+
+
+def _about(module: str) -> str:
+    """Read the first line of a module's docstring without importing it."""
+    source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text()
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [map(str.ljust, row, widths) for row in rows]
+    return ["  " + "   ".join(row).rstrip() for row in padded]

@@ -1,0 +1,168 @@
+"""`triglot new`: a folder with a part of one's own to start from."""
+
+import importlib.util
+import io
+import keyword
+import re
+import sys
+import tokenize
+from pathlib import Path
+
+from ...core.errors import TriglotError, unknown
+from ..registry import components as registry
+from ..registry import plugins
+
+TEMPLATES = Path(__file__).parent / "templates"
+EXTRAS = {"haiku": "haiku", "linen": "flax", "nnx": "flax", "equinox": "equinox"}
+# The names in each template that make way for the person's: of the object, and of its class.
+NAMES = {
+    "algorithm": ("reinforce", "Reinforce"),
+    "environment": ("random_walk", "RandomWalk"),
+    "network": ("my_network", "MyNetwork"),
+}
+TRAIN = {
+    "algorithm": "{name} gymnax:CartPole-v1",
+    "environment": "ppo {name}",
+    "network": "ppo gymnax:CartPole-v1 --network {name}",
+}
+CHECK = {
+    "algorithm": 'agent = triglot.make_agent({part}, env, config={{"rollout_length": 8}})\n'
+    "    report = triglot.check_agent(agent, env)",
+    "environment": "report = triglot.check_environment(env)",
+    "network": "network = {part}(env.obs_spec, env.action_spec)\n"
+    "    report = triglot.check_network(network, env.obs_spec)",
+}
+
+TEST = '''\
+"""{part} passes triglot's checker."""
+
+import triglot
+from {name} import {part}
+
+
+def test_it_passes_its_check():
+    env = {env}
+    {check}
+    assert report.passed, report
+'''
+
+PROJECT = """\
+[build-system]
+requires = ["setuptools>=61"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{name}"
+version = "0.1.0"
+description = "The {kind} {part} for triglot."
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["triglot{extra}"]
+
+[project.entry-points."{group}"]
+{name} = "{name}:{part}"
+
+[tool.setuptools]
+package-dir = {{ "" = "." }}
+py-modules = ["{name}"]
+"""
+
+README = """\
+# {name}
+
+The {kind} `{part}` for triglot. In this folder:
+
+```
+triglot check {name}:{part}
+pip install -e .
+triglot train {train}
+```
+
+The second command makes it appear in `triglot list`; `pytest` runs the check as a test.
+"""
+
+
+def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path()) -> str:
+    """Write the folder `out/name`.
+
+    Args:
+      kind: `algorithm`, `environment` or `network`.
+      name: of the folder, the module, and the part in commands; its class is called likewise.
+      backend: the library of a network; None for Linen.
+      out: where the folder is made.
+
+    Returns:
+      What to do next, in words.
+
+    Raises:
+      TriglotError: if there is no such kind or library, the name is none or is taken, or the folder
+        is there or cannot be made.
+    """
+    if kind not in NAMES:
+        raise unknown("kind of part", kind, NAMES)
+    if backend is not None and kind != "network":
+        raise TriglotError(f"--backend is for a network; an {kind} is the same for all libraries.")
+    library = backend or "linen"
+    if library not in EXTRAS:
+        raise unknown("backend", library, EXTRAS)
+    template = TEMPLATES / (f"network_{library}.py" if kind == "network" else f"{kind}.py")
+    folder = out / name
+    if folder.exists():
+        raise TriglotError(f"{folder} is already there, and nothing is overwritten.")
+    class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    _check_name(kind, name, class_name, template)
+    old_name, old_class = NAMES[kind]
+    part = name if kind == "network" else class_name
+    words = {
+        "kind": kind,
+        "name": name,
+        "part": part,
+        "group": plugins.GROUPS[kind],
+        "extra": "" if kind == "environment" else f"[{EXTRAS[library]}]",
+        "train": TRAIN[kind].format(name=name),
+        "check": CHECK[kind].format(part=part),
+        "env": f"{part}()" if kind == "environment" else 'triglot.make_env("probe:two-step")',
+    }
+    code = template.read_text().replace(old_class, class_name).replace(old_name, name)
+    texts = {
+        f"{name}.py": code,
+        f"test_{name}.py": TEST.format(**words),
+        "pyproject.toml": PROJECT.format(**words),
+        "README.md": README.format(**words),
+    }
+    try:
+        folder.mkdir(parents=True)
+        for file, text in texts.items():
+            (folder / file).write_text(text)
+    except OSError as error:
+        raise TriglotError(f"{folder} cannot be written: {error.strerror}.") from None
+    return (
+        f"{folder}: {', '.join(texts)}\n\nWhat to do next:\n"
+        f"  cd {folder}\n"
+        f"  triglot check {name}:{part}\n"
+        f"  pip install -e .                # then `triglot list` shows it\n"
+        f"  triglot train {words['train']}"
+    )
+
+
+def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
+    if not re.fullmatch("[a-z]([a-z0-9_]*[a-z0-9])?", name) or keyword.iskeyword(name):
+        raise TriglotError(
+            f"{name!r} cannot be the name of a module: take small letters, digits and underscores, "
+            f"such as {NAMES[kind][0]}."
+        )
+    if name in registry.names(kind):
+        raise TriglotError(
+            f"the {kind} {name!r} is already there (`triglot list`): choose another name."
+        )
+    if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
+        raise TriglotError(
+            f"there is already a module {name!r}, which a new one would hide: choose another name."
+        )
+    tokens = tokenize.generate_tokens(io.StringIO(template.read_text()).readline)
+    used = {token.string for token in tokens if token.type == tokenize.NAME} - set(NAMES[kind])
+    if taken := {name, class_name} & used:
+        raise TriglotError(
+            f"the file uses the name {taken.pop()!r} for something else: choose another than "
+            f"{name!r}."
+        )

@@ -1,0 +1,199 @@
+"""One backend's training with every stage timed apart, for a process of its own."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+from safetensors.numpy import load_file
+
+from ...core.agent import View
+from ...core.errors import TriglotError
+from ...core.evaluate import evaluate
+from ...core.hyper import with_budget
+from ...core.loop.state import RunnerState
+from ...core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
+from ...core.loop.vectorize import VectorEnvironment
+from ...core.network import Variables
+from ...core.networks.combinators import start_from
+from .. import version
+from ..registry import components as registry
+from . import identity
+from .measure import peak_memory_bytes, program_facts, timed
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+MOST_CHUNK_UPDATES, LEAST_CHUNKS = 64, 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What to train; every field is JSON-able.
+
+    Attributes:
+      total_steps: environment steps per seed, rounded up to whole updates.
+      config, hyper: what departs from the algorithm's own.
+    """
+
+    backend: str
+    algorithm: str
+    env: str
+    arithmetic: str
+    num_seeds: int
+    seed: int
+    total_steps: int
+    config: dict[str, Any] = field(default_factory=dict)
+    hyper: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a stage found: numbers and words that JSON takes, and arrays by name."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+
+
+class Session:
+    """Trains a task stage by stage: `init`, `load`, `compile`, `train` again and again, `finish`.
+
+    The one mutable object here, since compiled programs and donated buffers pass from stage to
+    stage; whoever drives it owns the order.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.env, seconds = timed(lambda: registry.make_env(task.env))
+        self.facts: dict[str, Any] = {"env_seconds": seconds}
+        self.facts["device"] = version.device()  # starting XLA is nobody's construction
+        self.task = task
+        self.agent, seconds = timed(
+            lambda: registry.make_agent(
+                task.algorithm,
+                self.env,
+                backend=task.backend,
+                arithmetic=task.arithmetic,
+                config=task.config,
+                hyper=task.hyper,
+            )
+        )
+        self.facts["construct_seconds"] = seconds
+        self.codec = identity.codec_of(self.agent.network)
+        sized = self._trainer(MOST_CHUNK_UPDATES)
+        self.num_updates = updates_for(sized, task.total_steps)
+        chunk_size = max(1, min(MOST_CHUNK_UPDATES, self.num_updates // LEAST_CHUNKS))
+        self.trainer = self._trainer(chunk_size)
+        self.facts |= {
+            "num_updates": self.num_updates,
+            "chunk_size": chunk_size,
+            "steps_per_update": sized.steps_per_update,
+        }
+
+    def init(self) -> Reply:
+        """Make every seed's state, as the library itself does; return its weights."""
+        self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
+        return Reply({"init_seconds": seconds}, self.named_params())
+
+    def load(self, path: str) -> Reply:
+        """Replace the weights by those of a safetensors file, `[S, ...]` in canonical form."""
+        given = load_file(path)
+        shapes = {name: array.shape for name, array in self.named_params().items()}
+        for name in sorted(shapes.keys() | given.keys()):
+            there = given[name].shape if name in given else "absent"
+            if shapes.get(name, "absent") != there:
+                raise TriglotError(
+                    f"{self.task.backend} has another architecture than the first backend: "
+                    f"{name} is {shapes.get(name, 'absent')} here and {there} there."
+                )
+        params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
+
+        def started(given: tuple[jax.Array, Any]) -> RunnerState:
+            key, params = given
+            network: Any = self.agent.network
+            weights = Variables(params=params, state=network.init(key).state)
+            # The agent's own `init` puts them wherever it wants them, as in target networks.
+            agent = replace(self.agent, network=start_from(network, weights))
+            return replace(self.trainer, agent=agent).init(key, self._hyper)
+
+        self.state = jax.jit(lambda *given: jax.lax.map(started, given))(self._keys, params)
+        return Reply()
+
+    @property
+    def _keys(self) -> jax.Array:
+        return jax.random.split(jax.random.key(self.task.seed), self.task.num_seeds)
+
+    @property
+    def _hyper(self) -> Any:
+        return with_budget(self.agent.hyper, self.num_updates)
+
+    def compile(self) -> Reply:
+        """Trace, lower and compile the training program, with no cache."""
+        count = np.int32(1)
+        traced, trace_seconds = timed(lambda: train_seeds.trace(self.trainer, self.state, count))
+        lowered, lower_seconds = timed(traced.lower)
+        cpu = time.process_time()
+        self.program, compile_seconds = timed(lowered.compile)
+        return Reply(
+            {
+                "trace_seconds": trace_seconds,
+                "lower_seconds": lower_seconds,
+                "compile_seconds": compile_seconds,
+                "compile_cpu_seconds": time.process_time() - cpu,
+            }
+        )
+
+    def train(self, count: int) -> Reply:
+        """Do `count` updates of every seed."""
+        (self.state, buffers), seconds = timed(lambda: self.program(self.state, np.int32(count)))
+        metrics = {name: np.asarray(buffer[:, :count]) for name, buffer in buffers.items()}
+        return Reply({"seconds": seconds}, metrics)
+
+    def dispatch(self, calls: int = 300) -> Reply:
+        """Time single calls of the jitted `act` from Python, as a notebook would make them."""
+        if not hasattr(self, "act"):
+            self.act = jax.jit(
+                lambda state, memory, view, key: self.agent.act(
+                    state, memory, view, key, explore=True
+                )
+            )
+        state, memory, env = jax.tree.map(
+            lambda leaf: leaf[0], (self.state.agent, self.state.memory, self.state.env)
+        )
+        view = View(obs=env.obs, first=env.first, action_mask=env.action_mask)
+        key = jax.random.key(0)
+        for _ in range(10):
+            jax.block_until_ready(self.act(state, memory, view, key))
+        seconds = [timed(lambda: self.act(state, memory, view, key))[1] for _ in range(calls)]
+        return Reply({"seconds": seconds})
+
+    def finish(self, eval_episodes: int) -> Reply:
+        """Evaluate the agent greedily and describe the program; return the final parameters."""
+        facts = {"peak_memory_bytes": peak_memory_bytes()}  # before the steps below add to it
+        params = self.named_params()
+        # The seeds' own keys are the ones before this.
+        key = jax.random.fold_in(jax.random.key(self.task.seed), self.task.num_seeds)
+        keys = jax.random.split(key, self.task.num_seeds)
+        returns = jax.vmap(
+            lambda state, key: (
+                evaluate(self.agent, self.env, state, key, num_episodes=eval_episodes).returns
+            )
+        )(self.state.agent, keys)
+        facts |= {
+            "final_returns": np.asarray(returns).mean(axis=1).tolist(),
+            "num_params": sum(array[0].size for array in params.values()),
+            "params_sha256": identity.params_sha256(params),
+            "program": program_facts(self.program),
+        }
+        return Reply(facts, params)
+
+    def named_params(self) -> Arrays:
+        """Give every seed's parameters in canonical form, `[S, ...]`."""
+        params = identity.learned(self.state.agent).params
+        return {name: np.asarray(a) for name, a in jax.vmap(self.codec.encode)(params).items()}
+
+    def _trainer(self, chunk_size: int) -> Trainer:
+        return Trainer(
+            self.agent,
+            VectorEnvironment(self.env, self.agent.num_envs),
+            chunk_size=chunk_size,
+            monitor=identity.fingerprints(self.agent.network),
+        )

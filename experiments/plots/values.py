@@ -1,0 +1,98 @@
+"""Pictures of values learned on the grid world; matplotlib is imported when one is drawn."""
+
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from ...core.agent import Agent
+from ...core.environment import Environment
+from ...core.errors import writing
+from ...envs.gridworld import GridWorld
+
+# By action: up, right, down, left, in a picture whose vertical axis points downwards.
+ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
+
+
+@runtime_checkable
+class ValuesActions(Protocol):
+    """An agent that can say what actions are worth."""
+
+    def action_values(self, state: Any, obs: Any) -> jax.Array:
+        """Value the actions, float `[B, num_actions]`."""
+        ...
+
+
+def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, title: str) -> None:
+    """Draw what the first seed learned, of an agent that values actions, on the grid world.
+
+    Of other agents, and elsewhere, there is nothing to draw, and nothing is done.
+
+    Args:
+      path: the PNG to write.
+      agent: what learned.
+      env: what it acted in.
+      agent_states: of every seed, `[S, ...]`.
+      title: the picture's first line; the second compares the start's value with the exact one.
+    """
+    if not isinstance(agent, ValuesActions) or not isinstance(env, GridWorld):
+        return
+    state = jax.tree.map(lambda leaf: leaf[0], agent_states)
+    q = np.asarray(agent.action_values(state, env.observations()))
+    exact = env.optimal_values(float(state.hyper.discount))[-1, -1]
+    compared = f"seed 0: Q(start) {q[-1].max():.4f}, of the best policy {exact:.4f}"
+    value_map(path, q, (env.height, env.width), title=f"{title}\n{compared}")
+
+
+def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) -> None:
+    """Draw the greatest value of each cell, with an arrow for every greedy action.
+
+    A cell with four arrows was hardly visited, or never. The goal, the top left cell, has none:
+    nobody acts there.
+
+    Args:
+      path: the PNG to write.
+      q: float `[height * width, 4]`, cells in row-major order; actions up, right, down, left.
+      shape: `(height, width)`.
+      title: stands above the picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    height, width = shape
+    values = q.max(axis=1).reshape(shape)
+    figure = Figure(figsize=(1.4 + 0.5 * width, 0.8 + 0.5 * height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(values, cmap="viridis")
+    figure.colorbar(image, label="greatest Q-value")
+    x, y, u, v = _arrows(q, width)
+    bright = np.asarray(image.norm(values[y, x])) > 0.6
+    axes.quiver(
+        *(x, y, u, v),
+        angles="xy",
+        scale_units="xy",
+        scale=1.0,
+        color=np.where(bright, "black", "white"),
+        width=0.05 / width,
+    )
+    axes.text(0, 0, "goal", ha="center", va="center", color="white", fontsize="small")
+    axes.set_xticks(range(width))
+    axes.set_yticks(range(height))
+    axes.set_title(title, fontsize="medium")
+    with writing(path):
+        figure.savefig(path)
+
+
+def greedy_actions(q: np.ndarray) -> np.ndarray:
+    """Mark the actions whose value is the greatest up to float32 rounding, bool `[cells, 4]`."""
+    return np.isclose(q, q.max(axis=1, keepdims=True), rtol=1e-5, atol=0.0)
+
+
+def _arrows(q: np.ndarray, width: int) -> tuple[np.ndarray, ...]:
+    """Give positions and lengths of the arrows, each 0.38 of a cell from the cell's middle."""
+    cell, action = np.nonzero(greedy_actions(q)[1:])
+    cell = cell + 1
+    u, v = 0.38 * ARROWS[action].T
+    return cell % width, cell // width, u, v

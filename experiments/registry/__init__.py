@@ -1,0 +1,1 @@
+"""Algorithms, environments and networks by name."""

@@ -1,0 +1,292 @@
+"""Algorithms, environments and networks by name, imported when they are asked for.
+
+A built-in name goes before one that an installed package adds.
+"""
+
+import ast
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...core.errors import MissingExtra, TriglotError, blaming, unknown
+from . import plugins
+from .loading import is_module, is_path, load, load_env, search_here
+
+if TYPE_CHECKING:
+    from ...core.agent import Agent
+    from ...core.environment import Environment
+    from ...core.host_environment import HostEnvironment
+    from ...core.network import Network
+    from ...core.networks.architecture import NetworkSpec
+
+ALGORITHMS = {
+    "ppo": "triglot.algorithms.ppo:PPO",
+    "dqn": "triglot.algorithms.dqn:DQN",
+    "sac": "triglot.algorithms.sac:SAC",
+    "q_learning": "triglot.algorithms.q_learning:QLearning",
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Environments of one kind.
+
+    Attributes:
+      module: has `make(name, **options)` and `names()`.
+      example: a name that `make` takes.
+      library: what it needs, which is also the extra that brings it; None where nothing.
+    """
+
+    module: str
+    example: str
+    library: str | None = None
+
+
+SUITES = {
+    "gridworld": Suite("triglot.envs.gridworld", "8x8"),
+    "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
+    "gymnasium": Suite("triglot.envs.gymnasium", "CartPole-v1", "gymnasium"),
+    "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
+    "brax": Suite("triglot.envs.brax", "ant", "brax"),
+    "probe": Suite("triglot.envs.probes", "two-step"),
+}
+
+Options = TypeVar("Options")
+
+
+def find_algorithm(name: str) -> Any:
+    """Find an algorithm's class by its name, built in or installed, or as `package.module:object`.
+
+    Returns:
+      A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
+      it has the dataclasses `Config` and `Hyper`, and `networks(obs_spec, action_spec, config)`.
+
+    Raises:
+      TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
+    """
+    if ":" not in name and name not in (known := names("algorithm")):
+        raise unknown("algorithm", name, known)
+    algorithm = load("algorithm", ALGORITHMS.get(name, name))
+    lacking = [part for part in ("Config", "Hyper", "networks") if not hasattr(algorithm, part)]
+    if not isinstance(algorithm, type) or lacking:
+        raise TriglotError(
+            f"algorithm {name!r} must be a class with Config, Hyper and networks, as PPO is; "
+            + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
+        )
+    for part in ("Config", "Hyper"):
+        if not is_dataclass(getattr(algorithm, part)):
+            raise TriglotError(
+                f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
+                f"options; got {getattr(algorithm, part)!r}."
+            )
+    return algorithm
+
+
+def make_env(name: str, **options: Any) -> "Environment":
+    """Make an environment by name.
+
+    Args:
+      name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
+        object is an `Environment` or is called to give one; or a name that an installed package
+        gives to such an object. Options may follow it, after commas.
+      options: passed to whatever makes it, with those of the name.
+
+    Raises:
+      TriglotError: if there is no such environment, with the nearest one that there is; or if it
+        fails.
+
+    >>> make_env("gridworld:8x8").name
+    'gridworld:8x8'
+    >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").params
+    (('max_steps_in_episode', 200),)
+    """
+    name, in_name = _split_options(name)
+    options = {**in_name, **options}
+    suite, colon, rest = name.partition(":")
+    if suite in suites() and rest:
+        module = load_suite(suite)
+        search_here()  # a name may be `module:name`, as Gymnasium's may
+        if suite in SUITES:
+            return module.make(rest, **options)
+        with blaming(f"environment {name!r} failed when it was made"):
+            return module.make(rest, **options)
+    if suite in suites() or (not colon and name not in plugins.names("environment")):
+        raise _without_suite(name)
+    if colon and (not is_path(name) or not is_module(suite)):
+        raise unknown("environment suite", suite, suites())
+    return load_env(name, options)
+
+
+def _split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Take the options off a name.
+
+    >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")
+    ('jumanji:Maze-v0', {'num_rows': 5, 'observation': 'dict'})
+    """
+    name, *pairs = name.split(",")
+    options = {}
+    for pair in pairs:
+        option, equals, value = pair.partition("=")
+        if not (option.isidentifier() and equals):
+            raise TriglotError(
+                f"environment {name!r}: options follow its name as name,option=value,option=value; "
+                f"got {pair!r}."
+            )
+        try:
+            options[option] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            options[option] = value
+    return name, options
+
+
+def names(kind: str) -> list[str]:
+    """List the names of one kind of part, the built-in ones first; an environment's are suites.
+
+    Args:
+      kind: `algorithm`, `environment` or `network`.
+    """
+    built_in = {"algorithm": ALGORITHMS, "environment": SUITES}.get(kind, {})
+    return [*built_in, *(name for name in plugins.names(kind) if name not in built_in)]
+
+
+def suites() -> list[str]:
+    """List the environment suites; of those that are installed, none is imported."""
+    added = [plugin.name for plugin in plugins.installed("environment") if plugin.is_suite]
+    return [*SUITES, *(name for name in added if name not in SUITES)]
+
+
+def load_suite(name: str) -> Any:
+    """Import a suite's module, with `make(name, **options)` and `names()`.
+
+    Raises:
+      TriglotError: if there is no such suite, or it cannot be imported.
+    """
+    if name not in suites():
+        raise unknown("environment suite", name, suites())
+    return (
+        importlib.import_module(SUITES[name].module)
+        if name in SUITES
+        else load("environment", name)
+    )
+
+
+def make_agent(
+    algorithm: str | type,
+    env: "Environment | HostEnvironment",
+    *,
+    backend: str = "linen",
+    arithmetic: str | None = None,
+    config: Any = None,
+    hyper: Any = None,
+    networks: "Network | Mapping[str, Network] | None" = None,
+) -> "Agent":
+    """Build an algorithm for an environment, on networks of one library.
+
+    Args:
+      algorithm: a name, `package.module:object`, or the class itself.
+      env: what it shall act in.
+      backend: the library whose zoo the networks come from.
+      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
+        canonical for networks of the zoo, which costs nothing and makes the libraries agree
+        (docs/results.md has the measurement), and native for your own.
+      config: shapes and counts, the algorithm's `Config`, or by name what departs from its
+        defaults.
+      hyper: numbers, the algorithm's `Hyper`, or likewise.
+      networks: your own in place of the zoo's: one for everything, or each by the name that the
+        algorithm gives it.
+
+    Raises:
+      TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
+        fit each other.
+    """
+    from ...backends import build
+
+    found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
+    hyper = hyper if isinstance(hyper, found.Hyper) else from_overrides(found.Hyper, hyper)
+    try:
+        with blaming(f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"):
+            specs = found.networks(env.obs_spec, env.action_spec, config)
+        if networks is None:
+            network = build(backend, specs, arithmetic=arithmetic or "canonical")
+        else:
+            network = _own_network(networks, specs, arithmetic or "native")
+        with blaming(f"algorithm {called!r} failed when it was made"):
+            return found(
+                network=network,
+                obs_spec=env.obs_spec,
+                action_spec=env.action_spec,
+                config=config,
+                hyper=hyper,
+            )
+    except MissingExtra:
+        raise
+    except TriglotError as error:
+        raise TriglotError(f"on {env.name}: {error}") from None
+
+
+def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
+    """Build a `Config` or a `Hyper` from what departs from its defaults, be it read from JSON.
+
+    Raises:
+      TriglotError: if there is no such field, or the fields do not fit.
+    """
+    there = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
+    given = {n: tuple(v) if isinstance(v, list) else v for n, v in (overrides or {}).items()}
+    for name in given:
+        if name not in there:
+            raise unknown(f"field of {options.__name__}", name, there)
+    with blaming(f"{options.__name__} failed when it was made"):
+        return options(**given)
+
+
+def overrides_of(options: Any) -> dict[str, Any]:
+    """List the fields that depart from their defaults; `from_overrides` undoes it."""
+    default = type(options)()
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: value for name, value in given.items() if value != getattr(default, name)}
+
+
+def _own_network(
+    networks: "Network | Mapping[str, Network]",
+    specs: "Mapping[str, NetworkSpec | Network]",
+    arithmetic: str,
+) -> "Network":
+    from ...backends.canonical import with_arithmetic
+    from ...core.network import Network
+    from ...core.networks.combinators import combine, ensemble
+
+    if not isinstance(networks, Mapping):
+        return with_arithmetic(networks, arithmetic)
+    asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
+    for name in networks:
+        if name not in asked:
+            raise unknown("network", name, asked)
+    missing = [name for name in asked if name not in networks]
+    if missing:
+        raise TriglotError(f"give all of the networks {', '.join(asked)}: no {missing[0]!r} came.")
+    given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
+    made = {
+        name: own if asked[name].copies == 1 else ensemble(own, asked[name].copies)
+        for name, own in given.items()
+    }
+    return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})
+
+
+def _without_suite(name: str) -> TriglotError:
+    full = {env: env for env in plugins.names("environment")}
+    for suite, where in SUITES.items():
+        try:
+            module = importlib.import_module(where.module)
+            full = {env: f"{suite}:{env}" for env in module.names()} | full
+        except MissingExtra:
+            continue
+    near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.4)
+    hint = f"; did you mean {full[near[0]]!r}?" if near else "."
+    return TriglotError(
+        f"environment {name!r} is not of the form suite:name{hint} "
+        f"The suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
+    )

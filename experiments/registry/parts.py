@@ -1,0 +1,92 @@
+"""Which part a person means, be it named or imported, and of which kind it is."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import TriglotError, unknown
+from . import components as registry
+from .loading import adapter_of, is_path, load
+
+KINDS = ("algorithm", "environment", "network")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is to be checked.
+
+    Attributes:
+      kind: one of `KINDS`.
+      text: how the person named it.
+      made: what was imported, or None for a name that the registry makes.
+    """
+
+    kind: str
+    text: str
+    made: Any = None
+
+    @property
+    def algorithm(self) -> Any:
+        """The class of an algorithm, which brings options; None for anything else."""
+        if self.kind != "algorithm" or not isinstance(self.made, type | None):
+            return None
+        return registry.find_algorithm(self.text)
+
+
+def find_part(text: str, kind: str | None = None) -> Part:
+    """Find what a text names: a part by name, a suite of environments, or an object.
+
+    Raises:
+      TriglotError: if there is no such part, or its kind cannot be told.
+    """
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of part", kind, KINDS)
+    wanted = KINDS if kind is None else (kind,)
+    named = [one for one in wanted if _is_name(one, text)]
+    if len(named) > 1:
+        raise TriglotError(f"{text!r} names an {' and a '.join(named)}: say which by --kind.")
+    if named:
+        return Part(named[0], text, load("network", text) if named == ["network"] else None)
+    if ":" not in text:
+        there = [name for one in wanted for name in registry.names(one)]
+        raise TriglotError(f"{unknown('part', text, there)} Your own is package.module:object.")
+    path, comma, _ = text.partition(",")
+    if comma and is_path(path):  # only an environment's name has options
+        return Part("environment", text)
+    if not is_path(text):
+        raise unknown("environment suite", text.partition(":")[0], registry.suites())
+    made = load(kind or "part", text)
+    return Part(kind or _kind_of(text, made), text, made)
+
+
+def _is_name(kind: str, text: str) -> bool:
+    suite, _, rest = text.partition(":")
+    in_suite = kind == "environment" and bool(rest) and suite in registry.suites()
+    return in_suite or text in registry.names(kind)
+
+
+def _kind_of(text: str, made: Any) -> str:
+    from ...core.network import Network
+
+    def has(*names: str) -> bool:
+        return all(hasattr(made, name) for name in names)
+
+    if isinstance(made, Network) or adapter_of(made):
+        return "network"
+    if has("act", "update") or has("Config", "Hyper", "networks"):
+        return "algorithm"
+    if has("reset", "step"):
+        return "environment"
+    try:
+        takes = inspect.signature(made).parameters if callable(made) else ()
+    except (TypeError, ValueError):
+        takes = ()
+    if {"obs_spec", "action_spec"} <= set(takes):
+        return "network"
+    if isinstance(made, type) or callable(made):
+        made = getattr(made, "__name__", made)
+    raise TriglotError(
+        f"cannot tell what {text!r} is, {made!r}: an algorithm has Config, Hyper and networks, an "
+        "environment has reset and step, a network is a function of obs_spec and action_spec. Say "
+        f"which it should be: --kind {', '.join(KINDS[:-1])} or {KINDS[-1]}."
+    )

@@ -1,0 +1,122 @@
+"""What installed packages add by entry points; nothing of theirs is imported until it is used."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from ...core.errors import TriglotError, blaming
+
+GROUPS = {
+    "algorithm": "triglot.algorithms",
+    "environment": "triglot.environments",
+    "network": "triglot.networks",
+}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One part of an installed package, not imported.
+
+    Attributes:
+      kind: `algorithm`, `environment` or `network`.
+      name: how commands call it.
+      distribution: the package's name and version.
+      entry_point: where it is.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    entry_point: metadata.EntryPoint
+
+    @property
+    def path(self) -> str:
+        """Say where it is, as package.module:object."""
+        return self.entry_point.value
+
+    @property
+    def is_suite(self) -> bool:
+        """Tell whether it is a module of environments rather than one object."""
+        return self.kind == "environment" and ":" not in self.path
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of {self.distribution} ({self.path})"
+
+    def load(self) -> Any:
+        """Import it.
+
+        Raises:
+          TriglotError: naming the package, if that fails.
+        """
+        if not self.entry_point.pattern.match(self.path):
+            raise TriglotError(f"the {self} is not of the form package.module:object.")
+        with blaming(f"the {self} cannot be loaded"):
+            loaded = self.entry_point.load()
+        if self.is_suite and not (hasattr(loaded, "make") and hasattr(loaded, "names")):
+            raise TriglotError(
+                f"the {self} is no suite: its module needs make(name, **options) and names()."
+            )
+        return loaded
+
+
+def installed(kind: str) -> list[Plugin]:
+    """List what installed packages add, by name."""
+    found = [
+        Plugin(kind, point.name, _called(distribution), point)
+        for distribution in _distributions()
+        if not _is_broken(distribution)
+        for point in distribution.entry_points
+        if point.group == GROUPS.get(kind)
+    ]
+    return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
+
+
+def find(kind: str, name: str) -> Plugin | None:
+    """Find what an installed package calls by this name.
+
+    Raises:
+      TriglotError: if two packages do.
+    """
+    found = [plugin for plugin in installed(kind) if plugin.name == name]
+    if len(found) > 1:
+        both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in found)
+        raise TriglotError(
+            f"two packages have {kind} {name!r}: {both}. Uninstall one, or name what you mean "
+            "as package.module:object."
+        )
+    return found[0] if found else None
+
+
+def names(kind: str) -> list[str]:
+    """List the names that installed packages add."""
+    return [plugin.name for plugin in installed(kind)]
+
+
+def broken() -> list[str]:
+    """Name the packages whose entry points cannot be read."""
+    return [_called(distribution) for distribution in _distributions() if _is_broken(distribution)]
+
+
+def _distributions() -> Iterator[metadata.Distribution]:
+    """Yield the packages with entry points of ours, each once: the first one is imported."""
+    seen: set[str] = set()
+    for distribution in metadata.distributions():
+        if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
+            name = _called(distribution).partition(" ")[0]
+            if name not in seen:
+                seen.add(name)
+                yield distribution
+
+
+def _is_broken(distribution: metadata.Distribution) -> bool:
+    # `metadata.entry_points` raises for all packages where the file of one is malformed.
+    try:
+        return distribution.entry_points is None
+    except Exception:
+        return True
+
+
+def _called(distribution: metadata.Distribution) -> str:
+    facts = distribution.metadata  # a missing file is an empty one
+    return " ".join(str(facts[name]) for name in ("Name", "Version") if name in facts)

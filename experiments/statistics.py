@@ -1,0 +1,42 @@
+"""Means and intervals of returns, and how they are written."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import stdtrit
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+def last_return(metrics: Arrays) -> float | None:
+    """Average over seeds the return in the last update in which an episode ended."""
+    curves = metrics.get("episode_return", np.empty((0, 0)))
+    ended = [curve[~np.isnan(curve)] for curve in curves]
+    last = [float(values[-1]) for values in ended if len(values)]
+    return statistics.fmean(last) if last else None
+
+
+def interval95(values: Sequence[float]) -> list[float] | None:
+    """Give the 95% interval of the mean by Student's t; None for fewer than two values.
+
+    >>> [round(bound, 2) for bound in interval95([1.0, 2.0, 3.0])]
+    [-0.48, 4.48]
+    """
+    if len(values) < 2:
+        return None
+    quantile = float(stdtrit(len(values) - 1, 0.975))
+    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.fmean(values)
+    return [mean - half, mean + half]
+
+
+def in_digits(value: float) -> str:
+    """Write a return so that three digits of a small one are seen.
+
+    >>> in_digits(0.4981), in_digits(-1.5), in_digits(499.96)
+    ('0.498', '-1.50', '500.0')
+    """
+    return f"{value:.{3 if abs(value) < 1 else 2 if abs(value) < 10 else 1}f}"

@@ -1,0 +1,117 @@
+"""PPO with a network that carries something from step to step."""
+
+from dataclasses import replace
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.backends import build
+from triglot.core.agent import Trajectory, View
+from triglot.core.errors import TriglotError
+from triglot.core.loop.rollout import rollout
+from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.network import Network, Variables
+from triglot.core.networks.architecture import Memory
+from triglot.core.specs import Box, Discrete
+from triglot.envs import probes
+
+CONFIG = PPOConfig(num_envs=4, rollout_length=8, num_epochs=1, num_minibatches=1, hidden_sizes=(8,))
+
+
+def forgetful(network: Network) -> Network:
+    """Make a recurrent network of a plain one: it counts its steps and makes nothing of it."""
+
+    def apply(variables, inputs, *, key=None, train=False):
+        obs, carry = inputs
+        outputs, state = network.apply(variables, obs, key=key, train=train)
+        return (outputs, carry + 1), state
+
+    return replace(
+        network,
+        apply=apply,
+        recurrent=True,
+        initial_carry=lambda variables, num_envs: jnp.zeros((num_envs,), jnp.int32),
+    )
+
+
+def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
+    env = probes.make("truncating", max_steps=3)
+    plain = build("linen", PPO.networks(env.obs_spec, env.action_spec, CONFIG))
+    vector = VectorEnvironment(env, CONFIG.num_envs)
+    learned = []
+    for network in (plain, forgetful(plain)):
+        agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
+        state = agent.init(jax.random.key(0), CONFIG.num_envs)
+        memory = agent.initial_memory(state, CONFIG.num_envs)
+        key = jax.random.key(1)
+        _, memory, trajectory, _ = rollout(agent, vector, state, memory, vector.reset(key), key)
+        new_state, metrics = agent.update(state, trajectory, jax.random.key(2))
+        learned.append((new_state.learner.variables.params, metrics))
+        if network.recurrent:  # 8 steps in episodes of 3: the third has seen 2
+            np.testing.assert_array_equal(memory, [2] * CONFIG.num_envs)
+    chex.assert_trees_all_close(*learned, rtol=1e-4, atol=1e-5)
+
+
+def remembering(obs: jax.Array, carry: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Value what was seen since the episode's start, and sum it."""
+    total = carry + obs[:, 0]
+    return {"logits": jnp.zeros((obs.shape[0], 2)), "value": total}, total
+
+
+SUMMING = Network(
+    name="summing",
+    backend="haiku",
+    init=lambda key: Variables(params={"unused": jnp.zeros(())}, state=()),
+    apply=lambda variables, inputs, *, key=None, train=False: (remembering(*inputs), ()),
+    recurrent=True,
+    initial_carry=lambda variables, num_envs: jnp.zeros((num_envs,)),
+)
+
+
+def test_the_successor_is_valued_with_what_was_carried_there() -> None:
+    """One environment: an episode of two steps is cut, the next begins; memory starts at 10."""
+    agent = PPO(SUMMING, Box((1,)), Discrete(2), replace(CONFIG, num_envs=1))
+    column = lambda *numbers: jnp.asarray(numbers)[:, None]  # noqa: E731
+    trajectory = Trajectory(
+        obs=column(1.0, 2.0, 5.0)[..., None],
+        first=column(False, False, True),
+        action_mask=None,
+        action=column(0, 0, 0),
+        reward=column(0.0, 0.0, 0.0),
+        terminated=column(False, False, False),
+        truncated=column(False, True, False),
+        next_obs=column(2.0, 4.0, 6.0)[..., None],
+        next_action_mask=None,
+        extras={"logits": jnp.zeros((3, 1, 2))},
+        memory=jnp.array([10.0]),
+    )
+    value, next_value = agent._values(SUMMING.init(jax.random.key(0)), trajectory)
+    np.testing.assert_array_equal(value[:, 0], [11.0, 13.0, 5.0])
+    # The cut episode's successor, 4, continues 13; the new one's, 6, continues 5.
+    np.testing.assert_array_equal(next_value[:, 0], [13.0, 17.0, 11.0])
+
+
+def test_acting_starts_anew_with_an_episode() -> None:
+    agent = PPO(SUMMING, Box((1,)), Discrete(2), CONFIG)
+    state = agent.init(jax.random.key(0), 2)
+    view = View(obs=jnp.array([[1.0], [1.0]]), first=jnp.array([True, False]))
+    decision = agent.act(state, jnp.array([5.0, 5.0]), view, jax.random.key(0), explore=True)
+    np.testing.assert_array_equal(decision.memory, [1.0, 6.0])
+
+
+def test_minibatches_are_whole_rollouts() -> None:
+    config = replace(CONFIG, num_envs=2, num_minibatches=4)
+    with pytest.raises(TriglotError, match=r"must divide num_envs .* got 4 and 2"):
+        PPO(SUMMING, Box((1,)), Discrete(2), config, PPOHyper())
+
+
+def test_a_memory_is_an_option() -> None:
+    specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(memory="gru", memory_size=8))
+    assert {spec.memory for spec in specs.values()} == {Memory("gru", 8)}
+    assert PPO.networks(Box((4,)), Discrete(2))["actor"].memory is None
+    with pytest.raises(TriglotError, match="unknown memory 'lstn'; did you mean 'lstm'"):
+        PPOConfig(memory="lstn")

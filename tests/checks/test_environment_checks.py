@@ -1,0 +1,79 @@
+"""The checker of environments: each mistake is caught by its check alone, and sound parts pass."""
+
+from typing import Any
+
+import pytest
+
+from triglot.checks.environment.check import check_environment
+from triglot.checks.environment.play import CHECKS
+
+from .broken_environments import BROKEN
+from .malformed_environments import MALFORMED
+from .sound_environments import SOUND, Blank, Endless, Grid, Lasts, Walk
+
+
+def cases(mistakes: list[tuple[str, Any]]) -> list[Any]:
+    """Name the cases; of each check's, all but the first are slow."""
+    checks = [check for check, _ in mistakes]
+    return [
+        pytest.param(
+            check,
+            env,
+            id=f"{check}-{type(env).__name__}-{number}",
+            marks=pytest.mark.slow if check in checks[:number] else (),
+        )
+        for number, (check, env) in enumerate(mistakes)
+    ]
+
+
+@pytest.mark.parametrize(
+    "env",
+    [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],
+    ids=[f"{number}-{type(env).__name__}" for number, env in enumerate(SOUND)],
+)
+def test_a_sound_environment_passes(env: Any) -> None:
+    report = check_environment(env)
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(("check", "env"), cases(BROKEN))
+def test_a_mistake_is_found_by_its_check_and_by_no_other(check: str, env: Any) -> None:
+    report = check_environment(env)
+    assert report.failed == (check,), str(report)
+
+
+def test_every_check_has_a_mistake_to_find() -> None:
+    assert {check for check, _ in BROKEN} == {check.name for check in CHECKS.checks}
+
+
+@pytest.mark.parametrize(("given", "word"), MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_environment_gets_a_sentence(given: Any, word: str) -> None:
+    report = check_environment(given)
+    found = next(result for result in report.results if result.outcome == "failed")
+    assert word in found.found
+    assert found.found.strip()
+    assert found.mend.strip()
+    for line in (found.found, found.mend):
+        assert "\n" not in line
+        assert "Traceback" not in line
+        assert "site-packages" not in line
+
+
+@pytest.mark.parametrize(
+    ("env", "note"),
+    [
+        (Grid(), "Every reset gives the same start"),
+        (Lasts(), "episodes terminated after 10 steps. If that is a time limit"),
+        (Endless(), "No episode ended in 2048 random steps"),
+        (Blank(), "like that of a reset"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_mistake_by_itself_is_a_note(env: Any, note: str) -> None:
+    report = check_environment(env)
+    assert report.passed
+    assert note in " ".join(report.notes)
+
+
+def test_the_seed_is_the_callers() -> None:
+    assert check_environment(Walk(), seed=3).passed

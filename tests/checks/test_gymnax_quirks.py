@@ -1,0 +1,66 @@
+"""gymnax without its adapter's mends: the checker finds the known quirks, and nothing else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from triglot.checks.environment.check import check_environment
+from triglot.core.environment import TimeStep, first_step
+from triglot.envs import gymnax
+from triglot.envs.foreign import library_promotion, strong
+
+QUIRKS = {
+    "BernoulliBandit-misc": ("reward",),
+    "Catch-bsuite": ("observation",),
+    "DeepSea-bsuite": ("one end",),
+    "FourRooms-misc": ("observation",),
+    "GaussianBandit-misc": ("declared bounds",),
+    "MemoryChain-bsuite": ("declared bounds",),
+    "MetaMaze-misc": ("declared bounds",),
+    "UmbrellaChain-bsuite": ("reward", "declared bounds"),
+}
+FAST = {"CartPole-v1", "Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
+
+
+class Unmended(gymnax.Gymnax):
+    """gymnax's own reward and flags; its counters still have dtypes."""
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        env, params, *_ = gymnax._library(self.env_id, self.params)
+        with library_promotion():
+            obs, state = env.reset_env(key, params)
+        return first_step(strong(state), strong(obs))
+
+    def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+        env, params, *_ = gymnax._library(self.env_id, self.params)
+        with library_promotion():
+            obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+            truncated = env.is_truncated(state, params)
+        return TimeStep(
+            state=strong(state),
+            obs=strong(obs),
+            reward=strong(reward),
+            terminated=jnp.asarray(terminated),
+            truncated=jnp.asarray(truncated),
+        )
+
+
+@pytest.fixture
+def without_mends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(gymnax, "_OUT_OF_BOUNDS", set())
+    monkeypatch.setattr(gymnax, "_as_returned", lambda spec, returned: spec)
+    gymnax._library.cache_clear()
+    yield
+    gymnax._library.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in gymnax.names()],
+)
+def test_the_checker_finds_the_quirks_of_gymnax_itself(env_id: str, without_mends: None) -> None:
+    report = check_environment(Unmended(env_id))
+    assert report.failed == QUIRKS.get(env_id, ()), str(report)

@@ -1,0 +1,152 @@
+"""Gymnasium's environments as the host loop steps them."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import triglot
+from tests.core.host import host_environments
+from triglot.core.errors import TriglotError
+from triglot.core.host_environment import HostEnvironment
+from triglot.core.specs import Box, Dict, Discrete
+from triglot.envs.gymnasium import make
+
+ANGLE = 0.2095  # beyond which CartPole terminates
+
+
+def test_an_environment_hashes_and_tells_its_specs() -> None:
+    env = triglot.make_env("gymnasium:triglot/Counter-v0", length=3)
+    assert isinstance(env, HostEnvironment) and env.name == "gymnasium:triglot/Counter-v0"
+    assert env.obs_spec == Box((2,), "float32", 0.0, 1000.0)
+    assert env.action_spec == Discrete(2)
+    assert hash(env) == hash(make("triglot/Counter-v0", length=3))
+    assert env != make("triglot/Counter-v0")
+
+
+def test_an_end_keeps_the_true_successor_and_tells_how_it_came() -> None:
+    vector = make("triglot/Counter-v0", length=3, max_episode_steps=5).open(2)
+    starts = vector.reset(seed=7)
+    assert starts.dtype == np.float32
+    np.testing.assert_array_equal(starts[:, 0], [0, 0])
+    assert starts[0, 1] != starts[1, 1]  # each has a seed of its own
+    seen = [vector.step(np.zeros(2, np.int32)) for _ in range(4)]
+    assert [step.terminated.tolist() for step in seen] == [[n == 2] * 2 for n in range(4)]
+    assert not any(step.truncated.any() for step in seen)
+    assert [step.reward[0] for step in seen] == [1, 2, 3, 1]
+    assert [step.next_obs[0, 0] for step in seen] == [1, 2, 3, 1]
+    assert [step.obs[0, 0] for step in seen] == [1, 2, 0, 1]
+    assert seen[2].obs[0, 1] == seen[3].next_obs[0, 1] != starts[0, 1]  # another episode
+    assert seen[0].reward.dtype == np.float32
+
+
+def test_a_time_limit_truncates() -> None:
+    vector = make("triglot/Counter-v0", max_episode_steps=2).open(1)
+    vector.reset(seed=0)
+    first, second = (vector.step(np.zeros(1, np.int32)) for _ in range(2))
+    assert not first.truncated.any()
+    assert second.truncated.all() and not second.terminated.any()
+    assert (second.next_obs[0, 0], second.obs[0, 0]) == (2, 0)
+
+
+def test_an_end_at_the_limit_is_an_end() -> None:
+    vector = make("triglot/Counter-v0", length=2, max_episode_steps=2).open(1)
+    vector.reset(seed=0)
+    step = [vector.step(np.zeros(1, np.int32)) for _ in range(2)][-1]
+    assert step.terminated.all() and not step.truncated.any()
+
+
+def test_dictionaries_come_out_and_boxes_go_in() -> None:
+    env = make("triglot/Named-v0", length=2)
+    assert env.obs_spec == Dict.of(count=Discrete(1000), image=Box((2, 2), "uint8", 0, 255))
+    vector = env.open(2)
+    assert vector.reset(seed=0)["count"].dtype == np.int32
+    action = np.array([[-0.31, 0.5], [0.0, 0.71]], np.float32)
+    step = [vector.step(action) for _ in range(2)][-1]
+    np.testing.assert_array_equal(step.next_obs["count"], [2, 2])
+    np.testing.assert_array_equal(step.next_obs["image"], np.full((2, 2, 2), 2, np.uint8))
+    np.testing.assert_array_equal(step.obs["count"], [0, 0])
+    vector.step(action)
+    first, second = (env.unwrapped for env in vector._vector.envs)  # pyright: ignore
+    assert isinstance(first, host_environments.Named)
+    np.testing.assert_allclose(first.actions[-1], [-0.3, 0.5])
+    np.testing.assert_allclose(second.actions[-1], [0.0, 0.7])
+    assert first.actions[-1].dtype == np.float64
+
+
+@pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
+def test_cartpole_moves_and_ends_as_it_does_by_itself(mode: str) -> None:
+    env = make("CartPole-v1", max_episode_steps=8, vectorization_mode=mode)
+    vector = env.open(3)
+    alone: Any = gymnasium.make("CartPole-v1").unwrapped
+    alone.reset(seed=0)
+    obs = vector.reset(seed=3)
+    ends = {"terminated": 0, "truncated": 0}
+    rng = np.random.default_rng(0)
+    for time in range(60):
+        action = rng.integers(2, size=3) if time % 2 else np.array([1, 1, 0])
+        step = vector.step(action.astype(np.int32))
+        for index in range(3):
+            alone.state, alone.steps_beyond_terminated = obs[index].astype(np.float64), None
+            expected, reward, terminated, *_ = alone.step(int(action[index]))
+            np.testing.assert_allclose(step.next_obs[index], expected, atol=1e-5)
+            assert step.reward[index] == reward == 1.0
+            assert step.terminated[index] == terminated == (abs(expected[2]) > ANGLE)
+        done = step.terminated | step.truncated
+        assert not (step.terminated & step.truncated).any()
+        np.testing.assert_array_equal(step.obs[~done], step.next_obs[~done])
+        assert (np.abs(step.obs[done]) <= 0.05).all()
+        ends = {name: count + getattr(step, name).sum() for name, count in ends.items()}
+        obs = step.obs
+    assert len(set(obs[:, 0])) == 3
+    assert ends["truncated"] > 2
+
+
+def test_cartpole_has_its_own_vector_and_frozen_lake_has_none_that_serves() -> None:
+    kind = type(make("CartPole-v1").open(2)._vector)
+    assert kind.__name__ == "CartPoleVectorEnv"
+    with pytest.raises(TriglotError, match="choose vectorization_mode='sync'"):
+        make("FrozenLake-v1", vectorization_mode="vector_entry_point").open(2)
+
+
+@pytest.mark.parametrize(
+    "name, options, says",
+    [
+        ("CartPol-v1", {}, "did you mean 'CartPole-v1'"),
+        ("CartPole-v9", {}, "unknown environment of gymnasium 'CartPole-v9'"),
+        ("no_such_module:Foo-v0", {}, "no_such_module"),
+        ("Blackjack-v1", {}, "gymnasium:Blackjack-v1: the Gymnasium space Tuple"),
+        ("CartPole-v1", {"lenght": 3}, "cannot be made with {'lenght': 3}"),
+        ("CartPole-v1", {"vectorization_mode": "snyc"}, "did you mean 'sync'"),
+        ("CartPole-v1", {"render_mode": ["human"]}, "can be hashed"),
+    ],
+)
+def test_what_cannot_be_made_is_told_in_a_sentence(name: str, options: dict, says: str) -> None:
+    with pytest.raises(TriglotError, match=says):
+        triglot.make_env(f"gymnasium:{name}", **options)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_none(*_: object, **__: object) -> None:
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.setattr(gymnasium, "make", make_none)
+    with pytest.raises(TriglotError, match="LunarLander-v3 needs a further package: Box2D"):
+        make("LunarLander-v3")
+
+
+def test_an_observation_that_changes_its_shape_is_told() -> None:
+    vector = make("triglot/Failing-v0", what="shape").open(2)
+    vector.reset(seed=0)
+    with pytest.raises(TriglotError, match=r"environment 0 .* shape \(3,\), .* declares \(2,\)"):
+        for _ in range(3):
+            vector.step(np.zeros(2, np.int32))
+
+
+def test_a_last_observation_that_changes_its_shape_is_told() -> None:
+    vector = make("triglot/Failing-v0", what="shape", when=2, length=2).open(1)
+    vector.reset(seed=0)
+    vector.step(np.zeros(1, np.int32))
+    with pytest.raises(TriglotError, match=r"shape \(3,\)"):
+        vector.step(np.zeros(1, np.int32))

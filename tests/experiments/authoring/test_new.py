@@ -1,0 +1,124 @@
+"""`triglot new`: what it writes, what it refuses, and that the result passes its own check."""
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from triglot.experiments import cli
+from triglot.experiments.authoring import new
+
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = [
+    ("algorithm", None),
+    ("environment", None),
+    *(("network", backend) for backend in new.EXTRAS),
+]
+
+QUICK = [("environment", None), ("network", "linen")]  # the page's own test checks the others
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def write(kind: str, name: str, backend: str | None, *more: str) -> int:
+    """Run the command."""
+    chosen = () if backend is None else ("--backend", backend)
+    return cli.main(["new", kind, name, *chosen, *more])
+
+
+@pytest.mark.parametrize("kind, backend", KINDS)
+def test_it_writes_four_files_and_says_what_to_do_next(
+    kind: str, backend: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert write(kind, "own_thing", backend, "--out", "some/where") == 0
+    folder = Path("some/where/own_thing")
+    assert {file.name for file in folder.iterdir()} == {
+        "own_thing.py", "test_own_thing.py", "pyproject.toml", "README.md"
+    }  # fmt: skip
+    part = "own_thing" if kind == "network" else "OwnThing"
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    (points,) = project["project"]["entry-points"].values()
+    assert points == {"own_thing": f"own_thing:{part}"}
+    tree = ast.parse((folder / "own_thing.py").read_text())
+    assert part in {getattr(node, "name", None) for node in tree.body}
+    text = "".join(file.read_text() for file in folder.iterdir())
+    assert not any(name in text for pair in new.NAMES.values() for name in pair)
+    told = capsys.readouterr().out
+    assert f"cd {folder}" in told and f"triglot check own_thing:{part}" in told
+    assert (folder / "README.md").read_text().count("triglot ") >= 3
+
+
+@pytest.mark.parametrize(
+    "command, says",
+    [
+        ("thing own", "unknown kind of part 'thing'"),
+        ("network own --backend linnen", "did you mean 'linen'"),
+        ("algorithm own --backend linen", "--backend is for a network"),
+        ("environment Own", "cannot be the name of a module"),
+        ("environment my-own", "such as random_walk"),
+        ("environment 2own", "cannot be the name of a module"),
+        ("environment class", "cannot be the name of a module"),
+        ("environment json", "there is already a module 'json'"),
+        ("environment jax", "there is already a module 'jax'"),
+        ("environment gridworld", "environment 'gridworld' is already there"),
+        ("algorithm ppo", "algorithm 'ppo' is already there"),
+        ("algorithm discrete", "'Discrete' for something else"),
+        ("network nn", "'nn' for something else"),
+        ("network here", "here is already there, and nothing is overwritten"),
+        ("network own --out file", "cannot be written"),
+        ("network", "required"),
+    ],
+)
+def test_what_it_cannot_write_is_told(
+    command: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("here").mkdir()
+    Path("file").write_text("")
+    assert cli.main(["new", *command.split()]) == 2
+    printed = capsys.readouterr()
+    assert says in printed.err and printed.err.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == ["file", "here"]
+
+
+@pytest.mark.parametrize(
+    "kind, backend",
+    [
+        pytest.param(*kind, marks=[] if kind in QUICK else [pytest.mark.slow], id=f"{kind}")
+        for kind in KINDS
+    ],
+)
+def test_what_it_writes_passes_its_own_check(
+    kind: str,
+    backend: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    name = f"own_{kind}_{backend}".lower()
+    assert write(kind, name, backend) == 0
+    told = capsys.readouterr().out
+    (command,) = (line.split()[1:] for line in told.splitlines() if "triglot check" in line)
+    monkeypatch.chdir(name)
+    request.addfinalizer(lambda: sys.modules.pop(name, None))
+    assert cli.main(command) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "passed" in first and "failed" not in first
+
+
+def test_its_test_passes() -> None:
+    assert write("environment", "own_room", None) == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "own_room"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout

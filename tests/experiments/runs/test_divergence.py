@@ -1,0 +1,108 @@
+"""A training that goes wrong is stopped, named, and leaves the last good checkpoint."""
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+
+from triglot import make_agent, make_env, train
+from triglot.core.errors import TriglotError
+from triglot.core.loop.checkpoint import Checkpoints
+from triglot.experiments.cli import main
+
+# An environment that fails in its own way from the 20th step of its first episode on.
+SOURCE = """
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from triglot.core.environment import TimeStep, first_step
+from triglot.core.specs import Box, Discrete
+
+
+@dataclass(frozen=True)
+class Failing:
+    way: str
+    name = "failing"
+    obs_spec = Box((1,))
+    action_spec = Discrete(2)
+
+    def reset(self, key):
+        return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,)))
+
+    def step(self, state, action, key):
+        late = state >= 20
+        nan = jnp.where(late, jnp.nan, 0.0)
+        obs = jnp.zeros((2,)) if self.way == "shape" else jnp.zeros((1,))
+        return TimeStep(
+            state=state + 1,
+            obs=obs + nan if self.way == "obs" else obs,
+            reward=nan if self.way == "reward" else jnp.ones(()),
+            terminated=jnp.zeros((), bool),
+            truncated=jnp.zeros((), bool),
+        )
+
+
+obs, reward, shape = Failing("obs"), Failing("reward"), Failing("shape")
+"""
+SMALL = "--rollout-length 8 --num-envs 2 --num-minibatches 2 --hidden-sizes 8 --eval-episodes 0"
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_env.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def run(env: str, out: Path, more: str = "") -> int:
+    seconds = "--checkpoint-seconds 0.000001"
+    words = f"train ppo {env} {SMALL} {seconds} --total-steps 160 --out {out} {more}"
+    return main(words.split())
+
+
+@pytest.mark.parametrize(("way", "what"), [("obs", "observations"), ("reward", "rewards")])
+def test_an_environment_that_gives_nan_is_named(
+    way: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run(f"failing_env:{way}", out) == 1
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    summary = json.loads((out / "summary.json").read_text())
+    # Steps 1 to 16 are sound: the third update sees the first NaN.
+    assert "loss is nan in update 3 of seed 0" in summary["diverged"]
+    assert f"failing gave {what} that are no finite numbers" in summary["diverged"]
+    assert summary["diverged"] in said.out
+    assert Checkpoints(out / "checkpoints").numbers()[-1] < 3
+
+
+def test_a_training_that_diverges_by_itself_blames_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run("probe:two-step", out, "--learning-rate inf") == 1
+    diverged = json.loads((out / "summary.json").read_text())["diverged"]
+    assert "in update 1 of seed 0" in diverged or "after update" in diverged
+    assert "gave" not in diverged
+
+
+def test_an_environment_that_changes_its_shapes_is_refused_before_it_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run("failing_env:shape", out) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("triglot: error: ")
+    words = (
+        "the environment failing changes its shapes: obs is float32 [1] after reset and float32 [2]"
+    )
+    assert words in said
+    assert not out.exists()
+
+
+def test_python_is_told_the_same() -> None:
+    env = make_env("failing_env:shape")
+    agent = make_agent("ppo", env, config={"hidden_sizes": (8,)})
+    with pytest.raises(TriglotError, match="failing changes its shapes: obs"):
+        train(agent, env, key=jax.random.key(0), total_steps=1)

@@ -1,0 +1,52 @@
+"""The README's Python runs as it stands, but for fewer steps and two of the libraries."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from triglot.experiments import cli
+from triglot.experiments.options import CompareCommand, TrainOptions
+from triglot.experiments.runs.load.plan import prepare
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(BLOCKS)))
+def test_the_readme_runs(index: int, capsys: pytest.CaptureFixture[str]) -> None:
+    block, cuts = re.subn(r"total_steps=[\d_]+", "total_steps=1024", BLOCKS[index])
+    assert cuts == 1
+    block = block.replace('"haiku", "linen", "nnx", "equinox"', '"nnx", "equinox"')
+    exec(compile(block, f"README block {index}", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out
+
+
+def test_the_example_is_the_readmes() -> None:
+    example = (ROOT / "examples" / "swap_the_library.py").read_text()
+    assert example.partition("\n\n")[2] == BLOCKS[0]
+
+
+LINES = (ROOT / "README.md").read_text().replace("\\\n", " ").splitlines()
+COMMANDS = [
+    shlex.split(line, comments=True)[1:]
+    for line in LINES
+    if line.startswith(("triglot train", "triglot compare")) and "my_agent" not in line
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_its_trainings_can_be_begun(words: list[str], tmp_path: Path) -> None:
+    kind = {"train": TrainOptions, "compare": CompareCommand}[words[0]]
+    given = [*words, "--out", str(tmp_path / "run")]
+    options = cli._parse_with_algorithm(kind, given, "")
+    if kind is TrainOptions:
+        told = prepare(options).announcement()
+        assert "nothing will be learned" not in told
+
+
+def test_a_training_too_short_to_learn_anything_says_so(tmp_path: Path) -> None:
+    words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
+    told = prepare(cli._parse_with_algorithm(TrainOptions, words, "")).announcement()
+    assert "learning starts after 10,000 steps (--learning-starts), and there are 640" in told
