@@ -19,10 +19,10 @@ import optax
 import rlax
 
 from ..core import specs
-from ..core.agent import Decision, Trajectory, View
+from ..core.agent import PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError
-from ..core.hyper import SHARE, check_counts, check_ranges
-from ..core.learner import Learner, LearnerState, Number, steps_where
+from ..core.hyper import UNIT_INTERVAL, check_counts, check_ranges
+from ..core.learner import Learner, LearnerState, Number, steps_if_ready
 from ..core.network import Network, Variables
 from ..core.networks.architecture import MLP, NetworkSpec, default_torso, q_head
 from ..core.networks.heads import check_heads, merge_heads, num_actions
@@ -30,18 +30,18 @@ from ..core.rl.replay import Replay, ReplayState, Sample, Step
 from ..core.specs import Spec
 
 RANGES = {
-    "discount": SHARE,
-    "epsilon_start": SHARE,
-    "epsilon_end": SHARE,
-    "tau": SHARE,
-    "importance_exponent": SHARE,
+    "discount": UNIT_INTERVAL,
+    "epsilon_start": UNIT_INTERVAL,
+    "epsilon_end": UNIT_INTERVAL,
+    "tau": UNIT_INTERVAL,
+    "importance_sampling_exponent": UNIT_INTERVAL,
     "epsilon_decay_steps": (1.0, math.inf),
 }
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class DQNHyper:
+class DQNHyperparams:
     """The numbers of DQN, which a sweep may vary under `vmap`.
 
     Attributes:
@@ -54,7 +54,7 @@ class DQNHyper:
       tau: share of the online parameters in the target's, at each change of the target: 1 copies
         them, less averages them (Polyak).
       priority_exponent: of the error, in a step's priority; 0 samples uniformly.
-      importance_exponent: of the weights that correct for priorities, within [0, 1].
+      importance_sampling_exponent: of the weights that correct for priorities, within [0, 1].
       priority_eps: added to an error's size, so that no step is never sampled.
       max_grad_norm: the global gradient norm is clipped to this.
       adam_eps: Adam's epsilon.
@@ -67,7 +67,7 @@ class DQNHyper:
     epsilon_decay_steps: Number = 250_000.0
     tau: Number = 1.0
     priority_exponent: Number = 0.6
-    importance_exponent: Number = 0.4
+    importance_sampling_exponent: Number = 0.4
     priority_eps: Number = 1e-6
     max_grad_norm: Number = 10.0
     adam_eps: Number = 1e-8
@@ -84,7 +84,7 @@ class DQNConfig:
       batch_size: samples in one gradient step, `B`.
       buffer_size: environment steps kept for replay, rounded up to whole rollouts.
       learning_starts: environment steps in the replay before the first gradient step.
-      target_interval: gradient steps between changes of the target network.
+      target_update_period: gradient steps between changes of the target network.
       n_step: rewards summed before a value stands in for the rest.
       double: let the online network choose the action that the target network values.
       dueling: sum a value and advantages in the network's head.
@@ -98,7 +98,7 @@ class DQNConfig:
     batch_size: int = 128
     buffer_size: int = 10_000
     learning_starts: int = 10_000
-    target_interval: int = 50
+    target_update_period: int = 50
     n_step: int = 1
     double: bool = False
     dueling: bool = False
@@ -112,7 +112,7 @@ class DQNConfig:
                 f"DQN's replay is smaller than a batch: buffer_size is {self.buffer_size} and "
                 f"batch_size {self.batch_size}; keep more steps or draw fewer."
             )
-        if self.learning_starts > self.num_slots:
+        if self.learning_starts > self.capacity:
             raise TriglotError(
                 f"DQN would never learn: learning_starts is {self.learning_starts}, and no more "
                 f"than buffer_size = {self.buffer_size} steps are kept; lower learning_starts."
@@ -130,7 +130,7 @@ class DQNConfig:
         return self.num_envs * self.rollout_length
 
     @property
-    def num_slots(self) -> int:
+    def capacity(self) -> int:
         """`buffer_size`, rounded up to whole rollouts."""
         return -(-self.buffer_size // self.steps_per_update) * self.steps_per_update
 
@@ -152,7 +152,7 @@ class DQNState:
     learner: LearnerState
     target: Variables
     replay: ReplayState
-    hyper: DQNHyper
+    hyper: DQNHyperparams
     num_updates: jax.Array
     num_gradient_steps: jax.Array
 
@@ -202,10 +202,10 @@ class DQN:
     obs_spec: Spec
     action_spec: Spec
     config: DQNConfig = DQNConfig()
-    hyper: DQNHyper = DQNHyper()
+    hyper: DQNHyperparams = DQNHyperparams()
 
     Config = DQNConfig
-    Hyper = DQNHyper
+    Hyperparams = DQNHyperparams
 
     def __post_init__(self) -> None:
         check_ranges("DQN", self.hyper, RANGES)
@@ -255,13 +255,13 @@ class DQN:
     def replay(self) -> Replay:
         config = self.config
         return Replay(
-            num_slots=config.num_slots,
+            capacity=config.capacity,
             num_envs=config.num_envs,
             n_step=config.n_step,
             prioritized=config.prioritized,
         )
 
-    def init(self, key: jax.Array, num_envs: int, hyper: DQNHyper | None = None) -> DQNState:
+    def init(self, key: jax.Array, num_envs: int, hyper: DQNHyperparams | None = None) -> DQNState:
         del num_envs
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
@@ -288,7 +288,7 @@ class DQN:
             next_action_mask=jnp.ones((count, self._num_actions), bool),
         )
 
-    def initial_memory(self, state: DQNState, num_envs: int) -> Any:
+    def initial_carry(self, state: DQNState, num_envs: int) -> Any:
         del state, num_envs
         return ()
 
@@ -304,13 +304,13 @@ class DQN:
         return hyper.epsilon_start + share * (hyper.epsilon_end - hyper.epsilon_start)
 
     def act(
-        self, state: DQNState, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
-        q = self.action_values(state, view.obs)
-        action = jnp.argmax(_allowed(q, view.action_mask), axis=-1).astype(jnp.int32)
+        self, state: DQNState, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        q = self.action_values(state, inputs.obs)
+        action = jnp.argmax(_allowed(q, inputs.action_mask), axis=-1).astype(jnp.int32)
         if explore:
-            action = explored(action, q.shape[-1], view.action_mask, self.epsilon(state), key)
-        return Decision(action=action, memory=memory, extras={})
+            action = explored(action, q.shape[-1], inputs.action_mask, self.epsilon(state), key)
+        return PolicyOutput(action=action, carry=carry, extras={})
 
     def update(
         self, state: DQNState, trajectory: Trajectory, key: jax.Array
@@ -338,7 +338,7 @@ class DQN:
 
         ready = state.replay.size >= self.config.learning_starts
         epsilon = self.epsilon(state)
-        state, metrics = steps_where(ready, step, state, keys)
+        state, metrics = steps_if_ready(ready, step, state, keys)
         return replace(state, num_updates=state.num_updates + 1), {
             **metrics,
             "epsilon": epsilon,
@@ -355,7 +355,7 @@ class DQN:
         hyper = state.hyper
         weight = jnp.ones_like(sample.reward)
         if self.config.prioritized:
-            weight = importance(sample.probability, hyper.importance_exponent)
+            weight = importance(sample.probability, hyper.importance_sampling_exponent)
         learner_state, metrics = self.learner.step(
             state.learner,
             self.loss,
@@ -374,7 +374,7 @@ class DQN:
             state,
             learner=learner_state,
             target=self._next_target(state, learner_state.variables, num_gradient_steps),
-            replay=self.replay.reweight(state.replay, sample.slot, priority),
+            replay=self.replay.update_priorities(state.replay, sample.slot, priority),
             num_gradient_steps=num_gradient_steps,
         ), {**metrics, "td_error": error.mean()}
 
@@ -387,7 +387,7 @@ class DQN:
             params=optax.incremental_update(online.params, state.target.params, tau),
             state=online.state,
         )
-        is_time = num_gradient_steps % self.config.target_interval == 0
+        is_time = num_gradient_steps % self.config.target_update_period == 0
         return jax.tree.map(lambda new, old: jnp.where(is_time, new, old), moved, state.target)
 
     def loss(

@@ -18,12 +18,18 @@ import jax.numpy as jnp
 import optax
 import rlax
 
-from ..core.agent import Decision, Trajectory, View
+from ..core.agent import PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError, unknown
-from ..core.hyper import SHARE, check_counts, check_ranges
+from ..core.hyper import UNIT_INTERVAL, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number
 from ..core.network import Network, Variables
-from ..core.networks.architecture import CELLS, Memory, NetworkSpec, default_torso, value_head
+from ..core.networks.architecture import (
+    CELLS,
+    NetworkSpec,
+    RecurrentCell,
+    default_torso,
+    value_head,
+)
 from ..core.networks.heads import check_heads, merge_heads, policy_heads
 from ..core.networks.unroll import carries, restart, unroll
 from ..core.rl.distributions import policy, to_action
@@ -34,7 +40,7 @@ from ..core.specs import Discrete, Spec
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class PPOHyper:
+class PPOHyperparams:
     """The numbers of PPO, which a sweep may vary under `vmap`.
 
     Attributes:
@@ -81,8 +87,8 @@ class PPOConfig:
       scale_rewards: bring the discounted returns to variance 1, likewise; None: where actions are
         continuous.
       initial_std: of a continuous policy before training, before the tanh.
-      memory: `lstm` or `gru` for a recurrent cell after them, in each network; or `none`.
-      memory_size: units of the cell.
+      cell: `lstm` or `gru` for a recurrent cell after them, in each network; or `none`.
+      cell_size: units of the cell.
     """
 
     num_envs: int = 4
@@ -98,8 +104,8 @@ class PPOConfig:
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
     initial_std: float = 1.0
-    memory: str = "none"
-    memory_size: int = 64
+    cell: str = "none"
+    cell_size: int = 64
 
     def __post_init__(self) -> None:
         check_counts("PPO", self)
@@ -113,8 +119,8 @@ class PPOConfig:
             raise TriglotError(
                 f"PPO's initial_std must be a positive number, got {self.initial_std}."
             )
-        if self.memory not in ("none", *CELLS):
-            raise unknown("memory", self.memory, ("none", *CELLS))
+        if self.cell not in ("none", *CELLS):
+            raise unknown("recurrent cell", self.cell, ("none", *CELLS))
 
 
 @jax.tree_util.register_dataclass
@@ -131,7 +137,7 @@ class PPOState:
     """
 
     learner: LearnerState
-    hyper: PPOHyper
+    hyper: PPOHyperparams
     num_updates: jax.Array
     obs_stats: RunningStats | None
     reward_scale: RewardScale | None
@@ -188,13 +194,13 @@ class PPO:
     obs_spec: Spec
     action_spec: Spec
     config: PPOConfig = PPOConfig()
-    hyper: PPOHyper = PPOHyper()
+    hyper: PPOHyperparams = PPOHyperparams()
 
     Config = PPOConfig
-    Hyper = PPOHyper
+    Hyperparams = PPOHyperparams
 
     def __post_init__(self) -> None:
-        check_ranges("PPO", self.hyper, {"discount": SHARE, "gae_lambda": SHARE})
+        check_ranges("PPO", self.hyper, {"discount": UNIT_INTERVAL, "gae_lambda": UNIT_INTERVAL})
         heads = dict(policy_heads(self.action_spec, algorithm="PPO"))
         needs = {**{name: (head.size,) for name, head in heads.items()}, "value": ()}
         check_heads(self.network, self.obs_spec, needs, algorithm="PPO")
@@ -216,14 +222,14 @@ class PPO:
     ) -> dict[str, NetworkSpec]:
         """Describe the networks PPO uses where nobody brings another."""
         torso = default_torso(obs_spec, config.hidden_sizes, config.channels, config.kernel_size)
-        memory = None if config.memory == "none" else Memory(config.memory, config.memory_size)
+        cell = None if config.cell == "none" else RecurrentCell(config.cell, config.cell_size)
         actor = policy_heads(action_spec, algorithm="PPO", initial_std=config.initial_std)
         value = ("value", value_head())
         if config.shared_torso:
-            return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), memory)}
+            return {"actor_critic": NetworkSpec(obs_spec, torso, (*actor, value), cell)}
         return {
-            "actor": NetworkSpec(obs_spec, torso, actor, memory),
-            "critic": NetworkSpec(obs_spec, torso, (value,), memory),
+            "actor": NetworkSpec(obs_spec, torso, actor, cell),
+            "critic": NetworkSpec(obs_spec, torso, (value,), cell),
         }
 
     @property
@@ -240,7 +246,7 @@ class PPO:
         make = optax.inject_hyperparams(make_optimizer)
         return Learner(self.network, make(learning_rate=self.hyper.learning_rate, **numbers))
 
-    def init(self, key: jax.Array, num_envs: int, hyper: PPOHyper | None = None) -> PPOState:
+    def init(self, key: jax.Array, num_envs: int, hyper: PPOHyperparams | None = None) -> PPOState:
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
         )
@@ -258,28 +264,28 @@ class PPO:
             reward_scale=RewardScale.zero(num_envs) if scales else None,
         )
 
-    def initial_memory(self, state: PPOState, num_envs: int) -> Any:
+    def initial_carry(self, state: PPOState, num_envs: int) -> Any:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self, state: PPOState, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
+        self, state: PPOState, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
         variables = state.learner.variables
-        obs = view.obs if state.obs_stats is None else state.obs_stats.normalize(view.obs)
+        obs = inputs.obs if state.obs_stats is None else state.obs_stats.normalize(inputs.obs)
         if self.network.recurrent:
-            fresh = self.initial_memory(state, view.first.shape[0])
-            seen = (obs, restart(view.first, fresh, memory))
-            (outputs, memory), _ = self.network.apply(variables, seen)
+            fresh = self.initial_carry(state, inputs.first.shape[0])
+            seen = (obs, restart(inputs.first, fresh, carry))
+            (outputs, carry), _ = self.network.apply(variables, seen)
         else:
             outputs, _ = self.network.apply(variables, obs)
         heads = merge_heads(outputs)
-        actor = policy(self.action_spec, heads, view.action_mask)
+        actor = policy(self.action_spec, heads, inputs.action_mask)
         drawn = actor.sample(key) if explore else actor.mode()
         # What else the update needs is cheaper for a whole rollout at once than step by step.
         names = [name for name, _ in policy_heads(self.action_spec, algorithm="PPO")]
-        return Decision(
+        return PolicyOutput(
             action=to_action(self.action_spec, drawn),
-            memory=memory,
+            carry=carry,
             extras={"drawn": drawn, **{name: heads[name] for name in names}},
         )
 
@@ -371,7 +377,7 @@ class PPO:
         if self.network.recurrent:
             steps = replace(steps, first=trajectory.first)
             sequences = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
-            return replace(sequences, carry=trajectory.memory)
+            return replace(sequences, carry=trajectory.carry)
         return jax.tree.map(_flatten, steps)
 
     def _values(self, variables: Variables, trajectory: Trajectory) -> tuple[jax.Array, jax.Array]:
@@ -385,7 +391,7 @@ class PPO:
         if not self.network.recurrent:
             return value_of(trajectory.obs), value_of(trajectory.next_obs)
         before, after = carries(
-            self.network, variables, trajectory.obs, trajectory.first, trajectory.memory
+            self.network, variables, trajectory.obs, trajectory.first, trajectory.carry
         )
         return value_of((trajectory.obs, before)), value_of((trajectory.next_obs, after))
 
@@ -397,7 +403,7 @@ class PPO:
         return hyper.learning_rate * jnp.maximum(1.0 - done, 0.0)
 
     def loss(
-        self, variables: Variables, batch: Batch, key: jax.Array, hyper: PPOHyper
+        self, variables: Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams
     ) -> tuple[jax.Array, tuple[dict[str, jax.Array], Any]]:
         """Add the clipped surrogate, the value loss and the entropy bonus (equation 9).
 
@@ -421,14 +427,14 @@ class PPO:
         heads = merge_heads(outputs)
         actor = policy(self.action_spec, heads, batch.action_mask)
         log_ratio = actor.log_prob(batch.action) - batch.log_prob
-        ratio = jnp.exp(log_ratio)
-        chex.assert_equal_shape([heads["value"], batch.target, ratio])
+        divide_or_nan = jnp.exp(log_ratio)
+        chex.assert_equal_shape([heads["value"], batch.target, divide_or_nan])
 
         advantage = batch.advantage
         if self.config.normalize_advantage:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         epsilon: Any = hyper.clip_epsilon  # rlax declares a Python number, and takes arrays.
-        policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(ratio, advantage, epsilon))
+        policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(divide_or_nan, advantage, epsilon))
         value_loss = (
             clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
             if self.config.clip_value
@@ -441,9 +447,9 @@ class PPO:
             "value_loss": value_loss,
             "entropy": entropy,
             # Schulman's low-variance estimate, http://joschu.net/blog/kl-approx.html.
-            "approx_kl": jnp.mean(ratio - 1.0 - log_ratio),
+            "approx_kl": jnp.mean(divide_or_nan - 1.0 - log_ratio),
             "clip_fraction": jnp.mean(
-                (jnp.abs(ratio - 1.0) > hyper.clip_epsilon).astype(jnp.float32)
+                (jnp.abs(divide_or_nan - 1.0) > hyper.clip_epsilon).astype(jnp.float32)
             ),
         }
         return total, (metrics, new_state)

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..core.agent import Decision, Trajectory, View
+from ..core.agent import PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError, unknown
-from ..core.hyper import SHARE, check_counts, check_ranges
+from ..core.hyper import UNIT_INTERVAL, check_counts, check_ranges
 from ..core.learner import Learner, LearnerState, Number
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec, Table, q_head
@@ -31,7 +31,7 @@ METHODS = ("q_learning", "sarsa", "expected_sarsa")
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class QLearningHyper:
+class QLearningHyperparams:
     """The numbers of tabular control, which a sweep may vary under `vmap`.
 
     Attributes:
@@ -105,7 +105,7 @@ class QLearningState:
     """
 
     learner: LearnerState
-    hyper: QLearningHyper
+    hyper: QLearningHyperparams
     pending: Step | None = None
 
 
@@ -129,14 +129,14 @@ class QLearning:
     obs_spec: Spec
     action_spec: Spec
     config: QLearningConfig = QLearningConfig()
-    hyper: QLearningHyper = QLearningHyper()
+    hyper: QLearningHyperparams = QLearningHyperparams()
 
     Config = QLearningConfig
-    Hyper = QLearningHyper
+    Hyperparams = QLearningHyperparams
     online = True
 
     def __post_init__(self) -> None:
-        check_ranges("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), SHARE))
+        check_ranges("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), UNIT_INTERVAL))
         _discrete("observations", self.obs_spec)
         needs = {"q": (self._actions.num_values,)}
         check_heads(self.network, self.obs_spec, needs, algorithm="Q-learning")
@@ -164,7 +164,7 @@ class QLearning:
         return Learner(self.network, make(learning_rate=self.hyper.learning_rate))
 
     def init(
-        self, key: jax.Array, num_envs: int, hyper: QLearningHyper | None = None
+        self, key: jax.Array, num_envs: int, hyper: QLearningHyperparams | None = None
     ) -> QLearningState:
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
@@ -186,17 +186,23 @@ class QLearning:
         )
         return QLearningState(learner=learner_state, hyper=numbers, pending=nothing)
 
-    def initial_memory(self, state: QLearningState, num_envs: int) -> tuple:
+    def initial_carry(self, state: QLearningState, num_envs: int) -> tuple:
         return ()
 
     def act(
-        self, state: QLearningState, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
+        self,
+        state: QLearningState,
+        carry: Any,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
+    ) -> PolicyOutput:
         epsilon = state.hyper.epsilon if explore else jnp.zeros(())
-        q = self.action_values(state, view.obs)
+        q = self.action_values(state, inputs.obs)
         uniform = jax.random.uniform(key, q.shape[:1])
-        action = draw(epsilon_greedy(q, epsilon, view.action_mask), uniform)
-        return Decision(action=action.astype(self._actions.dtype), memory=memory, extras={})
+        action = draw(epsilon_greedy(q, epsilon, inputs.action_mask), uniform)
+        return PolicyOutput(action=action.astype(self._actions.dtype), carry=carry, extras={})
 
     def update(
         self, state: QLearningState, trajectory: Trajectory, key: jax.Array
@@ -240,7 +246,7 @@ class QLearning:
         return replace(ready, next_action=whole.action[1:]), last
 
     def _learn(
-        self, learner_state: LearnerState, step: Step, key: jax.Array, hyper: QLearningHyper
+        self, learner_state: LearnerState, step: Step, key: jax.Array, hyper: QLearningHyperparams
     ) -> tuple[LearnerState, dict[str, jax.Array]]:
         """Take one step on `[N]` transitions."""
         target = step.reward + hyper.discount * jnp.where(
@@ -260,7 +266,7 @@ class QLearning:
         return learner_state, {"td_error": metrics["td_error"]}
 
     def _next_value(
-        self, learner_state: LearnerState, step: Step, hyper: QLearningHyper
+        self, learner_state: LearnerState, step: Step, hyper: QLearningHyperparams
     ) -> jax.Array:
         """Value the successors, `[N]`: all that the three methods differ in."""
         q = self._values(learner_state, step.next_obs)

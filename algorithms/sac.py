@@ -18,10 +18,10 @@ import optax
 import rlax
 
 from ..core import specs
-from ..core.agent import Decision, Trajectory, View
+from ..core.agent import PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError
-from ..core.hyper import SHARE, check_counts, check_ranges
-from ..core.learner import Learner, LearnerState, Number, steps_where
+from ..core.hyper import UNIT_INTERVAL, check_counts, check_ranges
+from ..core.learner import Learner, LearnerState, Number, steps_if_ready
 from ..core.network import Network, Variables
 from ..core.networks.architecture import MLP, Head, NetworkSpec, value_head
 from ..core.networks.combinators import part_of, scalar
@@ -33,14 +33,14 @@ from ..core.specs import Box, Spec
 
 PARTS = ("actor", "critic", "temperature")
 CRITICS = 2
-RANGES = {"discount": SHARE, "tau": SHARE, "target_entropy": (-math.inf, math.inf)}
+RANGES = {"discount": UNIT_INTERVAL, "tau": UNIT_INTERVAL, "target_entropy": (-math.inf, math.inf)}
 # The logarithm of the standard deviation is cut to this, as the authors' own code does.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class SACHyper:
+class SACHyperparams:
     """The numbers of SAC, which a sweep may vary under `vmap`.
 
     Attributes:
@@ -93,7 +93,7 @@ class SACConfig:
             raise TriglotError(
                 f"SAC's initial_temperature must be above 0, got {self.initial_temperature}."
             )
-        if not self.batch_size <= self.learning_starts <= self.num_slots:
+        if not self.batch_size <= self.learning_starts <= self.capacity:
             raise TriglotError(
                 "SAC learns once the replay holds a batch: it needs batch_size <= learning_starts "
                 f"<= buffer_size, got {self.batch_size}, {self.learning_starts} and "
@@ -106,7 +106,7 @@ class SACConfig:
         return self.num_envs * self.rollout_length
 
     @property
-    def num_slots(self) -> int:
+    def capacity(self) -> int:
         """`buffer_size`, rounded up to whole rollouts."""
         return -(-self.buffer_size // self.steps_per_update) * self.steps_per_update
 
@@ -128,7 +128,7 @@ class SACState:
     learner: LearnerState
     target: Variables
     replay: ReplayState
-    hyper: SACHyper
+    hyper: SACHyperparams
     num_updates: jax.Array
     obs_stats: RunningStats | None
 
@@ -185,10 +185,10 @@ class SAC:
     obs_spec: Spec
     action_spec: Spec
     config: SACConfig = SACConfig()
-    hyper: SACHyper = SACHyper()
+    hyper: SACHyperparams = SACHyperparams()
 
     Config = SACConfig
-    Hyper = SACHyper
+    Hyperparams = SACHyperparams
 
     def __post_init__(self) -> None:
         check_ranges("SAC", self.hyper, RANGES)
@@ -213,7 +213,7 @@ class SAC:
         policy = {"mean": unit.shape, "log_std": unit.shape}
         check_heads(parts["actor"], self.obs_spec, policy, algorithm="SAC")
         seen = (self.obs_spec, unit)
-        check_heads(parts["critic"], seen, {"q": ()}, algorithm="SAC", copies=CRITICS)
+        check_heads(parts["critic"], seen, {"q": ()}, algorithm="SAC", ensemble_size=CRITICS)
 
     @staticmethod
     def networks(
@@ -227,7 +227,7 @@ class SAC:
         value = (("q", value_head()),)
         return {
             "actor": NetworkSpec(obs_spec, torso, policy),
-            "critic": NetworkSpec((obs_spec, unit), torso, value, copies=CRITICS),
+            "critic": NetworkSpec((obs_spec, unit), torso, value, ensemble_size=CRITICS),
             "temperature": scalar(math.log(config.initial_temperature), "log"),
         }
 
@@ -246,9 +246,9 @@ class SAC:
 
     @property
     def replay(self) -> Replay:
-        return Replay(num_slots=self.config.num_slots, num_envs=self.config.num_envs)
+        return Replay(capacity=self.config.capacity, num_envs=self.config.num_envs)
 
-    def init(self, key: jax.Array, num_envs: int, hyper: SACHyper | None = None) -> SACState:
+    def init(self, key: jax.Array, num_envs: int, hyper: SACHyperparams | None = None) -> SACState:
         del num_envs
         numbers = self.hyper if hyper is None else hyper
         if numbers.target_entropy is None:
@@ -276,14 +276,14 @@ class SAC:
             next_action_mask=None,
         )
 
-    def initial_memory(self, state: SACState, num_envs: int) -> Any:
+    def initial_carry(self, state: SACState, num_envs: int) -> Any:
         del state, num_envs
         return ()
 
     def act(
-        self, state: SACState, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
-        obs = _normalized(state.obs_stats, view.obs)
+        self, state: SACState, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        obs = _normalized(state.obs_stats, inputs.obs)
         policy, _ = self._policy(state.learner.variables, obs)
         if explore:
             policy_key, random_key = jax.random.split(key)
@@ -295,8 +295,8 @@ class SAC:
             unit = jnp.tanh(policy.mode())
         assert isinstance(self.action_spec, Box)
         action = to_bounds(self.action_spec, unit.reshape((-1, *self.action_spec.shape)))
-        return Decision(
-            action=action.astype(self.action_spec.dtype), memory=memory, extras={"unit": unit}
+        return PolicyOutput(
+            action=action.astype(self.action_spec.dtype), carry=carry, extras={"unit": unit}
         )
 
     def update(
@@ -319,7 +319,7 @@ class SAC:
         )
         ready = state.replay.size >= self.config.learning_starts
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
-        state, metrics = steps_where(ready, self._learn, state, keys)
+        state, metrics = steps_if_ready(ready, self._learn, state, keys)
         return replace(state, num_updates=state.num_updates + 1), {
             **metrics,
             "replay_size": state.replay.size.astype(jnp.float32),
@@ -451,6 +451,6 @@ def _normalized(stats: RunningStats | None, obs: Any) -> Any:
     return obs if stats is None else stats.normalize(obs)
 
 
-def _learning_rates(hyper: SACHyper) -> dict[str, Any]:
+def _learning_rates(hyper: SACHyperparams) -> dict[str, Any]:
     names = (f"{part}_learning_rate" for part in PARTS)
     return {name: getattr(hyper, name) for name in names}

@@ -40,6 +40,6 @@ def build(
         network = with_arithmetic(adapter.zoo(spec, name), arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)
-        return network if spec.copies == 1 else ensemble(network, spec.copies)
+        return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
     return combine({name: made(name, spec) for name, spec in specs.items()})

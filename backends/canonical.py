@@ -70,10 +70,10 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         rewritten = params_on_the_right(forward) if layout else forward
         return rewritten(variables.params, inputs)
 
-    def sparse_add(params: Any, inputs: Any, changes: Any) -> Any:
+    def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
         own = codec.decode(params, layout=layout)
-        assert network.sparse_add is not None  # for the type checker
-        return codec.encode(network.sparse_add(own, inputs, changes), layout=layout)
+        assert network.scatter_add is not None  # for the type checker
+        return codec.encode(network.scatter_add(own, inputs, changes), layout=layout)
 
     def initial_carry(variables: Variables, num_envs: int) -> Any:
         return network.initial_carry(decoded(variables), num_envs)
@@ -82,7 +82,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
         network,
         init=init,
         apply=apply,
-        sparse_add=network.sparse_add and sparse_add,
+        scatter_add=network.scatter_add and scatter_add,
         initial_carry=initial_carry,
         codec=_named_codec(codec, layout),
         arithmetic=arithmetic,

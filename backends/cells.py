@@ -59,7 +59,7 @@ def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
     )
 
 
-def alike(network: Network) -> Network:
+def match_initializers(network: Network) -> Network:
     """Start a zoo's cell, in the place `cell`, alike in every library.
 
     Kernels of the inputs are drawn from `lecun_normal`, recurrent ones are orthogonal, per gate;

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError, blaming, require
+from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells, equinox_layouts
@@ -58,7 +58,7 @@ def from_equinox(
         return eqx.nn.delete_init_state(built), eqx.nn.State(built)
 
     called = name or getattr(module, "__name__", type(module).__name__)
-    with blaming(f"the Equinox constructor {called!r} failed when given a key"):
+    with user_error_context(f"the Equinox constructor {called!r} failed when given a key"):
         abstract, abstract_state = eqx.filter_eval_shape(
             lambda key: with_state(construct(key)), jax.random.key(0)
         )
@@ -144,9 +144,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("equinox", "equinox")
     from .zoo.equinox import make
 
-    initial_carry = spec.memory.initial_carry if spec.memory else None
+    initial_carry = spec.cell.initial_carry if spec.cell else None
     network = from_equinox(make(spec), name=name, initial_carry=initial_carry)
-    return cells.alike(network) if spec.memory else network
+    return cells.match_initializers(network) if spec.cell else network
 
 
 def _is_array(leaf: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import blaming, require
+from ..core.errors import require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
@@ -86,7 +86,7 @@ def from_haiku(
         return method(*args, **kwargs)
 
     with (
-        blaming(f"the Haiku function {called!r} failed on {in_words(obs_spec)}"),
+        user_error_context(f"the Haiku function {called!r} failed on {in_words(obs_spec)}"),
         hk.intercept_methods(note_cells),
     ):
         params = jax.eval_shape(init, jax.random.key(0)).params
@@ -165,9 +165,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("haiku", "haiku")
     from .zoo.haiku import make
 
-    initial_carry = spec.memory.initial_carry if spec.memory else None
+    initial_carry = spec.cell.initial_carry if spec.cell else None
     network = from_haiku(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
-    return cells.alike(network) if spec.memory else network
+    return cells.match_initializers(network) if spec.cell else network
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError, blaming, require
+from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
@@ -69,7 +69,7 @@ def from_linen(
         outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
         return outputs, state if train else variables.state
 
-    with blaming(f"the Linen module {called!r} failed on {in_words(obs_spec)}"):
+    with user_error_context(f"the Linen module {called!r} failed on {in_words(obs_spec)}"):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
         (_leaf(params, path), leaf.dtype)
@@ -117,6 +117,6 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax", "flax")
     from .zoo.linen import make
 
-    initial_carry = spec.memory.initial_carry if spec.memory else None
+    initial_carry = spec.cell.initial_carry if spec.cell else None
     network = from_linen(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
-    return cells.alike(network) if spec.memory else network
+    return cells.match_initializers(network) if spec.cell else network

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError, blaming, require
+from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells
@@ -57,7 +57,7 @@ def from_nnx(
     def split(module: Any) -> tuple[Any, Any, Any, Any]:
         return nnx.split(module, is_trainable, nnx.RngState, ...)
 
-    with blaming(f"the NNX constructor {called!r} failed when given nnx.Rngs"):
+    with user_error_context(f"the NNX constructor {called!r} failed when given nnx.Rngs"):
         abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
     if not isinstance(abstract, nnx.Module):
         raise TriglotError(
@@ -139,6 +139,6 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 
-    initial_carry = spec.memory.initial_carry if spec.memory else None
+    initial_carry = spec.cell.initial_carry if spec.cell else None
     network = from_nnx(make(spec), name=name, initial_carry=initial_carry)
-    return cells.alike(network) if spec.memory else network
+    return cells.match_initializers(network) if spec.cell else network

@@ -42,7 +42,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             head: row[:, 0] if heads[head].size is None else row for head, row in found.items()
         }, variables.state
 
-    def sparse_add(params: Any, inputs: Any, changes: Any) -> Any:
+    def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
         return {
             head: params[head]
             .at[inputs]
@@ -55,7 +55,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         backend="table",
         init=init,
         apply=apply,
-        sparse_add=sparse_add,
+        scatter_add=scatter_add,
         codec=Codec.named(
             {head: 0.0 for head in heads}, [Leaf.one(f"head/{head}/embedding") for head in heads]
         ),

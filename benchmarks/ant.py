@@ -13,11 +13,11 @@ import tyro
 from tyro.conf import Positional
 
 from triglot.core import specs
-from triglot.core.agent import Agent, Decision, View
-from triglot.core.loop.episode import record
+from triglot.core.agent import Agent, PolicyInput, PolicyOutput
+from triglot.core.loop.episode import play_episode
 from triglot.envs.brax import Brax, x_position
-from triglot.experiments.registry.components.components import make_env
-from triglot.experiments.runs.load.load import load_run
+from triglot.experiments.registry.components import make_env
+from triglot.experiments.runs.load import load_run
 
 from . import harness
 
@@ -28,24 +28,24 @@ class Fixed:
     def __init__(self, env: Brax, *, moves: bool) -> None:
         self.env, self.moves = env, moves
 
-    def initial_memory(self, state: Any, num_envs: int) -> tuple:
+    def initial_carry(self, state: Any, num_envs: int) -> tuple:
         return ()
 
     def act(
-        self, state: Any, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
+        self, state: Any, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
         spec = self.env.action_spec
-        count = view.first.shape[0]
+        count = inputs.first.shape[0]
         drawn = jax.vmap(lambda k: specs.sample(spec, k))(jax.random.split(key, count))
         action = drawn if self.moves else jnp.zeros_like(drawn)
-        return Decision(action=action, memory=memory, extras={})
+        return PolicyOutput(action=action, carry=carry, extras={})
 
 
 def play(agent: Agent | Fixed, env: Brax, state: Any, episodes: int) -> tuple[np.ndarray, ...]:
     """Give the return, the length and the way forward in metres of each episode."""
 
     def one(key: jax.Array) -> tuple[jax.Array, ...]:
-        seen = record(agent, env, state, key, max_steps=env.episode_length)  # pyright: ignore[reportArgumentType]
+        seen = play_episode(agent, env, state, key, max_steps=env.episode_length)  # pyright: ignore[reportArgumentType]
         x = x_position(seen.states)
         return seen.episode_return, seen.length, x[seen.length] - x[0]
 

@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import tyro
 
-from triglot.core.loop.trainer import Trainer, init_seeds, over_seeds
+from triglot.core.loop.trainer import Trainer, init_seeds, vmap_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness
 from .seams import Program
@@ -49,7 +49,7 @@ def build(
     )
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=1)
     state = init_seeds(trainer, jax.random.split(jax.random.key(0), num_seeds), agent.hyper)
-    return Program(jax.jit(lambda state: over_seeds(trainer.train_chunk, state)), state)
+    return Program(jax.jit(lambda state: vmap_seeds(trainer.train_chunk, state)), state)
 
 
 def main(

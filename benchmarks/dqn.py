@@ -20,7 +20,7 @@ import tyro
 from triglot.algorithms.dqn import DQN
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_dqn
 from .seams import Program, compile_all
@@ -51,7 +51,7 @@ def triglot_program(
         env,
         backend=backend,
         config=given(DQN.Config) | dict(options),
-        hyper={name: float(number) for name, number in given(DQN.Hyper).items()},
+        hyper={name: float(number) for name, number in given(DQN.Hyperparams).items()},
     )
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=num_updates)
     fill = Trainer(agent, trainer.env, chunk_size=_updates_to_fill(config))

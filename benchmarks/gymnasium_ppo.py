@@ -82,7 +82,7 @@ class Triglot:
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `triglot train` does
         import triglot
-        from triglot.core.host_environment.trainer import HostProgram, HostTrainer
+        from triglot.core.host.trainer import HostProgram, HostTrainer
         from triglot.core.loop.trainer import init_seeds
         from triglot.envs.gymnasium import make
 

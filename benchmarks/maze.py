@@ -23,7 +23,7 @@ from triglot.core.environment import Environment
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.tracing.hoist import scan_keys
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness
 from .seams import Program

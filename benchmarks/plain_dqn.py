@@ -33,7 +33,7 @@ class Config:
     batch_size: int = 128
     buffer_size: int = 10_000
     learning_starts: int = 10_000
-    target_interval: int = 50  # gradient steps
+    target_update_period: int = 50  # gradient steps
     hidden_sizes: tuple[int, int] = (120, 84)
     learning_rate: float = 2.5e-4
     adam_eps: float = 1e-8
@@ -130,7 +130,7 @@ def train(
         updates, opt_state = transform.update(grads, opt_state, params)
         params = optax.apply_updates(params, updates)
         learned = num_updates - config.learning_starts // num_envs
-        is_time = learned % config.target_interval == 0
+        is_time = learned % config.target_update_period == 0
         target = jax.tree.map(lambda new, old: jnp.where(is_time, new, old), params, target)
         return (params, target, opt_state), metrics | {"grad_norm": optax.tree.norm(grads)}
 

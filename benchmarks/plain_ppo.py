@@ -194,10 +194,10 @@ def train(
     def loss(params, batch):
         log_probs = jax.nn.log_softmax(mlp(params["actor"], batch["obs"]))
         log_ratio = select(log_probs, batch["action"]) - batch["log_prob"]
-        ratio = jnp.exp(log_ratio)
+        divide_or_nan = jnp.exp(log_ratio)
         advantage = batch["advantage"]
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        policy_loss = rlax.clipped_surrogate_pg_loss(ratio, advantage, config.clip_epsilon)
+        policy_loss = rlax.clipped_surrogate_pg_loss(divide_or_nan, advantage, config.clip_epsilon)
         value = mlp(params["critic"], batch["obs"])[:, 0]
         error = (value - batch["target"]) ** 2
         if config.clip_value:
@@ -211,8 +211,8 @@ def train(
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approx_kl": (ratio - 1.0 - log_ratio).mean(),
-            "clip_fraction": (jnp.abs(ratio - 1.0) > config.clip_epsilon).mean(),
+            "approx_kl": (divide_or_nan - 1.0 - log_ratio).mean(),
+            "clip_fraction": (jnp.abs(divide_or_nan - 1.0) > config.clip_epsilon).mean(),
         }
 
     def gradient_step(carry, batch):

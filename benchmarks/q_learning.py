@@ -18,10 +18,10 @@ import numpy as np
 import tyro
 
 from triglot.algorithms.q_learning import METHODS, QLearning
-from triglot.core.agent import Trajectory, View
+from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_q_learning
 
@@ -78,8 +78,10 @@ def python_loop(num_agents: int, num_steps: int) -> Program:
 
     # Keys are made of the step's number where they are used: typed keys are slow to pass.
     def act(agent_state: Any, env_state: Any, own: jax.Array, time: int) -> jax.Array:
-        view = View(obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask)
-        return agent.act(agent_state, (), view, _key(own, time, 0), explore=True).action
+        inputs = PolicyInput(
+            obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask
+        )
+        return agent.act(agent_state, (), inputs, _key(own, time, 0), explore=True).action
 
     def step(env_state: Any, action: jax.Array, own: jax.Array, time: int) -> Any:
         return env.step(env_state, action, _key(own, time, 1))
@@ -99,7 +101,7 @@ def python_loop(num_agents: int, num_steps: int) -> Program:
             "next_action_mask": seen.next_action_mask,
         }
         one_step = jax.tree.map(lambda leaf: leaf[None], fields)
-        trajectory = Trajectory(**one_step, extras={}, memory=())
+        trajectory = Trajectory(**one_step, extras={}, carry=())
         return agent.update(agent_state, trajectory, _key(own, time, 2))[0]
 
     act = jax.jit(over(act, in_axes=(0, 0, 0, None)))

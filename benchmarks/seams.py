@@ -23,7 +23,7 @@ from tqdm import tqdm
 from triglot.algorithms.ppo import PPO
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_ppo
 
@@ -69,7 +69,7 @@ def triglot_program(
         backend=backend,
         arithmetic=arithmetic,
         config=given(PPO.Config) | {"hidden_sizes": (width, width)},
-        hyper={name: float(number) for name, number in given(PPO.Hyper).items()},
+        hyper={name: float(number) for name, number in given(PPO.Hyperparams).items()},
     )
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=num_updates)
     init: Callable = trainer.init
@@ -137,10 +137,10 @@ def main(
     programs = {PLAIN: plain_program(config, num_updates)}
     for backend in backends:
         for arithmetic in arithmetics:
-            for over_seeds in (False, True) if vmapped else (False,):
-                name = f"{backend} {arithmetic}" + (", vmap 1" if over_seeds else "")
+            for vmap_seeds in (False, True) if vmapped else (False,):
+                name = f"{backend} {arithmetic}" + (", vmap 1" if vmap_seeds else "")
                 programs[name] = triglot_program(
-                    backend, arithmetic, config, num_updates, vmapped=over_seeds
+                    backend, arithmetic, config, num_updates, vmapped=vmap_seeds
                 )
 
     before = harness.environment()

@@ -35,17 +35,17 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     from triglot.core.evaluate import evaluate
-    from triglot.core.hyper import with_budget
+    from triglot.core.hyper import fill_schedule_horizon
     from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
     from triglot.core.loop.vectorize import VectorEnvironment
-    from triglot.experiments.registry.components.components import make_agent, make_env
+    from triglot.experiments.registry.components import make_agent, make_env
 
     env = make_env("gymnax:CartPole-v1")
     lap("import")
     agent = make_agent("ppo", env, backend=backend)
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=20)
     num_updates = updates_for(trainer, 500_000)
-    hyper = with_budget(agent.hyper, num_updates)
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
     lap("build")
     key, eval_key = jax.random.split(jax.random.key(seed))
     state = jax.block_until_ready(init_seeds(trainer, key[None], hyper))

@@ -10,7 +10,7 @@ PyTree: TypeAlias = Any
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class View:
+class PolicyInput:
     """What a policy may see of `N` environments.
 
     Attributes:
@@ -26,11 +26,11 @@ class View:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """What a policy answers: an action `[N, ...]`, its next memory, and notes for the update."""
+class PolicyOutput:
+    """What a policy answers: an action `[N, ...]`, its next carry, and notes for the update."""
 
     action: jax.Array
-    memory: PyTree
+    carry: PyTree
     extras: dict[str, jax.Array]
 
 
@@ -46,7 +46,7 @@ class Trajectory:
       terminated, truncated: bool `[T, N]`; they are never one flag.
       next_obs, next_action_mask: the true successor, from before any reset, `[T, N, ...]`.
       extras: what `act` noted, `[T, N, ...]` each.
-      memory: the policy's memory before the first step, `[N, ...]`.
+      carry: the policy's carry before the first step, `[N, ...]`.
     """
 
     obs: PyTree
@@ -59,7 +59,7 @@ class Trajectory:
     next_obs: PyTree
     next_action_mask: jax.Array | None
     extras: dict[str, jax.Array]
-    memory: PyTree
+    carry: PyTree
 
 
 @runtime_checkable
@@ -90,13 +90,13 @@ class Agent(Protocol):
         """Make its state; `hyper` replaces its default hyperparameters."""
         ...
 
-    def initial_memory(self, state: Any, num_envs: int) -> PyTree:
-        """Make the policy's memory at an episode's start; `()` where it has none."""
+    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+        """Make the policy's carry at an episode's start; `()` where it has none."""
         ...
 
     def act(
-        self, state: Any, memory: PyTree, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
+        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
         """Choose actions; greedily where `explore` is False."""
         ...
 

@@ -83,7 +83,7 @@ def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
 
 
 @contextmanager
-def blaming(what: str) -> Iterator[None]:
+def user_error_context(what: str) -> Iterator[None]:
     """Say in one sentence that a person's own part failed, and on which line of theirs.
 
     The traceback, most of it the libraries', is left out: Python prints it before the sentence.
@@ -125,6 +125,9 @@ def _in_library(filename: str) -> bool:
 
 _OUR_ROOT = Path(__file__).resolve().parents[1]
 _LIBRARY_FOLDERS = [
-    *(_OUR_ROOT / part for part in ("core", "backends", "algorithms", "envs", "checks", "experiments")),
+    *(
+        _OUR_ROOT / part
+        for part in ("core", "backends", "algorithms", "envs", "checks", "experiments")
+    ),
     *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
 ]

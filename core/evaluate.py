@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .agent import Agent, View
+from .agent import Agent, PolicyInput
 from .environment import Environment
 from .host.player import Player
 from .host_environment import HostEnvironment
@@ -99,40 +99,42 @@ def _play(
 ) -> Episodes:
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
-    view = View(obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask)
-    carry = {
+    inputs = PolicyInput(
+        obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask
+    )
+    loop = {
         "state": start.state,
-        "view": view,
-        "memory": agent.initial_memory(agent_state, num_episodes),
+        "inputs": inputs,
+        "carry": agent.initial_carry(agent_state, num_episodes),
         "returns": jnp.zeros((num_episodes,), jnp.float32),
         "lengths": jnp.zeros((num_episodes,), jnp.int32),
         "running": jnp.ones((num_episodes,), bool),
         "time": jnp.zeros((), jnp.int32),
     }
 
-    def going_on(carry: dict) -> jax.Array:
-        return carry["running"].any() & (carry["time"] < max_steps)
+    def going_on(loop: dict) -> jax.Array:
+        return loop["running"].any() & (loop["time"] < max_steps)
 
-    def step(carry: dict) -> dict:
-        act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, carry["time"]))
-        decision = agent.act(agent_state, carry["memory"], carry["view"], act_key, explore=explore)
+    def step(loop: dict) -> dict:
+        act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, loop["time"]))
+        output = agent.act(agent_state, loop["carry"], loop["inputs"], act_key, explore=explore)
         env_keys = jax.random.split(env_key, num_episodes)
-        stepped = jax.vmap(env.step)(carry["state"], decision.action, env_keys)
-        running = carry["running"]
+        stepped = jax.vmap(env.step)(loop["state"], output.action, env_keys)
+        running = loop["running"]
         return {
             "state": stepped.state,
-            "view": View(
+            "inputs": PolicyInput(
                 obs=stepped.obs,
                 first=jnp.zeros((num_episodes,), bool),
                 action_mask=stepped.action_mask,
             ),
-            "memory": decision.memory,
+            "carry": output.carry,
             # `where`, since an environment stepped past its end may return anything, NaN included.
-            "returns": carry["returns"] + jnp.where(running, stepped.reward, 0.0),
-            "lengths": carry["lengths"] + running.astype(jnp.int32),
+            "returns": loop["returns"] + jnp.where(running, stepped.reward, 0.0),
+            "lengths": loop["lengths"] + running.astype(jnp.int32),
             "running": running & ~(stepped.terminated | stepped.truncated),
-            "time": carry["time"] + 1,
+            "time": loop["time"] + 1,
         }
 
-    last = jax.lax.while_loop(going_on, step, carry)
+    last = jax.lax.while_loop(going_on, step, loop)
     return Episodes(returns=last["returns"], lengths=last["lengths"], finished=~last["running"])

@@ -109,7 +109,7 @@ def check_shapes(spec: Spec, obs: Arrays, num_envs: int) -> None:
         )
 
 
-def refuse_host(env: object) -> None:
+def require_jittable(env: object) -> None:
     """Refuse an environment that cannot be compiled.
 
     Raises:

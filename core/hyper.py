@@ -8,8 +8,8 @@ from .errors import TriglotError
 
 Range: TypeAlias = tuple[float, float]  # both ends are allowed
 
-SHARE: Range = (0.0, 1.0)
-NOT_NEGATIVE: Range = (0.0, float("inf"))
+UNIT_INTERVAL: Range = (0.0, 1.0)
+NON_NEGATIVE: Range = (0.0, float("inf"))
 
 
 def check_counts(algorithm: str, config: Any) -> None:
@@ -34,20 +34,20 @@ def check_ranges(algorithm: str, hyper: Any, ranges: Mapping[str, Range]) -> Non
     Args:
       algorithm: its name, for the message.
       hyper: its `Hyper`.
-      ranges: by field; `NOT_NEGATIVE` where a field has none.
+      ranges: by field; `NON_NEGATIVE` where a field has none.
 
     Raises:
       TriglotError: naming the field and its range.
     """
     for name, number in vars(hyper).items():
-        least, greatest = ranges.get(name, NOT_NEGATIVE)
+        least, greatest = ranges.get(name, NON_NEGATIVE)
         if isinstance(number, float | int) and not least <= number <= greatest:
             raise TriglotError(
                 f"{algorithm}'s {name} must be within [{least:g}, {greatest:g}], got {number}."
             )
 
 
-def with_budget(hyper: Any, num_updates: int) -> Any:
+def fill_schedule_horizon(hyper: Any, num_updates: int) -> Any:
     """Let a schedule span the whole run: fill in `decay_updates` where it was left None.
 
     Args:

@@ -10,7 +10,7 @@ import optax
 
 from .errors import TriglotError
 from .network import Network, Variables
-from .numerics import ratio
+from .numerics import divide_or_nan
 from .tracing.hoist import draw_ahead
 
 PyTree: TypeAlias = Any
@@ -96,7 +96,7 @@ class Learner:
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step on a loss of the network's outputs for `inputs` alone.
 
-        Of a network that declares `sparse_add`, only the entries looked up are touched, as long as
+        Of a network that declares `scatter_add`, only the entries looked up are touched, as long as
         the optimizer keeps no memory of single parameters and scales each gradient on its own, as
         `optax.sgd` does. The result is that of `step`, up to rounding where a batch looks one entry
         up several times; only `grad_norm` then takes each as an entry of its own.
@@ -118,21 +118,21 @@ class Learner:
             return value, (metrics, new_state)
 
         remembers = any(leaf.ndim for leaf in jax.tree.leaves(state.opt_state))
-        if network.sparse_add is None or remembers:
+        if network.scatter_add is None or remembers:
             return self.step(state, whole, batch, key, hyperparams)
         outputs, new_state = network.apply(variables, inputs, key=key, train=True)
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(outputs, batch)
         opt_state = _set_hyperparams(state.opt_state, hyperparams)
         with jax.numpy_dtype_promotion("standard"):
             changes, opt_state = self.optimizer.update(grads, opt_state)
-        params = network.sparse_add(variables.params, inputs, changes)
+        params = network.scatter_add(variables.params, inputs, changes)
         return (
             LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
             {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
         )
 
 
-def steps_where(
+def steps_if_ready(
     ready: jax.Array,
     step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]],
     state: PyTree,
@@ -160,7 +160,7 @@ def steps_where(
     def wait(state: PyTree) -> tuple[PyTree, Metrics]:
         _, metrics = jax.eval_shape(go, state)
         zero = jnp.zeros((), jnp.float32)
-        return state, jax.tree.map(lambda _: ratio(zero, zero), metrics)
+        return state, jax.tree.map(lambda _: divide_or_nan(zero, zero), metrics)
 
     return jax.lax.cond(ready, go, wait, state)
 

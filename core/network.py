@@ -142,8 +142,8 @@ class Network:
         returns `f(params) -> ((scalar, aux), gradients)`.
       recurrent: whether one step is `(inputs, carry) -> (outputs, carry)`; `core.unroll` runs it
         over time.
-      sparse_add: of a lookup table, whose outputs are entries of its parameters:
-        `sparse_add(params, inputs, changes) -> params` adds `changes`, shaped as the outputs, to
+      scatter_add: of a lookup table, whose outputs are entries of its parameters:
+        `scatter_add(params, inputs, changes) -> params` adds `changes`, shaped as the outputs, to
         the entries that `inputs` look up, as often as they do. None for the others.
       initial_carry: `initial_carry(variables, num_envs) -> carry` `[N, ...]` of a recurrent
         network; `()` for the others.
@@ -158,7 +158,7 @@ class Network:
     init: Callable[[Key], Variables]
     apply: Callable[..., tuple[PyTree, PyTree]]
     value_and_grad: Callable[[Callable[[PyTree], Any]], Callable[[PyTree], Any]] = _value_and_grad
-    sparse_add: Callable[[PyTree, PyTree, PyTree], PyTree] | None = None
+    scatter_add: Callable[[PyTree, PyTree, PyTree], PyTree] | None = None
     recurrent: bool = False
     initial_carry: Callable[[Variables, int], PyTree] = _no_carry
     random_start: bool = True

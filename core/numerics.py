@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 
-def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+def divide_or_nan(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     """Divide; where the denominator is 0, there is nothing to tell.
 
     Args:

@@ -13,8 +13,8 @@ from .environment import Environment, check_constant_shapes
 from .errors import TriglotError
 from .host.trainer import HostProgram, HostTrainer
 from .host_environment import HostEnvironment
-from .hyper import with_budget
-from .loop.callbacks import Listener
+from .hyper import fill_schedule_horizon
+from .loop.callbacks import Callback
 from .loop.state import RunnerState
 from .loop.trainer import Trainer, chunks, init_seeds, train_seeds, updates_for
 from .loop.vectorize import VectorEnvironment
@@ -47,8 +47,8 @@ def train(
     total_steps: int,
     num_seeds: int = 1,
     hyper: PyTree | None = None,
-    callback: Listener | None = None,
-    every_update: Listener | None = None,
+    callback: Callback | None = None,
+    every_update: Callback | None = None,
 ) -> TrainResult:
     """Train an agent from scratch, all seeds in one program.
 
@@ -88,7 +88,7 @@ def train(
             trainer = Trainer(agent, vector, every_update=every_update)
             program = functools.partial(train_seeds, trainer)
         num_updates = updates_for(trainer, total_steps)
-        hyper = with_budget(agent.hyper if hyper is None else hyper, num_updates)
+        hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
         state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
         history, done = [], 0
         for count in chunks(num_updates, trainer.chunk_size):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, blaming, require, unknown
+from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Spec
 from . import check_options
 from .brax_viewer import page
@@ -199,7 +199,9 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
         warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
         known = inspect.signature(envs._envs[env_name]).parameters.keys()
         check_options(name, [n for n, _ in options], known - {"backend", "kwargs"})
-        with blaming(f"{name} could not be made on the backend {backend!r} with {dict(options)}"):
+        with user_error_context(
+            f"{name} could not be made on the backend {backend!r} with {dict(options)}"
+        ):
             env = envs.get_environment(env_name, backend=backend, **dict(options))
             started = jax.eval_shape(env.reset, jax.random.key(0))
     return _Library(env, Box(started.obs.shape), Box((int(env.action_size),), "float32", -1.0, 1.0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ..core.errors import TriglotError, blaming, describe, require, unknown
+from ..core.errors import TriglotError, describe, require, unknown, user_error_context
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
 from .foreign import Options, hashable
 from .gif import without_window
@@ -138,7 +138,7 @@ class Gymnasium:
         options.pop("vectorization_mode", None)
         without_window()
         with (
-            blaming(f"{self.name} cannot be made so that it draws itself"),
+            user_error_context(f"{self.name} cannot be made so that it draws itself"),
             warnings.catch_warnings(action="ignore"),  # that it may not draw: said below
         ):
             env = gym.make(self.env_id, **{**options, "render_mode": "rgb_array"})

@@ -37,7 +37,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, blaming, require, unknown
+from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Spec
 from . import check_options
 from .foreign import Options, hashable, library_promotion, strong
@@ -232,7 +232,7 @@ def _library(env_id: str, options: Options) -> _Library:
     with jax.ensure_compile_time_eval(), library_promotion():
         env = _build(env_id, dict(options))
         spec = env.observation_spec
-        with blaming(f"{name} failed when it was reset"):
+        with user_error_context(f"{name} failed when it was reset"):
             _, step = jax.eval_shape(env.reset, jax.random.key(0))
         returned = step.observation
         mask = getattr(returned, "action_mask", None)
@@ -265,7 +265,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
         of_generator = inspect.signature(make_generator).parameters
     check_options(f"jumanji:{env_id}", options, {*_OWN, *of_env, *of_generator})
     asked = f"with {options}" if options else "without options"
-    with blaming(f"jumanji:{env_id} could not be made {asked}"):
+    with user_error_context(f"jumanji:{env_id} could not be made {asked}"):
         given = {n: options.pop(n) for n in of_generator if n in options}
         if "generator" not in options and (given or make_generator is not type(generator)):
             kept = ((n, vars(generator).get(n, vars(generator).get(f"_{n}"))) for n in of_generator)

@@ -283,7 +283,7 @@ def _check(arguments: list[str], started: float) -> int:
     joined = (word.partition("=")[2] for word in given if word.startswith("--kind="))
     part = find_part(given[0], next(itertools.chain(spaced, joined), None))
     brings = part.algorithm
-    whole = command[(brings.Config, brings.Hyper) if brings else (Nothing, Nothing)]
+    whole = command[(brings.Config, brings.Hyperparams) if brings else (Nothing, Nothing)]
     options = parse(whole, given, prog=prog, description=CHECK_HELP)
     from .registry.components import overrides_of
 
@@ -338,7 +338,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str], description: str) 
             f"first name an algorithm and an environment: {prog} ppo gymnax:CartPole-v1"
         )
     algorithm = find_algorithm(given[0])
-    whole = options[algorithm.Config, algorithm.Hyper]
+    whole = options[algorithm.Config, algorithm.Hyperparams]
     return parse(whole, given, prog=prog, description=description)
 
 

@@ -33,10 +33,10 @@ def interval95(values: Sequence[float]) -> list[float] | None:
     return [mean - half, mean + half]
 
 
-def in_digits(value: float) -> str:
+def format_return(value: float) -> str:
     """Write a return so that three digits of a small one are seen.
 
-    >>> in_digits(0.4981), in_digits(-1.5), in_digits(499.96)
+    >>> format_return(0.4981), format_return(-1.5), format_return(499.96)
     ('0.498', '-1.50', '500.0')
     """
     return f"{value:.{3 if abs(value) < 1 else 2 if abs(value) < 10 else 1}f}"

@@ -42,7 +42,7 @@ class TorsoAndHeads(eqx.Module):
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
-        torso, memory = spec.layers, spec.memory
+        torso, cell = spec.layers, spec.cell
         torso_key, head_key = jax.random.split(key)
         shape = spec.obs_shape
         keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
@@ -56,10 +56,10 @@ class TorsoAndHeads(eqx.Module):
             self.torso.append(_linear(size, width, torso.scale, key=next(keys)))
             size = width
         self.cell = None
-        if memory is not None:
+        if cell is not None:
             cell_key, head_key = jax.random.split(head_key)
-            kind = eqx.nn.LSTMCell if memory.cell == "lstm" else eqx.nn.GRUCell
-            self.cell, size = kind(size, memory.size, key=cell_key), memory.size
+            kind = eqx.nn.LSTMCell if cell.cell == "lstm" else eqx.nn.GRUCell
+            self.cell, size = kind(size, cell.size, key=cell_key), cell.size
         head_keys = jax.random.split(head_key, len(spec.heads))
         self.head = {
             name: _head(head, size, key=k)
@@ -94,8 +94,8 @@ class TorsoAndHeads(eqx.Module):
 def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling | Free":
     if head.dueling:
         return Dueling(head, size, key=key)
-    if head.free is not None:
-        return Free(head.size or 1, head.free)
+    if head.state_independent is not None:
+        return Free(head.size or 1, head.state_independent)
     return _linear(size, head.size or "scalar", head.scale, key=key)
 
 

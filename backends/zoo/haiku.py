@@ -7,14 +7,14 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.networks.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCell, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
     """Return the Haiku function of a described network, on batches `[B, ...]`."""
-    memory = spec.memory
-    if memory is not None:
-        return lambda obs, carry: _recurrent(obs, carry, spec, memory)
+    cell = spec.cell
+    if cell is not None:
+        return lambda obs, carry: _recurrent(obs, carry, spec, cell)
 
     def network(*inputs: Any) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
@@ -26,14 +26,14 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
 
 
 def _recurrent(
-    obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, memory: Memory
+    obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, cell: RecurrentCell
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     features = _torso(joined((obs,)), spec.layers)
-    if memory.cell == "lstm":
-        features, after = hk.LSTM(memory.size, name="cell")(features, hk.LSTMState(**carry))
+    if cell.cell == "lstm":
+        features, after = hk.LSTM(cell.size, name="cell")(features, hk.LSTMState(**carry))
         carry = {"hidden": after.hidden, "cell": after.cell}
     else:
-        features, hidden = hk.GRU(memory.size, name="cell")(features, carry["hidden"])
+        features, hidden = hk.GRU(cell.size, name="cell")(features, carry["hidden"])
         carry = {"hidden": hidden}
     return {name: _head(features, name, head) for name, head in sorted(spec.heads)}, carry
 
@@ -59,9 +59,9 @@ def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
 
     if head.size is None:
         return dense(1)[:, 0]
-    if head.free is not None:
+    if head.state_independent is not None:
         zeros = jnp.zeros((features.shape[0], head.size))
-        init = hk.initializers.Constant(head.free)
+        init = hk.initializers.Constant(head.state_independent)
         return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
     if not head.dueling:
         return dense(head.size)

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ...core.networks.architecture import Head, Layers, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCell, Table, joined
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -21,25 +21,25 @@ class TorsoAndHeads(nn.Module):
 
     @nn.compact
     def __call__(self, *inputs: Any) -> Any:
-        if self.spec.memory is None:
+        if self.spec.cell is None:
             return self._heads(self._torso(joined(inputs), self.spec.layers))
         obs, carry = inputs
         features = self._torso(joined((obs,)), self.spec.layers)
-        features, carry = self._cell(features, carry, self.spec.memory)
+        features, carry = self._cell(features, carry, self.spec.cell)
         return self._heads(features), carry
 
     def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
         return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
 
     def _cell(
-        self, features: jax.Array, carry: dict[str, jax.Array], memory: Memory
+        self, features: jax.Array, carry: dict[str, jax.Array], cell: RecurrentCell
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        if memory.cell == "gru":
-            hidden, features = nn.GRUCell(memory.size, name="cell")(carry["hidden"], features)
+        if cell.cell == "gru":
+            hidden, features = nn.GRUCell(cell.size, name="cell")(carry["hidden"], features)
             return features, {"hidden": hidden}
-        lstm = nn.OptimizedLSTMCell(memory.size, name="cell")
-        (cell, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
-        return features, {"hidden": hidden, "cell": cell}
+        lstm = nn.OptimizedLSTMCell(cell.size, name="cell")
+        (memory, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
+        return features, {"hidden": hidden, "cell": memory}
 
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
@@ -63,8 +63,8 @@ class TorsoAndHeads(nn.Module):
 
         if head.size is None:
             return dense(1)[:, 0]
-        if head.free is not None:
-            return Free(head.size, head.free, name=f"head_{name}")(features)
+        if head.state_independent is not None:
+            return Free(head.size, head.state_independent, name=f"head_{name}")(features)
         if not head.dueling:
             return dense(head.size)
         advantage = dense(head.size, "_advantage")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ...core.networks.architecture import Head, Memory, NetworkSpec, Table, joined
+from ...core.networks.architecture import Head, NetworkSpec, RecurrentCell, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -37,8 +37,8 @@ class TorsoAndHeads(nnx.Module):
             layers.append(nnx.Linear(size, width, kernel_init=init, rngs=rngs))
             size = width
         self.torso = nnx.List(layers)
-        self.cell = None if spec.memory is None else _cell(spec.memory, size, rngs=rngs)
-        size = size if spec.memory is None else spec.memory.size
+        self.cell = None if spec.cell is None else _cell(spec.cell, size, rngs=rngs)
+        size = size if spec.cell is None else spec.cell.size
         self.head = nnx.Dict({name: _head(head, size, rngs=rngs) for name, head in spec.heads})
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
@@ -60,8 +60,8 @@ class TorsoAndHeads(nnx.Module):
         return _squeeze({n: head(features) for n, head in self.head.items()}, self.is_scalar)
 
 
-def _cell(memory: Memory, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
-    return (LSTM if memory.cell == "lstm" else GRU)(size, memory.size, rngs=rngs)
+def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
+    return (LSTM if cell.cell == "lstm" else GRU)(size, cell.size, rngs=rngs)
 
 
 class LSTM(nnx.OptimizedLSTMCell):
@@ -92,8 +92,8 @@ class GRU(nnx.GRUCell):
 def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | Free":
     if head.dueling:
         return Dueling(head, size, rngs=rngs)
-    if head.free is not None:
-        return Free(head.size or 1, head.free)
+    if head.state_independent is not None:
+        return Free(head.size or 1, head.state_independent)
     init = nnx.initializers.orthogonal(head.scale)
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ...core import specs
-from ...core.agent import Decision
+from ...core.agent import PolicyOutput
 from ...core.environment import Environment
 from ..report import Checklist, Failed, NotApplicable
 from ..shared import changed, different, look, no_array, unbatched, unequal, what
@@ -18,7 +18,7 @@ CHECKS: Checklist[AgentCase] = Checklist()
 
 @CHECKS.check(
     "protocol",
-    asks="Has it hyper, num_envs, rollout_length, init, initial_memory, act and update?",
+    asks="Has it hyper, num_envs, rollout_length, init, initial_carry, act and update?",
     why="the training loop calls these; it compiles the agent in, which therefore is hashed.",
     mend="write a @dataclass(frozen=True) with these as triglot.Agent documents them, and give an "
     "instance: make_agent(algorithm, env), for instance.",
@@ -27,7 +27,7 @@ def _protocol(case: AgentCase) -> None:
     agent: Any = case.agent
     if isinstance(agent, type):
         raise Failed(f"it is {what(agent)}, not an agent made of it")
-    names = ("hyper", "num_envs", "rollout_length", "init", "initial_memory", "act", "update")
+    names = ("hyper", "num_envs", "rollout_length", "init", "initial_carry", "act", "update")
     for name in names:
         try:
             getattr(agent, name)
@@ -38,7 +38,7 @@ def _protocol(case: AgentCase) -> None:
         count = getattr(agent, name)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise Failed(f"its {name} is {count!r}, no whole number of at least 1")
-    for name in ("init", "initial_memory", "act", "update"):
+    for name in ("init", "initial_carry", "act", "update"):
         if not callable(getattr(agent, name)):
             raise Failed(f"its {name} is {getattr(agent, name)!r}, no method")
     case.call("hash(agent)", hash, agent)
@@ -80,39 +80,39 @@ def _init(case: AgentCase) -> None:
 
 @CHECKS.check(
     "act",
-    asks="Does act answer a Decision whose action, memory and extras fit N environments?",
+    asks="Does act return a PolicyOutput whose action, carry and extras fit N environments?",
     why="the environments take the action as it is, and the trajectory stacks the rest.",
-    mend="return Decision(action=..., memory=..., extras={...}): the action as env.action_spec "
-    "says, with a leading axis N, the memory as initial_memory makes it.",
+    mend="return PolicyOutput(action=..., carry=..., extras={...}): the action as env.action_spec "
+    "says, with a leading axis N, the carry as initial_carry makes it.",
     needs=["init", "environment"],
 )
 def _act(case: AgentCase) -> None:
-    memory = case.memory
-    if found := no_array("the memory", memory) or unbatched("the memory", memory, case.num_envs):
-        raise Failed(f"initial_memory for {case.num_envs} environments: {found}")
+    carry = case.carry
+    if found := no_array("the carry", carry) or unbatched("the carry", carry, case.num_envs):
+        raise Failed(f"initial_carry for {case.num_envs} environments: {found}")
     for explore in (True, False):
-        decision = (case.explored if explore else case.greedy).result
-        if not isinstance(decision, Decision):
-            raise Failed(f"with explore={explore} it gave a {type(decision).__name__}")
-        if found := _misfit(case, decision):
+        output = (case.explored if explore else case.greedy).result
+        if not isinstance(output, PolicyOutput):
+            raise Failed(f"with explore={explore} it gave a {type(output).__name__}")
+        if found := _misfit(case, output):
             raise Failed(f"with explore={explore}, {found}")
 
 
-def _misfit(case: AgentCase, decision: Decision) -> str:
+def _misfit(case: AgentCase, output: PolicyOutput) -> str:
     """Say what of a decision does not fit; "" where all does."""
     size, spec = case.num_envs, case.env.action_spec
-    found = no_array("action", decision.action) or unbatched("action", decision.action, size)
+    found = no_array("action", output.action) or unbatched("action", output.action, size)
     if found:
         return f"{found}; the environment takes {spec}"
     for row in range(size):
-        action = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), decision.action)
+        action = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), output.action)
         if found := specs.mismatch(spec, action):
             return f"the action of environment {row} is none of {spec}: {found}"
-    if found := different("the memory", case.memory, decision.memory, weak=True):
+    if found := different("the carry", case.carry, output.carry, weak=True):
         return found
-    if not isinstance(decision.extras, dict):
-        return f"extras is a {type(decision.extras).__name__}, no dictionary"
-    extras = decision.extras
+    if not isinstance(output.extras, dict):
+        return f"extras is a {type(output.extras).__name__}, no dictionary"
+    extras = output.extras
     return no_array("extras", extras) or unbatched("extras", extras, size)
 
 
@@ -167,7 +167,10 @@ def _repeatable(case: AgentCase) -> None:
 def _mutation(case: AgentCase) -> None:
     for call in (case.explored, case.greedy):
         for name, before, after in zip(
-            ("state", "memory", "view"), (case.made, case.memory, case.view), call.args, strict=True
+            ("state", "carry", "inputs"),
+            (case.made, case.carry, case.inputs),
+            call.args,
+            strict=True,
         ):
             if found := changed(name, before, after):
                 raise Failed(f"after act, {found}")
@@ -189,8 +192,8 @@ def _jit(case: AgentCase) -> None:
     if found := unequal("state", case.made, made, rtol=1e-4, atol=1e-5):
         raise Failed(f"init eager against compiled, {found}")
     for explore, eager in ((True, case.explored), (False, case.greedy)):
-        decision = case.jitted_act(case.made, case.memory, case.view, case.key(2), explore)
-        if found := unequal("decision", eager.result, decision, rtol=1e-4, atol=1e-5):
+        output = case.jitted_act(case.made, case.carry, case.inputs, case.key(2), explore)
+        if found := unequal("decision", eager.result, output, rtol=1e-4, atol=1e-5):
             raise Failed(f"act with explore={explore}, eager against compiled, {found}")
     answer = case.jitted_update(case.made, case.still, case.key(4))
     # An optimizer such as Adam magnifies what rounding made of a gradient near zero.
@@ -206,7 +209,7 @@ def _jit(case: AgentCase) -> None:
     needs=["jit"],
 )
 def _mask(case: AgentCase) -> None:
-    mask = case.view.action_mask
+    mask = case.inputs.action_mask
     if mask is None:
         raise NotApplicable("the environment has no action mask.")
     num_actions = mask.shape[-1]
@@ -214,12 +217,12 @@ def _mask(case: AgentCase) -> None:
         key = case.key(20 + number)
         allowed = jax.random.randint(key, (case.num_envs,), 0, num_actions)
         only = jax.nn.one_hot(allowed, num_actions, dtype=bool)
-        view = replace(case.view, action_mask=only)
+        inputs = replace(case.inputs, action_mask=only)
         for explore in (True, False):
-            decision = case.jitted_act(case.made, case.memory, view, key, explore)
-            if (wrong := np.asarray(decision.action != allowed)).any():
+            output = case.jitted_act(case.made, case.carry, inputs, key, explore)
+            if (wrong := np.asarray(output.action != allowed)).any():
                 row = int(wrong.argmax())
                 raise Failed(
-                    f"with explore={explore} it chose action {int(decision.action[row])} of "
+                    f"with explore={explore} it chose action {int(output.action[row])} of "
                     f"{num_actions} where only {int(allowed[row])} was allowed"
                 )

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ...core.agent import Agent, Decision, Trajectory, View, is_online
+from ...core.agent import Agent, PolicyInput, PolicyOutput, Trajectory, is_online
 from ...core.environment import Environment
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer
@@ -59,10 +59,10 @@ class AgentCase(Case):
         return self.call("the environment's `reset`", compiled(self.vector.reset), self.key(0))
 
     @cached_property
-    def view(self) -> View:
+    def inputs(self) -> PolicyInput:
         """What the policy sees at the start."""
         start = self.started
-        return View(obs=start.obs, first=start.first, action_mask=start.action_mask)
+        return PolicyInput(obs=start.obs, first=start.first, action_mask=start.action_mask)
 
     def init(self, key: jax.Array) -> Any:
         """Call `init`, eagerly."""
@@ -73,20 +73,20 @@ class AgentCase(Case):
         return self.init(self.key(1))
 
     @cached_property
-    def memory(self) -> PyTree:
-        what = "`initial_memory(state, num_envs)`"
-        return self.call(what, self.agent.initial_memory, copied(self.made), self.num_envs)
+    def carry(self) -> PyTree:
+        what = "`initial_carry(state, num_envs)`"
+        return self.call(what, self.agent.initial_carry, copied(self.made), self.num_envs)
 
     def act(
-        self, state: Any, memory: PyTree, view: View, key: jax.Array, explore: bool
-    ) -> Decision:
+        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, explore: bool
+    ) -> PolicyOutput:
         """Call `act` under whatever transformation."""
-        return self.agent.act(state, memory, view, key, explore=explore)
+        return self.agent.act(state, carry, inputs, key, explore=explore)
 
     def eager_act(self, explore: bool) -> Called:
         """Call `act` on copies of its arguments."""
-        args = copied((self.made, self.memory, self.view))
-        what = f"`act(state, memory, view, key, explore={explore})`"
+        args = copied((self.made, self.carry, self.inputs))
+        what = f"`act(state, carry, inputs, key, explore={explore})`"
         return Called(self.call(what, self.act, *args, self.key(2), explore), args)
 
     @cached_property
@@ -100,24 +100,24 @@ class AgentCase(Case):
     @cached_property
     def still(self) -> Trajectory:
         """A trajectory `[T, N]` in which the first step is repeated, for other rewards each."""
-        decision, view = self.explored.result, self.view
+        output, inputs = self.explored.result, self.inputs
 
         def over_time(leaf: jax.Array) -> jax.Array:
             return jnp.broadcast_to(leaf, (self.num_steps, *leaf.shape))
 
         step = {
-            "obs": view.obs,
-            "first": view.first,
-            "action_mask": view.action_mask,
-            "action": decision.action,
-            "terminated": view.first,
-            "truncated": jnp.zeros_like(view.first),
-            "next_obs": view.obs,
-            "next_action_mask": view.action_mask,
-            "extras": decision.extras,
+            "obs": inputs.obs,
+            "first": inputs.first,
+            "action_mask": inputs.action_mask,
+            "action": output.action,
+            "terminated": inputs.first,
+            "truncated": jnp.zeros_like(inputs.first),
+            "next_obs": inputs.obs,
+            "next_action_mask": inputs.action_mask,
+            "extras": output.extras,
         }
         reward = jax.random.normal(self.key(3), (self.num_steps, self.num_envs))
-        return Trajectory(**jax.tree.map(over_time, step), reward=reward, memory=self.memory)
+        return Trajectory(**jax.tree.map(over_time, step), reward=reward, carry=self.carry)
 
     def eager_update(self) -> Called:
         """Call `update` on copies of its arguments."""
@@ -134,7 +134,7 @@ class AgentCase(Case):
         return self.jitted("`init`", lambda key: self.agent.init(key, self.num_envs))
 
     @cached_property
-    def jitted_act(self) -> Callable[..., Decision]:
+    def jitted_act(self) -> Callable[..., PolicyOutput]:
         return self.jitted("`act`", self.act, static_argnums=4)
 
     @cached_property
@@ -152,7 +152,7 @@ class AgentCase(Case):
         return RunnerState(
             key=self.key(5),
             agent=self.made,
-            memory=self.memory,
+            carry=self.carry,
             env=self.started,
             num_updates=jnp.zeros((), jnp.int32),
         )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
-from ...core.agent import Trajectory, View
+from ...core.agent import PolicyInput, Trajectory
 from ..shared import by_path, is_inexact, numbers, unequal
 
 if TYPE_CHECKING:
@@ -90,19 +90,19 @@ class Feeder:
         follows = follows % self.pool_size
         ended = flags[0] | flags[1]
         first = jnp.concatenate([jnp.ones_like(ended[:1]), ended[:-1]])
-        mask = self.case.view.action_mask
+        mask = self.case.inputs.action_mask
         allowed = None if mask is None else jnp.ones((*self.shape[:1], *mask.shape), bool)
         obs = jax.tree.map(lambda leaf: leaf[index], self.pool)
 
-        def step(memory: PyTree, seen: tuple) -> tuple[PyTree, tuple]:
+        def step(carry: PyTree, seen: tuple) -> tuple[PyTree, tuple]:
             obs, first, mask, key = seen
-            view = View(obs=obs, first=first, action_mask=mask)
-            decision = self.agent.act(state, memory, view, key, explore=True)
-            return decision.memory, (decision.action, decision.extras)
+            inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
+            output = self.agent.act(state, carry, inputs, key, explore=True)
+            return output.carry, (output.action, output.extras)
 
-        memory = self.agent.initial_memory(state, self.case.num_envs)
+        carry = self.agent.initial_carry(state, self.case.num_envs)
         seen = (obs, first, allowed, drawn["act_keys"])
-        _, (action, extras) = jax.lax.scan(step, memory, seen)
+        _, (action, extras) = jax.lax.scan(step, carry, seen)
         return Trajectory(
             obs=obs,
             first=first,
@@ -114,7 +114,7 @@ class Feeder:
             next_obs=jax.tree.map(lambda leaf: leaf[follows], self.pool),
             next_action_mask=allowed,
             extras=extras,
-            memory=memory,
+            carry=carry,
         )
 
     def actions(self, state: Any, observations: PyTree, key: jax.Array, explore: bool) -> PyTree:
@@ -126,9 +126,9 @@ class Feeder:
             (steps + envs) % num_views, jax.random.split(key, num_views), strict=True
         ):
             obs = jax.tree.map(lambda leaf, row=row: leaf[row], observations)
-            view = replace(self.case.view, obs=obs)
-            decision = self.case.jitted_act(state, self.case.memory, view, own, explore)
-            actions.append(decision.action)
+            inputs = replace(self.case.inputs, obs=obs)
+            output = self.case.jitted_act(state, self.case.carry, inputs, own, explore)
+            actions.append(output.action)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
 
     @cached_property

@@ -16,7 +16,7 @@ from .case import CHUNK_SIZE, AgentCase
     "scan",
     asks="Does Trainer.train_chunk run, two updates in one compiled loop?",
     why="all training is such a loop.",
-    mend="keep the state's and the memory's structure, shapes and dtypes through act and update.",
+    mend="keep the state's and the carry's structure, shapes and dtypes through act and update.",
     needs=["jit"],
 )
 def _scan(case: AgentCase) -> None:
@@ -37,8 +37,8 @@ def _scan(case: AgentCase) -> None:
 )
 def _finite(case: AgentCase) -> None:
     state, metrics = case.second_chunk
-    begun = by_path((case.made, case.memory))
-    for path, leaf in by_path((state.agent, state.memory)).items():
+    begun = by_path((case.made, case.carry))
+    for path, leaf in by_path((state.agent, state.carry)).items():
         # A number may be infinite on purpose, such as a schedule that never ends.
         found = not_finite(path, leaf)
         if found and not not_finite(path, begun[path]):
@@ -76,7 +76,7 @@ def _with_agent(state: RunnerState, agent_state: Any) -> RunnerState:
     return RunnerState(
         key=state.key,
         agent=agent_state,
-        memory=state.memory,
+        carry=state.carry,
         env=state.env,
         num_updates=state.num_updates,
     )
@@ -109,10 +109,10 @@ def _vmap(case: AgentCase) -> None:
 def _key_reuse(case: AgentCase) -> None:
     def steps(trajectory: Any, keys: list[jax.Array]) -> Any:
         state = case.agent.init(keys[0], case.num_envs)
-        memory = case.agent.initial_memory(state, case.num_envs)
-        decision = case.agent.act(state, memory, case.view, keys[1], explore=True)
+        carry = case.agent.initial_carry(state, case.num_envs)
+        output = case.agent.act(state, carry, case.inputs, keys[1], explore=True)
         state, _ = case.agent.update(state, trajectory, keys[2])
-        return decision, case.agent.update(state, trajectory, keys[3])
+        return output, case.agent.update(state, trajectory, keys[3])
 
     keys = [case.key(number) for number in (30, 31, 32, 33)]
     if found := reused_key(steps, case.still, keys):

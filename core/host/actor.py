@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..agent import Agent, View
-from ..loop.trainer import over_seeds
+from ..agent import Agent, PolicyInput
+from ..loop.trainer import vmap_seeds
 from ..specs import Spec, zeros
 from ..tracing.jaxprs import leaves_read
 
@@ -20,7 +20,7 @@ class Actor(NamedTuple):
 
     Attributes:
       read: places of what it reads among the state's leaves.
-      call: `call(state_read, memory, key_data, obs, first) -> (action, memory, extras)`, each
+      call: `call(state_read, carry, key_data, obs, first) -> (action, carry, extras)`, each
         `[S, ...]`; jitted.
     """
 
@@ -61,24 +61,24 @@ def _actor(
     explore: bool,
     impl: Any,
 ) -> Actor:
-    def act(state: PyTree, memory: PyTree, key: jax.Array, obs: PyTree, first: jax.Array) -> tuple:
-        view = View(obs=obs, first=first, action_mask=None)
-        decision = agent.act(state, memory, view, key, explore=explore)
-        return decision.action, decision.memory, decision.extras
+    def act(state: PyTree, carry: PyTree, key: jax.Array, obs: PyTree, first: jax.Array) -> tuple:
+        inputs = PolicyInput(obs=obs, first=first, action_mask=None)
+        output = agent.act(state, carry, inputs, key, explore=explore)
+        return output.action, output.carry, output.extras
 
     state = treedef.unflatten(shapes)
-    memory = jax.eval_shape(lambda state: agent.initial_memory(state, num_envs), state)
+    carry = jax.eval_shape(lambda state: agent.initial_carry(state, num_envs), state)
     key = jax.eval_shape(lambda: jax.random.key(0, impl=impl))
     obs = jax.eval_shape(lambda: zeros(obs_spec, num_envs))
     first = jax.ShapeDtypeStruct((num_envs,), bool)
-    read = leaves_read(act, state, memory, key, obs, first)
+    read = leaves_read(act, state, carry, key, obs, first)
 
     def call(seen: tuple) -> tuple:
-        given, memory, key_data, obs, first = seen
+        given, carry, key_data, obs, first = seen
         leaves = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
         for place, leaf in zip(read, given, strict=True):
             leaves[place] = leaf
         key = jax.random.wrap_key_data(key_data, impl=impl)
-        return act(treedef.unflatten(leaves), memory, key, obs, first)
+        return act(treedef.unflatten(leaves), carry, key, obs, first)
 
-    return Actor(read, jax.jit(lambda *seen: over_seeds(call, seen)))
+    return Actor(read, jax.jit(lambda *seen: vmap_seeds(call, seen)))

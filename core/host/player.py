@@ -10,7 +10,7 @@ import numpy as np
 
 from ..agent import Agent
 from ..host_environment import Filmed, HostEnvironment, HostStep, HostVector
-from ..loop.episode import Recording
+from ..loop.episode import Episode
 from .actor import actor
 from .vector import HostRunner
 
@@ -38,8 +38,8 @@ class Player:
         one_seed = jax.tree.map(lambda leaf: leaf[None], agent_state)
         acting = actor(agent, one_seed, env.obs_spec, num_envs, explore=explore, impl=impl)
         self._act, self._read = acting.call, acting.of(one_seed)
-        memory = agent.initial_memory(agent_state, num_envs)
-        self._memory = jax.tree.map(lambda leaf: leaf[None], memory)
+        carry = agent.initial_carry(agent_state, num_envs)
+        self._memory = jax.tree.map(lambda leaf: leaf[None], carry)
         reset_key, self._loop_key = jax.random.split(key)
         seeds = [int(jax.random.bits(reset_key))]
         self._runner = HostRunner(env, num_envs, seeds, [vector] if vector else [])
@@ -70,7 +70,7 @@ def film(
     *,
     max_steps: int = 1000,
     explore: bool = False,
-) -> Generator[np.ndarray, None, Recording]:
+) -> Generator[np.ndarray, None, Episode]:
     """Play one episode of a host environment, and give a frame of each state, the start first.
 
     Args:
@@ -100,7 +100,7 @@ def film(
             total, length = total + float(step.reward[0]), length + 1
             finished = bool(step.terminated[0] | step.truncated[0])
             yield vector.frame()
-    return Recording(
+    return Episode(
         states=(),
         length=jnp.int32(length),
         episode_return=jnp.float32(total),

@@ -17,9 +17,9 @@ import numpy as np
 from ..agent import Agent, Trajectory, is_online
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
-from ..loop.callbacks import Listener
+from ..loop.callbacks import Callback
 from ..loop.state import RunnerState, update_keys
-from ..loop.trainer import over_seeds
+from ..loop.trainer import vmap_seeds
 from ..specs import zeros
 from .actor import Actor, actor
 from .vector import HostRunner, over_time
@@ -62,7 +62,7 @@ class HostTrainer:
     agent: Agent
     env: HostEnvironment
     chunk_size: int = 64
-    every_update: Listener | None = None
+    every_update: Callback | None = None
 
     @property
     def steps_per_update(self) -> int:
@@ -76,7 +76,7 @@ class HostTrainer:
         return RunnerState(
             key=run_key,
             agent=agent_state,
-            memory=self.agent.initial_memory(agent_state, self.agent.num_envs),
+            carry=self.agent.initial_carry(agent_state, self.agent.num_envs),
             env=(),
             num_updates=jnp.zeros((), jnp.int32),
         )
@@ -110,13 +110,13 @@ class HostProgram:
         def example(state: RunnerState) -> tuple[tuple, tuple]:
             keys, _ = _keys(agent, state.key, state.num_updates)
             obs, first = zeros(spec, *shape), jnp.zeros(shape, bool)
-            acting = (built.of(state.agent), state.memory, keys[:, 0], obs, first)
+            acting = (built.of(state.agent), state.carry, keys[:, 0], obs, first)
             action, _, extras = built.call(*acting)
             step = {"obs": obs, "next_obs": obs, "action": action, "extras": extras}
             step |= {"reward": jnp.zeros(shape)}
             step |= {name: first for name in ("first", "terminated", "truncated")}
             steps = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_steps, axis=1), step)
-            return acting, (state.agent, _trajectory(steps, state.memory), keys[:, 0])
+            return acting, (state.agent, _trajectory(steps, state.carry), keys[:, 0])
 
         acting, learning = jax.eval_shape(example, state)
         act: Any = built.call  # jitted
@@ -175,10 +175,10 @@ class HostProgram:
         per_update = 1 if is_online(agent) else agent.rollout_length
         whole, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
-            read, memory, steps = actor.of(self._state.agent), self._state.memory, []
+            read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
                 obs, first = runner.obs, runner.first
-                action, memory, extras = actor.call(read, memory, act_keys[:, time], obs, first)
+                action, carry, extras = actor.call(read, carry, act_keys[:, time], obs, first)
                 on_host = np.asarray(action)
                 steps.append(((obs, first, on_host, *runner.step(on_host)[:-1]), extras))
             told, extras = over_time(steps)
@@ -186,12 +186,12 @@ class HostProgram:
             runner.check_finite(seen)
             agent_state, metrics = learn(
                 self._state.agent,
-                _trajectory({**seen, "extras": extras}, self._state.memory),
+                _trajectory({**seen, "extras": extras}, self._state.carry),
                 learn_keys[:, start],
             )
             whole.append(seen)
             learned.append(metrics)
-            self._state = replace(self._state, agent=agent_state, memory=memory)
+            self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         return {**runner.episodes(_joined(whole)), **metrics}
@@ -237,11 +237,11 @@ def _learn(
         state, trajectory, key_data = given
         return agent.update(state, trajectory, jax.random.wrap_key_data(key_data, impl=impl))
 
-    return over_seeds(learn, (agent_state, trajectory, key_data))
+    return vmap_seeds(learn, (agent_state, trajectory, key_data))
 
 
-def _trajectory(steps: dict[str, Any], memory: PyTree) -> Trajectory:
-    return Trajectory(**steps, memory=memory, action_mask=None, next_action_mask=None)
+def _trajectory(steps: dict[str, Any], carry: PyTree) -> Trajectory:
+    return Trajectory(**steps, carry=carry, action_mask=None, next_action_mask=None)
 
 
 def _stacked(history: list[dict[str, Any]]) -> Metrics:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-Listener: TypeAlias = Callable[[int, dict[str, np.ndarray]], None]
+Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], None]
 
 
-def tell(listener: Listener, num_updates: jax.Array, metrics: dict[str, jax.Array]) -> None:
+def run_callback(callback: Callback, num_updates: jax.Array, metrics: dict[str, jax.Array]) -> None:
     """Call `listener` on the host, in the order of the updates; under `vmap`, once for all seeds.
 
     Args:
@@ -21,7 +21,7 @@ def tell(listener: Listener, num_updates: jax.Array, metrics: dict[str, jax.Arra
     """
 
     def on_host(num_updates: np.ndarray, metrics: dict[str, np.ndarray]) -> None:
-        listener(
+        callback(
             int(np.ravel(num_updates)[0]),
             {name: np.atleast_1d(np.asarray(value)) for name, value in metrics.items()},
         )

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..agent import Agent, View
+from ..agent import Agent, PolicyInput
 from ..environment import Environment
 
 PyTree: TypeAlias = Any
@@ -15,7 +15,7 @@ PyTree: TypeAlias = Any
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class Episode:
     """What `record` saw.
 
     Attributes:
@@ -37,7 +37,7 @@ class Recording:
 
 
 @functools.partial(jax.jit, static_argnames=("agent", "env", "max_steps", "explore"))
-def record(
+def play_episode(
     agent: Agent,
     env: Environment,
     agent_state: Any,
@@ -45,7 +45,7 @@ def record(
     *,
     max_steps: int = 1000,
     explore: bool = False,
-) -> Recording:
+) -> Episode:
     """Play one episode and keep the environment's states.
 
     Args:
@@ -64,37 +64,37 @@ def record(
     states = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (max_steps + 1, *leaf.shape[1:])), start.state
     )
-    carry = {
+    loop = {
         "step": start,
-        "memory": agent.initial_memory(agent_state, 1),
+        "carry": agent.initial_carry(agent_state, 1),
         "states": states,
         "return": jnp.zeros((), jnp.float32),
         "length": jnp.zeros((), jnp.int32),
     }
 
-    def going_on(carry: dict) -> jax.Array:
-        ended = carry["step"].terminated | carry["step"].truncated
-        return ~ended[0] & (carry["length"] < max_steps)
+    def going_on(loop: dict) -> jax.Array:
+        ended = loop["step"].terminated | loop["step"].truncated
+        return ~ended[0] & (loop["length"] < max_steps)
 
-    def advance(carry: dict) -> dict:
-        now, length = carry["step"], carry["length"]
+    def advance(loop: dict) -> dict:
+        now, length = loop["step"], loop["length"]
         act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, length))
-        view = View(obs=now.obs, first=(length == 0)[None], action_mask=now.action_mask)
-        decision = agent.act(agent_state, carry["memory"], view, act_key, explore=explore)
-        after = jax.vmap(env.step)(now.state, decision.action, env_key[None])
+        inputs = PolicyInput(obs=now.obs, first=(length == 0)[None], action_mask=now.action_mask)
+        output = agent.act(agent_state, loop["carry"], inputs, act_key, explore=explore)
+        after = jax.vmap(env.step)(now.state, output.action, env_key[None])
         return {
             "step": after,
-            "memory": decision.memory,
+            "carry": output.carry,
             "states": jax.tree.map(
-                lambda kept, leaf: kept.at[length + 1].set(leaf[0]), carry["states"], after.state
+                lambda kept, leaf: kept.at[length + 1].set(leaf[0]), loop["states"], after.state
             ),
-            "return": carry["return"] + after.reward[0],
+            "return": loop["return"] + after.reward[0],
             "length": length + 1,
         }
 
-    last = jax.lax.while_loop(going_on, advance, carry)
+    last = jax.lax.while_loop(going_on, advance, loop)
     ended = last["step"].terminated | last["step"].truncated
-    return Recording(
+    return Episode(
         states=last["states"],
         length=last["length"],
         episode_return=last["return"],

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..agent import Agent, Trajectory, View
-from ..numerics import ratio
+from ..agent import Agent, PolicyInput, Trajectory
+from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
 from .vectorize import Transition, VectorEnvironment, VectorState
 
@@ -42,8 +42,8 @@ class EpisodeStats:
         """Average over episodes; NaN where none ended."""
         return {
             "num_episodes": self.count,
-            "episode_return": ratio(self.return_sum, self.count),
-            "episode_length": ratio(self.length_sum, self.count),
+            "episode_return": divide_or_nan(self.return_sum, self.count),
+            "episode_length": divide_or_nan(self.length_sum, self.count),
         }
 
 
@@ -51,90 +51,92 @@ def rollout(
     agent: Agent,
     env: VectorEnvironment,
     agent_state: Any,
-    memory: PyTree,
+    carry: PyTree,
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Trajectory, EpisodeStats]:
     """Let the agent act for `agent.rollout_length` steps, exploring.
 
     Returns:
-      The environments' state and the memory after the last step, the trajectory `[T, N]`, and the
+      The environments' state and the carry after the last step, the trajectory `[T, N]`, and the
       statistics of the episodes that ended in it.
     """
 
     def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, dict[str, Any]]:
-        env_state, memory, stats = carry
+        env_state, carry, stats = carry
         act_key, env_key = jax.random.split(step_key)
-        env_state, memory, seen, transition = _act_and_step(
-            agent, env, agent_state, memory, env_state, act_key, env_key
+        env_state, carry, seen, transition = _act_and_step(
+            agent, env, agent_state, carry, env_state, act_key, env_key
         )
-        return (env_state, memory, stats.add(transition)), seen
+        return (env_state, carry, stats.add(transition)), seen
 
     keys = jax.random.split(key, agent.rollout_length)
-    start = (env_state, memory, EpisodeStats.zero())
-    (env_state, last_memory, stats), seen = scan_keys(step, start, keys)
-    return env_state, last_memory, Trajectory(**seen, memory=memory), stats
+    start = (env_state, carry, EpisodeStats.zero())
+    (env_state, last_carry, stats), seen = scan_keys(step, start, keys)
+    return env_state, last_carry, Trajectory(**seen, carry=carry), stats
 
 
 def online_rollout(
     agent: Agent,
     env: VectorEnvironment,
     agent_state: Any,
-    memory: PyTree,
+    carry: PyTree,
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Any, dict[str, jax.Array], EpisodeStats]:
     """Let the agent act and learn in turn for `agent.rollout_length` steps, exploring.
 
     Returns:
-      The environments' state, the memory and the agent's state after the last step, its metrics
+      The environments' state, the carry and the agent's state after the last step, its metrics
       averaged over the steps, and the statistics of the episodes that ended.
     """
 
     def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
-        env_state, memory, agent_state, sums, stats = carry
+        env_state, carry, agent_state, sums, stats = carry
         act_key, env_key, update_key = keys
-        env_state, next_memory, seen, transition = _act_and_step(
-            agent, env, agent_state, memory, env_state, act_key, env_key
+        env_state, next_carry, seen, transition = _act_and_step(
+            agent, env, agent_state, carry, env_state, act_key, env_key
         )
-        one_step = Trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), memory=memory)
+        one_step = Trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
-        return (env_state, next_memory, agent_state, sums, stats.add(transition)), None
+        return (env_state, next_carry, agent_state, sums, stats.add(transition)), None
 
     num_steps = agent.rollout_length
     # Split by use first: what nobody uses of a step's keys is then never computed.
     keys = tuple(jax.random.split(own, num_steps) for own in jax.random.split(key, 3))
-    start = (env_state, memory, agent_state, None, EpisodeStats.zero())
+    start = (env_state, carry, agent_state, None, EpisodeStats.zero())
     ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    start = (env_state, memory, agent_state, zeros, EpisodeStats.zero())
-    (env_state, memory, agent_state, sums, stats), _ = scan_keys(step, start, keys)
-    return env_state, memory, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+    start = (env_state, carry, agent_state, zeros, EpisodeStats.zero())
+    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, start, keys)
+    return env_state, carry, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
 
 
 def _act_and_step(
     agent: Agent,
     env: VectorEnvironment,
     agent_state: Any,
-    memory: PyTree,
+    carry: PyTree,
     env_state: VectorState,
     act_key: jax.Array,
     env_key: jax.Array,
 ) -> tuple[VectorState, PyTree, dict[str, Any], Transition]:
-    view = View(obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask)
-    decision = agent.act(agent_state, memory, view, act_key, explore=True)
-    env_state, transition = env.step(env_state, decision.action, env_key)
+    inputs = PolicyInput(
+        obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask
+    )
+    output = agent.act(agent_state, carry, inputs, act_key, explore=True)
+    env_state, transition = env.step(env_state, output.action, env_key)
     seen = {
-        "obs": view.obs,
-        "first": view.first,
-        "action_mask": view.action_mask,
-        "action": decision.action,
+        "obs": inputs.obs,
+        "first": inputs.first,
+        "action_mask": inputs.action_mask,
+        "action": output.action,
         "reward": transition.reward,
         "terminated": transition.terminated,
         "truncated": transition.truncated,
         "next_obs": transition.next_obs,
         "next_action_mask": transition.next_action_mask,
-        "extras": decision.extras,
+        "extras": output.extras,
     }
-    return env_state, decision.memory, seen, transition
+    return env_state, output.carry, seen, transition

@@ -16,14 +16,14 @@ class RunnerState:
     Attributes:
       key: of all updates; each folds its number in, see `update_keys`.
       agent: the agent's state.
-      memory: the policy's memory, `[N, ...]`.
+      carry: the policy's carry, `[N, ...]`.
       env: the environments, a `VectorState`; `()` where they are stepped in Python.
       num_updates: int32 `[]`, updates done.
     """
 
     key: jax.Array
     agent: Any
-    memory: PyTree
+    carry: PyTree
     env: Any
     num_updates: jax.Array
 

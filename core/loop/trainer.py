@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..agent import Agent, is_online
 from ..errors import TriglotError
 from ..tracing.hoist import draw_ahead
-from .callbacks import Listener, tell
+from .callbacks import Callback, run_callback
 from .rollout import online_rollout, rollout
 from .state import RunnerState, UpdateKeys, update_keys
 from .vectorize import VectorEnvironment
@@ -45,7 +45,7 @@ class Trainer:
     env: VectorEnvironment
     chunk_size: int = 64
     monitor: Monitor | None = None
-    every_update: Listener | None = None
+    every_update: Callback | None = None
 
     def __post_init__(self) -> None:
         sized = self.env.for_rollouts(self.agent.rollout_length)
@@ -63,7 +63,7 @@ class Trainer:
         return RunnerState(
             key=run_key,
             agent=agent_state,
-            memory=self.agent.initial_memory(agent_state, self.env.num_envs),
+            carry=self.agent.initial_carry(agent_state, self.env.num_envs),
             env=self.env.reset(env_key),
             num_updates=jnp.zeros((), jnp.int32),
         )
@@ -78,19 +78,19 @@ class Trainer:
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env_state = self.env.refresh(runner_state.env, keys.pool)
-        start = (runner_state.agent, runner_state.memory, env_state, keys.rollout)
+        start = (runner_state.agent, runner_state.carry, env_state, keys.rollout)
         if is_online(self.agent):
-            env_state, memory, agent_state, metrics, stats = online_rollout(
+            env_state, carry, agent_state, metrics, stats = online_rollout(
                 self.agent, self.env, *start
             )
         else:
-            env_state, memory, trajectory, stats = rollout(self.agent, self.env, *start)
+            env_state, carry, trajectory, stats = rollout(self.agent, self.env, *start)
             agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         return RunnerState(
             key=runner_state.key,
             agent=agent_state,
-            memory=memory,
+            carry=carry,
             env=env_state,
             num_updates=runner_state.num_updates + 1,
         ), {**stats.metrics(), **metrics, **extra}
@@ -121,7 +121,7 @@ class Trainer:
             of_this = jax.tree.map(lambda leaf: leaf[index], drawn)
             runner_state, metrics = update(runner_state, of_this)
             if self.every_update is not None:
-                tell(self.every_update, runner_state.num_updates, metrics)
+                run_callback(self.every_update, runner_state.num_updates, metrics)
             return runner_state, jax.tree.map(lambda b, m: b.at[index].set(m), buffers, metrics)
 
         return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
@@ -141,7 +141,7 @@ class Trainer:
         return keys, jax.jit(self.update)  # jitted, it is traced once for both its uses
 
 
-def over_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
+def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     """Vmap over the leading axis `[S]`; a single seed is spared the batched products' cost."""
     if jax.tree.leaves(seeds)[0].shape[0] > 1:
         return jax.vmap(function)(seeds)
@@ -165,7 +165,7 @@ def train_seeds(
 
     The function is compiled once per trainer: equal trainers share it.
     """
-    return over_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
+    return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
 def updates_for(trainer: "Trainer | HostTrainer", total_steps: int) -> int:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ..environment import Environment, TimeStep
 from ..errors import TriglotError
-from ..host_environment import refuse_host
+from ..host_environment import require_jittable
 
 PyTree: TypeAlias = Any
 
@@ -109,7 +109,7 @@ class VectorEnvironment:
     pool_size: int = 0
 
     def __post_init__(self) -> None:
-        refuse_host(self.env)
+        require_jittable(self.env)
         if self.num_envs < 1:
             raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
         if self.resets not in ("auto", "fresh", "pool"):

@@ -52,7 +52,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Memory:
+class RecurrentCell:
     """A recurrent cell between the torso and the heads, started alike in every library.
 
     What it carries is a dictionary of float32 `[N, size]`: `hidden`, and `cell` of an LSTM; zeros
@@ -100,10 +100,10 @@ class Head:
     size: int | None = None
     scale: float = 1.0
     dueling: bool = False
-    free: float | None = None
+    state_independent: float | None = None
 
     def __post_init__(self) -> None:
-        if self.free is not None and (self.size is None or self.dueling):
+        if self.state_independent is not None and (self.size is None or self.dueling):
             raise TriglotError("a free head has a size, and nothing that could be dueling.")
 
 
@@ -114,7 +114,7 @@ def policy_head(num_actions: int) -> Head:
 
 def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
     """Describe a diagonal Gaussian's `mean` and, the same for every observation, `log_std`."""
-    log_std = Head(size=num_actions, free=math.log(initial_std))
+    log_std = Head(size=num_actions, state_independent=math.log(initial_std))
     return ("mean", policy_head(num_actions)), ("log_std", log_std)
 
 
@@ -137,7 +137,7 @@ class NetworkSpec:
         table takes a `Discrete`. A tuple of several, for an MLP, becomes as many arguments.
       torso: the shared layers.
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
-      memory: a recurrent cell before the heads, or None.
+      cell: a recurrent cell before the heads, or None.
       copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
 
     Raises:
@@ -147,15 +147,17 @@ class NetworkSpec:
     obs_spec: Spec | tuple[Spec, ...]
     torso: Torso
     heads: tuple[tuple[str, Head], ...]
-    memory: Memory | None = None
-    copies: int = 1
+    cell: RecurrentCell | None = None
+    ensemble_size: int = 1
 
     def __post_init__(self) -> None:
         spec, torso = self.obs_spec, self.torso
         if isinstance(torso, Table) and not isinstance(spec, Discrete):
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
-        if isinstance(torso, Table) and self.memory is not None:
-            raise TriglotError("a table has no memory: use an MLP over one-hot observations.")
+        if isinstance(torso, Table) and self.cell is not None:
+            raise TriglotError(
+                "a table has no recurrent cell: use an MLP over one-hot observations."
+            )
         for read in self.inputs:
             if isinstance(torso, MLP) and not isinstance(read, Box):
                 raise TriglotError(f"an MLP reads a Box observation, got {read}.")

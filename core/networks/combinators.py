@@ -63,10 +63,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
             return ()
         return {n: part.initial_carry(part_of(variables, n), num_envs) for n, part in parts.items()}
 
-    def sparse_add(params: PyTree, inputs: PyTree, changes: PyTree) -> PyTree:
-        return {n: add(params[n], inputs, changes[n]) for n, add in sparse_adds.items()}
+    def scatter_add(params: PyTree, inputs: PyTree, changes: PyTree) -> PyTree:
+        return {n: add(params[n], inputs, changes[n]) for n, add in scatter_adds.items()}
 
-    sparse_adds = {n: part.sparse_add for n, part in parts.items() if part.sparse_add}
+    scatter_adds = {n: part.scatter_add for n, part in parts.items() if part.scatter_add}
     arithmetics = {part.arithmetic for part in parts.values() if part.backend != "core"}
     return Network(
         name="+".join(part.name for part in parts.values()),
@@ -74,7 +74,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
         init=init,
         apply=apply,
         value_and_grad=first.value_and_grad,
-        sparse_add=sparse_add if len(sparse_adds) == len(parts) else None,
+        scatter_add=scatter_add if len(scatter_adds) == len(parts) else None,
         recurrent=recurrent,
         initial_carry=initial_carry,
         random_start=any(part.random_start for part in parts.values()),
@@ -153,7 +153,7 @@ def ensemble(network: Network, size: int) -> Network:
         name=f"{size}x{network.name}",
         init=init,
         apply=apply,
-        sparse_add=None,
+        scatter_add=None,
         initial_carry=initial_carry,
         codec=codec,
     )
@@ -272,7 +272,7 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
         network,
         init=init,
         apply=apply,
-        sparse_add=None,
+        scatter_add=None,
         initial_carry=lambda variables, n: network.initial_carry(whole(variables), n),
         parts={},
         codec=Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)]),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import specs
-from ..errors import TriglotError, blaming
+from ..errors import TriglotError, user_error_context
 from ..network import Network
 from .architecture import Head, gaussian_heads, policy_head
 
@@ -66,7 +66,7 @@ def check_heads(
     needs: Mapping[str, tuple[int, ...]],
     *,
     algorithm: str,
-    copies: int = 1,
+    ensemble_size: int = 1,
 ) -> None:
     """Check that a network's outputs are what an algorithm needs; nothing is computed.
 
@@ -84,7 +84,7 @@ def check_heads(
     wanted = " and ".join(f"{name} {_words(shape)}" for name, shape in needs.items())
     library = network.backend.capitalize()
     whose = f"{algorithm} needs {wanted}; your {library} network {network.name!r}"
-    with blaming(f"{whose} failed on a batch of {batch} observations"):
+    with user_error_context(f"{whose} failed on a batch of {batch} observations"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
         obs = jax.eval_shape(
             lambda: (
@@ -98,7 +98,7 @@ def check_heads(
             (outputs, _), _ = jax.eval_shape(network.apply, variables, (obs, carry))
         else:
             outputs, _ = jax.eval_shape(network.apply, variables, obs)
-    if copies > 1:  # a member's outputs are what a person wrote, and what is said of them
+    if ensemble_size > 1:  # a member's outputs are what a person wrote, and what is said of them
         outputs = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), outputs
         )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import rlax
 
 from ..learner import Number
-from ..numerics import ratio
+from ..numerics import divide_or_nan
 
 
 def gae(
@@ -79,4 +79,4 @@ def explained_variance(prediction: jax.Array, target: jax.Array) -> jax.Array:
     Returns:
       float `[]`; NaN where the target does not vary.
     """
-    return 1.0 - ratio(jnp.var(target - prediction), jnp.var(target))
+    return 1.0 - divide_or_nan(jnp.var(target - prediction), jnp.var(target))

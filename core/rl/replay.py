@@ -52,7 +52,7 @@ class Priorities:
     """
 
     weight: jax.Array
-    greatest: jax.Array
+    max_priority: jax.Array
 
 
 @jax.tree_util.register_dataclass
@@ -103,34 +103,34 @@ class Replay:
     """A replay's shapes; pure functions over `ReplayState`.
 
     Attributes:
-      num_slots: `C`, a multiple of the steps `T * N` of the rollouts that are added.
+      capacity: `C`, a multiple of the steps `T * N` of the rollouts that are added.
       num_envs: `N`.
       n_step: most steps in one sample.
-      prioritized: sample in proportion to the weights that `reweight` gives.
+      prioritized: sample in proportion to the weights that `update_priorities` gives.
     """
 
-    num_slots: int
+    capacity: int
     num_envs: int
     n_step: int = 1
     prioritized: bool = False
 
     def init(self, zeros: Callable[[int], Step]) -> ReplayState:
         """Make an empty replay; `zeros(C)` gives steps `[C, ...]` of the right dtypes."""
-        weight = jnp.zeros((_next_cube(self.num_slots),), jnp.float32)
+        weight = jnp.zeros((_next_cube(self.capacity),), jnp.float32)
         first = jnp.ones((), jnp.float32)
         return ReplayState(
-            steps=zeros(self.num_slots),
+            steps=zeros(self.capacity),
             position=jnp.zeros((), jnp.int32),
             size=jnp.zeros((), jnp.int32),
-            priorities=Priorities(weight=weight, greatest=first) if self.prioritized else None,
+            priorities=Priorities(weight=weight, max_priority=first) if self.prioritized else None,
         )
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""
         block = steps.reward.size
-        if self.num_slots % block:
+        if self.capacity % block:
             raise TriglotError(
-                f"a replay of {self.num_slots} slots takes rollouts that divide it, got one of "
+                f"a replay of {self.capacity} slots takes rollouts that divide it, got one of "
                 f"{block} steps."
             )
 
@@ -140,8 +140,8 @@ class Replay:
 
         return ReplayState(
             steps=jax.tree.map(write, state.steps, steps),
-            position=(state.position + block) % self.num_slots,
-            size=jnp.minimum(state.size + block, self.num_slots),
+            position=(state.position + block) % self.capacity,
+            size=jnp.minimum(state.size + block, self.capacity),
             priorities=self._make_room(state, block),
         )
 
@@ -171,33 +171,35 @@ class Replay:
             starts = self.num_starts(state)
             # `randint` draws twice, against a bias that is below C / 2^32 here.
             drawn = jax.random.bits(key, (batch_size,), jnp.uint32) % starts.astype(jnp.uint32)
-            slot = (state.position - state.size + drawn.astype(jnp.int32)) % self.num_slots
+            slot = (state.position - state.size + drawn.astype(jnp.int32)) % self.capacity
             probability = jnp.full((batch_size,), 1.0) / starts.astype(jnp.float32)
         else:
             weight = state.priorities.weight
             strata = jnp.arange(batch_size, dtype=jnp.float32)
             share = (strata + jax.random.uniform(key, (batch_size,))) / batch_size
-            slot, total = choose(weight, share)
+            slot, total = sample_proportional(weight, share)
             probability = weight[slot] / total
         return self._read(state.steps, slot, probability, discount)
 
-    def reweight(self, state: ReplayState, slot: jax.Array, weight: jax.Array) -> ReplayState:
+    def update_priorities(
+        self, state: ReplayState, slot: jax.Array, weight: jax.Array
+    ) -> ReplayState:
         """Give float weights `[B]` to sampled slots `[B]`."""
         if state.priorities is None:
             return state
         weights = state.priorities.weight.at[slot].set(weight, mode="promise_in_bounds")
-        greatest = jnp.maximum(state.priorities.greatest, weight.max())
-        return replace(state, priorities=Priorities(weight=weights, greatest=greatest))
+        max_priority = jnp.maximum(state.priorities.max_priority, weight.max())
+        return replace(state, priorities=Priorities(weight=weights, max_priority=max_priority))
 
     def _read(
         self, steps: Step, slot: jax.Array, probability: jax.Array, discount: Number
     ) -> Sample:
         offsets = jnp.arange(self.n_step, dtype=jnp.int32)[:, None] * self.num_envs
-        slots = (slot[None] + offsets) % self.num_slots
+        slots = (slot[None] + offsets) % self.capacity
         reward, factor, last = n_step_return(
             steps.reward[slots], steps.terminated[slots], steps.truncated[slots], discount
         )
-        end = (slot + last * self.num_envs) % self.num_slots
+        end = (slot + last * self.num_envs) % self.capacity
         return Sample(
             obs=jax.tree.map(lambda leaf: leaf[slot], steps.obs),
             action=steps.action[slot],
@@ -213,17 +215,17 @@ class Replay:
         """Weigh the slots at which samples may start once `block` steps were added."""
         if state.priorities is None:
             return None
-        weight, greatest = state.priorities.weight, state.priorities.greatest
+        weight, max_priority = state.priorities.weight, state.priorities.max_priority
         waiting = (self.n_step - 1) * self.num_envs
         added = jnp.arange(block, dtype=jnp.int32)
         # What was added `n_step - 1` steps ago now has all its successors.
-        complete = (state.position + added - waiting) % self.num_slots
+        complete = (state.position + added - waiting) % self.capacity
         there = state.size + added >= waiting
-        weight = weight.at[complete].set(jnp.where(there, greatest, 0.0))
+        weight = weight.at[complete].set(jnp.where(there, max_priority, 0.0))
         if waiting:
             newest = jnp.arange(waiting, dtype=jnp.int32)
-            weight = weight.at[(state.position + block - 1 - newest) % self.num_slots].set(0.0)
-        return Priorities(weight=weight, greatest=greatest)
+            weight = weight.at[(state.position + block - 1 - newest) % self.capacity].set(0.0)
+        return Priorities(weight=weight, max_priority=max_priority)
 
 
 def n_step_return(
@@ -257,7 +259,7 @@ def n_step_return(
     return total, jnp.where(dead, 0.0, factor), last
 
 
-def choose(weight: jax.Array, share: jax.Array) -> tuple[jax.Array, jax.Array]:
+def sample_proportional(weight: jax.Array, share: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Choose indices in proportion to weights, at given shares of their total.
 
     The weights are summed anew, in two levels of blocks: one fast pass over them, no tree to keep

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tqdm import tqdm
 
-from ...core.errors import TriglotError, blaming
-from ...core.host_environment import refuse_host
+from ...core.errors import TriglotError, user_error_context
+from ...core.host_environment import require_jittable
 from ..registry import components as registry
 from ..registry.loading import call_env, make_network
 from ..registry.parts import Part
@@ -62,7 +62,7 @@ def check(part: Part, choices: Choices) -> int:
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
         print(f"checking {label} ...", file=sys.stderr, flush=True)
-        with blaming(f"{label} could not be checked"):
+        with user_error_context(f"{label} could not be checked"):
             report = task()
         print(report)
         return PASSED if report.passed else FAILED
@@ -102,7 +102,7 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
         for label, task in bar:
             bar.set_postfix_str(label)
             try:
-                with blaming("its own code failed"):
+                with user_error_context("its own code failed"):
                     reports[label] = task()
             except TriglotError as error:
                 errors[label] = f"could not be checked: {error}"
@@ -160,7 +160,7 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
 
 
 def _compilable(env: Any) -> Any:
-    refuse_host(env)
+    require_jittable(env)
     return env
 
 

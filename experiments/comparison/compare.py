@@ -107,7 +107,7 @@ def check(options: CompareOptions) -> None:
     """
     algorithm = registry.find_algorithm(options.algorithm)
     registry.from_overrides(algorithm.Config, options.config)
-    registry.from_overrides(algorithm.Hyper, options.hyper)
+    registry.from_overrides(algorithm.Hyperparams, options.hyper)
     for backend in options.backends:
         if backend not in BACKENDS:
             raise unknown("backend", backend, BACKENDS)

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from safetensors.numpy import save_file
 
+from ..statistics import interval95, last_return
+
 Arrays: TypeAlias = dict[str, np.ndarray]
 SHARED_FACTS = ("num_updates", "chunk_size", "steps_per_update", "device")  # equal for all backends
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file
 
-from ...core.agent import View
+from ...core.agent import PolicyInput
 from ...core.errors import TriglotError
 from ...core.evaluate import evaluate
-from ...core.hyper import with_budget
+from ...core.hyper import fill_schedule_horizon
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from ...core.loop.vectorize import VectorEnvironment
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def _hyper(self) -> Any:
-        return with_budget(self.agent.hyper, self.num_updates)
+        return fill_schedule_horizon(self.agent.hyper, self.num_updates)
 
     def compile(self) -> Reply:
         """Trace, lower and compile the training program, with no cache."""
@@ -151,18 +151,18 @@ class Session:
         """Time single calls of the jitted `act` from Python, as a notebook would make them."""
         if not hasattr(self, "act"):
             self.act = jax.jit(
-                lambda state, memory, view, key: self.agent.act(
-                    state, memory, view, key, explore=True
+                lambda state, carry, inputs, key: self.agent.act(
+                    state, carry, inputs, key, explore=True
                 )
             )
-        state, memory, env = jax.tree.map(
-            lambda leaf: leaf[0], (self.state.agent, self.state.memory, self.state.env)
+        state, carry, env = jax.tree.map(
+            lambda leaf: leaf[0], (self.state.agent, self.state.carry, self.state.env)
         )
-        view = View(obs=env.obs, first=env.first, action_mask=env.action_mask)
+        inputs = PolicyInput(obs=env.obs, first=env.first, action_mask=env.action_mask)
         key = jax.random.key(0)
         for _ in range(10):
-            jax.block_until_ready(self.act(state, memory, view, key))
-        seconds = [timed(lambda: self.act(state, memory, view, key))[1] for _ in range(calls)]
+            jax.block_until_ready(self.act(state, carry, inputs, key))
+        seconds = [timed(lambda: self.act(state, carry, inputs, key))[1] for _ in range(calls)]
         return Reply({"seconds": seconds})
 
     def finish(self, eval_episodes: int) -> Reply:

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..statistics import in_digits
+from ..statistics import format_return
 
 # A column is its header and what it shows of one backend, `comparison.json`'s facts with `name`
 # and `identity` added.
@@ -25,7 +25,7 @@ def _number(name: str, form: str = ",.0f", scale: float = 1.0) -> Callable[[Row]
 
 
 def _return(name: str) -> Callable[[Row], str]:
-    return lambda row: "–" if row[name] is None else in_digits(row[name])
+    return lambda row: "–" if row[name] is None else format_return(row[name])
 
 
 def _seconds(name: str) -> Callable[[Row], str]:
@@ -34,7 +34,7 @@ def _seconds(name: str) -> Callable[[Row], str]:
 
 def _interval(row: Row) -> str:
     bounds = row["final_return_interval"]
-    return "–" if bounds is None else f"{in_digits(bounds[0])} to {in_digits(bounds[1])}"
+    return "–" if bounds is None else f"{format_return(bounds[0])} to {format_return(bounds[1])}"
 
 
 def _parameters(row: Row) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.errors import MissingExtra, TriglotError, blaming, unknown
+from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
 from . import plugins
 from .loading import is_module, is_path, load, load_env, search_here
 
@@ -110,7 +110,7 @@ def make_env(name: str, **options: Any) -> "Environment":
         search_here()  # a name may be `module:name`, as Gymnasium's may
         if suite in SUITES:
             return module.make(rest, **options)
-        with blaming(f"environment {name!r} failed when it was made"):
+        with user_error_context(f"environment {name!r} failed when it was made"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):
         raise _without_suite(name)
@@ -206,15 +206,19 @@ def make_agent(
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
     config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
-    hyper = hyper if isinstance(hyper, found.Hyper) else from_overrides(found.Hyper, hyper)
+    hyper = (
+        hyper if isinstance(hyper, found.Hyperparams) else from_overrides(found.Hyperparams, hyper)
+    )
     try:
-        with blaming(f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"):
+        with user_error_context(
+            f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
+        ):
             specs = found.networks(env.obs_spec, env.action_spec, config)
         if networks is None:
             network = build(backend, specs, arithmetic=arithmetic or "canonical")
         else:
             network = _own_network(networks, specs, arithmetic or "native")
-        with blaming(f"algorithm {called!r} failed when it was made"):
+        with user_error_context(f"algorithm {called!r} failed when it was made"):
             return found(
                 network=network,
                 obs_spec=env.obs_spec,
@@ -239,7 +243,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     for name in given:
         if name not in there:
             raise unknown(f"field of {options.__name__}", name, there)
-    with blaming(f"{options.__name__} failed when it was made"):
+    with user_error_context(f"{options.__name__} failed when it was made"):
         return options(**given)
 
 
@@ -270,7 +274,7 @@ def _own_network(
         raise TriglotError(f"give all of the networks {', '.join(asked)}: no {missing[0]!r} came.")
     given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
     made = {
-        name: own if asked[name].copies == 1 else ensemble(own, asked[name].copies)
+        name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
         for name, own in given.items()
     }
     return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})

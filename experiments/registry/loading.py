@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import TriglotError, blaming, describe, unknown
+from ...core.errors import TriglotError, describe, unknown, user_error_context
 from . import plugins
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     from ...core.specs import Box, Dict, Discrete
 
     made = call_env(text, load("environment", text), options)
-    with blaming(f"environment {text!r} failed when it was looked at"):
+    with user_error_context(f"environment {text!r} failed when it was looked at"):
         if not isinstance(made, Environment | HostEnvironment):
             raise TriglotError(
                 f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
@@ -183,7 +183,7 @@ def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **opti
     except TypeError as error:
         given = ", ".join(["obs_spec", "action_spec"][: len(args)] + list(options)) or "nothing"
         raise TriglotError(f"{kind} {text!r} is called with {given}: {error}.") from None
-    with blaming(f"{kind} {text!r} failed when it was made"):
+    with user_error_context(f"{kind} {text!r} failed when it was made"):
         return function(*args, **options)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from ...core.errors import TriglotError, blaming
+from ...core.errors import TriglotError, user_error_context
 
 GROUPS = {
     "algorithm": "triglot.algorithms",
@@ -51,7 +51,7 @@ class Plugin:
         """
         if not self.entry_point.pattern.match(self.path):
             raise TriglotError(f"the {self} is not of the form package.module:object.")
-        with blaming(f"the {self} cannot be loaded"):
+        with user_error_context(f"the {self} cannot be loaded"):
             loaded = self.entry_point.load()
         if self.is_suite and not (hasattr(loaded, "make") and hasattr(loaded, "names")):
             raise TriglotError(

@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...core.evaluate import Episodes
-from ..statistics import in_digits
+from ..statistics import format_return
 from .files import write_json
 from .plan import Plan, check_numbers, prepare
 from .summary import evaluation, evaluation_in_words
@@ -42,12 +42,12 @@ def evaluate_run(options: "EvaluateCommand", begun: "TrainOptions") -> int:
     found = evaluation(episodes)
     print("\n".join(evaluation_in_words(found, "sampled" if options.sampled else "greedy")))
     print(
-        f"returns {in_digits(found['return_least'])} to {in_digits(found['return_greatest'])}; "
+        f"returns {format_return(found['return_least'])} to {format_return(found['return_greatest'])}; "
         f"lengths {found['length_least']:,} to {found['length_greatest']:,} steps, "
         f"{found['length_mean']:,.1f} on average"
     )
     if len(found["return_per_seed"]) > 1:
-        print(f"of each seed: {', '.join(map(in_digits, found['return_per_seed']))}")
+        print(f"of each seed: {', '.join(map(format_return, found['return_per_seed']))}")
     write_json(
         options.run / WRITTEN,
         {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import TriglotError, writing
+from .files import plain, write_json
 
 if TYPE_CHECKING:
     from .logs import Logs

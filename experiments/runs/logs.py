@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...core.errors import blaming, missing_extra, require, unknown, writing
+from ...core.errors import missing_extra, require, unknown, user_error_context, writing
 from ..plots.learning_curves import finite_mean
 from .files import write_json
 
@@ -132,7 +132,7 @@ class WeightsAndBiases:
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
-        with blaming("Weights & Biases cannot begin a run"):
+        with user_error_context("Weights & Biases cannot begin a run"):
             self._run = require("wandb", "wandb").init(
                 project=os.environ.get("WANDB_PROJECT", "triglot"),
                 name=folder.resolve().name,
@@ -151,11 +151,11 @@ class WeightsAndBiases:
             for curve, value in curves(values).items()
             if np.isfinite(value)
         }
-        with blaming("Weights & Biases cannot take a point"):
+        with user_error_context("Weights & Biases cannot take a point"):
             self._run.log({"env_steps": env_steps, **point})
 
     def close(self) -> None:
-        with blaming("Weights & Biases cannot end its run"):
+        with user_error_context("Weights & Biases cannot end its run"):
             self._run.finish()
 
 

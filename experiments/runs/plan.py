@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ...core.environment import check_constant_shapes
-from ...core.errors import TriglotError, blaming, unknown
+from ...core.errors import TriglotError, unknown, user_error_context
 from ...core.host.trainer import HostTrainer
 from ...core.host_environment import HostEnvironment
-from ...core.hyper import with_budget
+from ...core.hyper import fill_schedule_horizon
 from ...core.loop.trainer import Trainer, updates_for
 from ...core.loop.vectorize import VectorEnvironment
 from .. import version
@@ -145,7 +145,7 @@ def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
     num_updates = updates_for(trainer, options.total_steps)
     if _is_own(options):
         _try_out(trainer, f"{options.algorithm} on {options.env}")
-    hyper = with_budget(agent.hyper, num_updates)
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
     if folder is None:
         make_folder(out)
     return Plan(options=options, trainer=trainer, hyper=hyper, num_updates=num_updates, out=out)
@@ -159,7 +159,7 @@ def _is_own(options: "TrainOptions") -> bool:
 
 def _try_out(trainer: Trainer | HostTrainer, title: str) -> None:
     """Trace a person's own parts, so that what they raise becomes one sentence; nothing runs."""
-    with blaming(f"{title} failed when it was traced"):
+    with user_error_context(f"{title} failed when it was traced"):
         if isinstance(trainer, Trainer):
             check_constant_shapes(trainer.env.env)
         state = jax.eval_shape(trainer.init, jax.random.key(0))

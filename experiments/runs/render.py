@@ -14,9 +14,9 @@ from ...core.environment import Drawn, Environment, TimeLimit
 from ...core.errors import TriglotError, writing
 from ...core.host.player import film
 from ...core.host_environment import Filmed, HostEnvironment
-from ...core.loop.episode import Recording, record
+from ...core.loop.episode import Episode, play_episode
 from ...envs.gif import write_gif
-from ..statistics import in_digits
+from ..statistics import format_return
 from .plan import Plan, check_numbers, prepare
 from .train import restore
 
@@ -75,9 +75,9 @@ def render(options: "RenderCommand", begun: "TrainOptions") -> int:
     else:
         states = []
         for number, key in keys:
-            recording = record(plan.trainer.agent, env, agent_state, key, **how)
-            _tell(number, recording)
-            states.append(recording.played())
+            episode = play_episode(plan.trainer.agent, env, agent_state, key, **how)
+            _tell(number, episode)
+            states.append(episode.played())
         draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
     print(f"drawn: {out}")
     return 0
@@ -139,9 +139,9 @@ def _keys(plan: Plan, options: "RenderCommand") -> jax.Array:
     return jax.random.split(key, options.episodes)
 
 
-def _tell(number: int, recording: Recording) -> None:
-    cut = "" if recording.finished else ", cut there: --max-steps allows more"
+def _tell(number: int, episode: Episode) -> None:
+    cut = "" if episode.finished else ", cut there: --max-steps allows more"
     tqdm.write(  # which takes the bar of a film away first
-        f"episode {number}: return {in_digits(float(recording.episode_return))} in "
-        f"{int(recording.length):,} steps{cut}"
+        f"episode {number}: return {format_return(float(episode.episode_return))} in "
+        f"{int(episode.length):,} steps{cut}"
     )

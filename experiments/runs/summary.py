@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.evaluate import Episodes
-from ..statistics import in_digits, interval95
+from ..statistics import format_return, interval95
 from .journal import Journal
 from .plan import Plan
 
@@ -112,13 +112,13 @@ def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -
     """Tell a person what `evaluation` collected, in lines."""
     bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
     interval = (
-        f" (95% interval over {over} {in_digits(bounds[0])} to {in_digits(bounds[1])})"
+        f" (95% interval over {over} {format_return(bounds[0])} to {format_return(bounds[1])})"
         if bounds
         else ""
     )
     num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
     lines = [
-        f"{policy} return {in_digits(evaluation['return_mean'])}{interval}: "
+        f"{policy} return {format_return(evaluation['return_mean'])}{interval}: "
         f"{num_seeds} x {count} episodes"
     ]
     share = evaluation["share_finished"]

@@ -21,7 +21,7 @@ from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds, train_seeds
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
-from ..statistics import in_digits
+from ..statistics import format_return
 from . import logs
 from .divergence import divergence
 from .files import write_json
@@ -271,7 +271,9 @@ def _train(
             size = max(1, min(int(rate * CHUNK_SECONDS), plan.trainer.chunk_size))
             returns = metrics["episode_return"]
             if np.isfinite(returns).any():
-                bar.set_postfix({"return": in_digits(float(np.nanmean(returns)))}, refresh=False)
+                bar.set_postfix(
+                    {"return": format_return(float(np.nanmean(returns)))}, refresh=False
+                )
             bar.update(count * steps_per_update)
             diverged = divergence(plan.env.name, state, metrics, done - count)
             seconds = plan.options.checkpoint_seconds

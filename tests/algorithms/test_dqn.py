@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyper, DQNState, explored
+from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams, DQNState, explored
 from triglot.backends import build
-from triglot.core.agent import Trajectory, View
+from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.environment import TimeStep, first_step
 from triglot.core.errors import TriglotError
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds
@@ -26,7 +26,7 @@ SMALL = DQNConfig(
     batch_size=4,
     buffer_size=32,
     learning_starts=8,
-    target_interval=3,
+    target_update_period=3,
     hidden_sizes=(8,),
 )
 
@@ -35,13 +35,13 @@ def table(num_actions: int = 3, config: DQNConfig = SMALL, **hyper: float) -> DQ
     """Make an agent whose values are a lookup table of four states."""
     obs_spec, action_spec = Discrete(4), Discrete(num_actions)
     network = build("table", DQN.networks(obs_spec, action_spec, config))
-    return DQN(network, obs_spec, action_spec, config, DQNHyper(**hyper))
+    return DQN(network, obs_spec, action_spec, config, DQNHyperparams(**hyper))
 
 
-def on(probe: str, config: DQNConfig = SMALL, hyper: DQNHyper | None = None) -> Trainer:
+def on(probe: str, config: DQNConfig = SMALL, hyper: DQNHyperparams | None = None) -> Trainer:
     env = probes.make(probe)
     network = build("haiku", DQN.networks(env.obs_spec, env.action_spec, config))
-    agent = DQN(network, env.obs_spec, env.action_spec, config, hyper or DQNHyper())
+    agent = DQN(network, env.obs_spec, env.action_spec, config, hyper or DQNHyperparams())
     return Trainer(agent, VectorEnvironment(env, config.num_envs), chunk_size=16)
 
 
@@ -62,14 +62,14 @@ VALUES = [[1.0, 3.0, 2.0], [5.0, 0.0, 9.0], [0.0, 0.0, 0.0], [2.0, 1.0, 0.0]]
 )
 def test_the_greatest_allowed_value_is_chosen(mask: Any, expected: list[int]) -> None:
     agent = table()
-    view = View(
+    inputs = PolicyInput(
         obs=jnp.array([0, 1, 3]),
         first=jnp.ones(3, bool),
         action_mask=None if mask is None else jnp.array(mask, bool),
     )
-    decision = agent.act(with_values(agent, VALUES), (), view, jax.random.key(0), explore=False)
-    np.testing.assert_array_equal(decision.action, expected)
-    assert decision.action.dtype == jnp.int32
+    output = agent.act(with_values(agent, VALUES), (), inputs, jax.random.key(0), explore=False)
+    np.testing.assert_array_equal(output.action, expected)
+    assert output.action.dtype == jnp.int32
 
 
 def test_epsilon_falls_over_environment_steps() -> None:
@@ -118,7 +118,7 @@ def test_the_target_starts_equal_and_follows_every_interval() -> None:
     for _ in range(12):
         state, metrics = update(state)
         steps = int(state.agent.num_gradient_steps)
-        if steps and steps % SMALL.target_interval == 0:
+        if steps and steps % SMALL.target_update_period == 0:
             copied = params(state.agent)
         assert trees_equal(state.agent.target.params, copied)
         assert (steps == 0) == bool(jnp.isnan(metrics["loss"]))
@@ -127,8 +127,8 @@ def test_the_target_starts_equal_and_follows_every_interval() -> None:
 
 
 def test_the_target_moves_by_tau() -> None:
-    config = replace(SMALL, target_interval=1)
-    trainer = on("obs-reward", config, DQNHyper(tau=0.25))
+    config = replace(SMALL, target_update_period=1)
+    trainer = on("obs-reward", config, DQNHyperparams(tau=0.25))
     update = jax.jit(trainer.update)
     before, _ = update(trainer.init(jax.random.key(0)))
     after, _ = update(before)
@@ -156,7 +156,7 @@ def test_what_was_seen_is_kept_with_its_true_successor() -> None:
         next_obs=jnp.array([[2, 3], [1, 2]]),  # the second environment was cut in state 3
         next_action_mask=jnp.array([[[1, 0], [1, 1]], [[0, 1], [1, 1]]], bool),
         extras={},
-        memory=(),
+        carry=(),
     )
     state, metrics = agent.update(agent.init(jax.random.key(0), 2), trajectory, jax.random.key(1))
     steps = jax.tree.map(lambda leaf: leaf[:4].tolist(), state.replay.steps)
@@ -235,7 +235,7 @@ def test_a_seed_does_not_depend_on_those_beside_it() -> None:
 def test_hyperparameters_may_be_swept_under_vmap() -> None:
     trainer = on("obs-action-reward", replace(SMALL, prioritized=True))
     rates = jnp.array([0.0, 1e-3])
-    hyper = replace(DQNHyper(), learning_rate=rates)
+    hyper = replace(DQNHyperparams(), learning_rate=rates)
     hyper = jax.tree.map(lambda number: jnp.broadcast_to(jnp.asarray(number), (2,)), hyper)
     start = jax.vmap(lambda h: trainer.init(jax.random.key(0), h))(hyper)
     done, _ = jax.jit(jax.vmap(trainer.train_chunk))(start)
@@ -261,7 +261,7 @@ def test_the_public_train_function_runs_it() -> None:
         ({"learning_starts": 100}, "learning_starts must be at least .* = 128"),
         ({"learning_starts": 150, "n_step": 5}, "learning_starts must be at least .* = 168"),
         ({"n_step": 0}, "n_step must be at least 1, got 0"),
-        ({"target_interval": 0}, "target_interval must be at least 1"),
+        ({"target_update_period": 0}, "target_update_period must be at least 1"),
     ],
 )
 def test_counts_that_cannot_work_are_refused(config: dict[str, Any], words: str) -> None:
@@ -270,7 +270,7 @@ def test_counts_that_cannot_work_are_refused(config: dict[str, Any], words: str)
 
 
 def test_the_replay_is_rounded_up_to_whole_rollouts() -> None:
-    assert DQNConfig(num_envs=6, rollout_length=4, buffer_size=10_000).num_slots == 10_008
+    assert DQNConfig(num_envs=6, rollout_length=4, buffer_size=10_000).capacity == 10_008
 
 
 @pytest.mark.parametrize(

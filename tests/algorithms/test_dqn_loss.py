@@ -99,7 +99,7 @@ def test_the_gradient_flows_through_the_chosen_value_alone() -> None:
 
 def test_three_steps_with_an_end_among_them() -> None:
     """Step through 0, 1, 2 and out: what the loss sees of each start, by hand."""
-    made = Replay(num_slots=5, num_envs=1, n_step=3)
+    made = Replay(capacity=5, num_envs=1, n_step=3)
     column = jnp.zeros((5, 1), bool)
     steps = Step(
         obs=jnp.array([[0], [1], [2], [0], [1]]),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.ppo import PPO, Batch, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, Batch, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.core.network import Variables
 from triglot.core.specs import Discrete
@@ -21,7 +21,7 @@ def agent(**config: Any) -> PPO:
     return PPO(network, OBS, ACTIONS, PPOConfig(**config))
 
 
-def loss(config: dict[str, bool], hyper: PPOHyper) -> tuple[float, dict[str, jax.Array]]:
+def loss(config: dict[str, bool], hyper: PPOHyperparams) -> tuple[float, dict[str, jax.Array]]:
     made = agent(**config)
     # In state 0 both actions have probability 1/2, in state 1 the first has 4/5; V = 1 and 3.
     params = {
@@ -46,7 +46,7 @@ ENTROPY = (np.log(2) - 0.8 * np.log(0.8) - 0.2 * np.log(0.2)) / 2
 
 
 def test_the_terms() -> None:
-    hyper = PPOHyper(clip_epsilon=0.2, value_coef=0.5, entropy_coef=0.01)
+    hyper = PPOHyperparams(clip_epsilon=0.2, value_coef=0.5, entropy_coef=0.01)
     total, metrics = loss({"normalize_advantage": False, "clip_value": False}, hyper)
     # -(min(2 * 1, 1.2 * 1) + 1 * -2) / 2 = 0.4; ((1-2)^2 + (3-1)^2) / 2 / 2 = 1.25
     np.testing.assert_allclose(metrics["policy_loss"], 0.4, rtol=1e-6)
@@ -59,7 +59,7 @@ def test_the_terms() -> None:
 
 
 def test_value_clipping_and_advantage_normalisation() -> None:
-    hyper = PPOHyper(clip_epsilon=0.2)
+    hyper = PPOHyperparams(clip_epsilon=0.2)
     _, metrics = loss({"normalize_advantage": True, "clip_value": True}, hyper)
     # Advantages become 1 and -1: -(1.2 - 1) / 2.
     np.testing.assert_allclose(metrics["policy_loss"], -0.1, rtol=1e-5)
@@ -84,7 +84,7 @@ def test_the_gradient_norm_is_clipped_as_a_whole() -> None:
 @pytest.mark.parametrize("done", [0.0, 1.0, 3.0, 4.0, 9.0])
 def test_the_learning_rate_falls_to_zero_over_the_run(done: float) -> None:
     made = agent()
-    state = made.init(jax.random.key(0), 4, PPOHyper(learning_rate=1.0, decay_updates=4.0))
+    state = made.init(jax.random.key(0), 4, PPOHyperparams(learning_rate=1.0, decay_updates=4.0))
 
     later = replace(state, num_updates=jnp.asarray(done, jnp.int32))
     np.testing.assert_allclose(made._learning_rate(later), max(0.0, 1.0 - done / 4.0))

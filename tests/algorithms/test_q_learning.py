@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyper
+from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
-from triglot.core.agent import Trajectory, View, is_online
+from triglot.core.agent import PolicyInput, Trajectory, is_online
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
@@ -23,10 +23,10 @@ from triglot.core.train import train
 from triglot.envs.gridworld import GridWorld
 
 ENV = GridWorld(3, 3)
-HYPER = QLearningHyper()
+HYPER = QLearningHyperparams()
 
 
-def make(backend: str = "table", hyper: QLearningHyper = HYPER, **config: Any) -> QLearning:
+def make(backend: str = "table", hyper: QLearningHyperparams = HYPER, **config: Any) -> QLearning:
     made = QLearningConfig(**{"rollout_length": 32, **config})
     network = build(backend, QLearning.networks(ENV.obs_spec, ENV.action_spec, made))
     return QLearning(network, ENV.obs_spec, ENV.action_spec, made, hyper)
@@ -44,7 +44,7 @@ def table_of(state: Any) -> np.ndarray:
 @pytest.mark.parametrize("number", [{"learning_rate": 1.5}, {"discount": -0.1}, {"epsilon": 2.0}])
 def test_numbers_out_of_range_are_refused(number: dict[str, float]) -> None:
     with pytest.raises(TriglotError, match=f"{next(iter(number))} must be within"):
-        make(hyper=QLearningHyper(**number))
+        make(hyper=QLearningHyperparams(**number))
 
 
 def test_wrong_counts_and_methods_are_refused() -> None:
@@ -78,21 +78,21 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
 
     @jax.jit
     def one_step(state: Any, env_state: Any, keys: tuple) -> tuple:
-        view = View(obs=env_state.obs, first=env_state.first)
-        decision = agent.act(state, (), view, keys[0], explore=True)
-        next_env_state, seen = env.step(env_state, decision.action, keys[1])
+        inputs = PolicyInput(obs=env_state.obs, first=env_state.first)
+        output = agent.act(state, (), inputs, keys[0], explore=True)
+        next_env_state, seen = env.step(env_state, output.action, keys[1])
         one = Trajectory(
-            obs=view.obs[None],
-            first=view.first[None],
+            obs=inputs.obs[None],
+            first=inputs.first[None],
             action_mask=None,
-            action=decision.action[None],
+            action=output.action[None],
             reward=seen.reward[None],
             terminated=seen.terminated[None],
             truncated=seen.truncated[None],
             next_obs=seen.next_obs[None],
             next_action_mask=None,
             extras={},
-            memory=(),
+            carry=(),
         )
         state, metrics = agent.update(state, one, keys[2])
         return state, next_env_state, metrics["td_error"]
@@ -109,17 +109,17 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
 def test_ties_are_broken_evenly_and_epsilon_explores() -> None:
     """A biased tie-break once made a loop that was fast and never reached the goal."""
     num_envs = 4096
-    view = View(obs=jnp.zeros(num_envs, jnp.int32), first=jnp.ones(num_envs, bool))
+    inputs = PolicyInput(obs=jnp.zeros(num_envs, jnp.int32), first=jnp.ones(num_envs, bool))
 
     def counts(table: list[float], *, explore: bool, epsilon: float) -> np.ndarray:
-        agent = make(hyper=QLearningHyper(epsilon=epsilon))
+        agent = make(hyper=QLearningHyperparams(epsilon=epsilon))
         state = agent.init(jax.random.key(0), 1)
         params = jax.tree.map(
             lambda q: q.at[0].set(jnp.array(table)), state.learner.variables.params
         )
         variables = replace(state.learner.variables, params=params)
         state = replace(state, learner=replace(state.learner, variables=variables))
-        action = agent.act(state, (), view, jax.random.key(1), explore=explore).action
+        action = agent.act(state, (), inputs, jax.random.key(1), explore=explore).action
         return np.bincount(np.asarray(action), minlength=4) / num_envs
 
     even = counts([0.0] * 4, explore=False, epsilon=0.5)
@@ -160,9 +160,9 @@ def test_several_environments_and_evaluation_of_any_number(method: str) -> None:
 
 def test_a_sparse_update_is_declared_by_tables_alone_and_dropped_by_what_hides_it() -> None:
     network = make().network
-    assert network.sparse_add is not None
-    assert make("linen").network.sparse_add is None
-    assert ensemble(network, 2).sparse_add is None
+    assert network.scatter_add is not None
+    assert make("linen").network.scatter_add is None
+    assert ensemble(network, 2).scatter_add is None
     with pytest.raises(TriglotError, match="leaves no parameter"):
         freeze(network, "*")
 
@@ -172,6 +172,6 @@ def test_no_metric_and_no_table_is_kept_per_step() -> None:
     agent = make(rollout_length=4096)
     made = trainer(agent)
     state = jax.eval_shape(made.init, jax.random.key(0))
-    memory = jax.jit(made.train_chunk).lower(state).compile().memory_analysis()
-    assert memory is not None
-    assert memory.temp_size_in_bytes < 4096 * 64
+    carry = jax.jit(made.train_chunk).lower(state).compile().memory_analysis()
+    assert carry is not None
+    assert carry.temp_size_in_bytes < 4096 * 64

@@ -12,7 +12,7 @@ from triglot.algorithms.q_learning import (
     METHODS,
     QLearning,
     QLearningConfig,
-    QLearningHyper,
+    QLearningHyperparams,
     QLearningState,
     draw,
     epsilon_greedy,
@@ -22,7 +22,7 @@ from triglot.core.agent import Trajectory
 from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
-HYPER = QLearningHyper(learning_rate=0.5, discount=0.5, epsilon=0.2)
+HYPER = QLearningHyperparams(learning_rate=0.5, discount=0.5, epsilon=0.2)
 TABLE = jnp.array([[1.0, 2.0], [4.0, 8.0], [3.0, 5.0]])
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
 
@@ -65,7 +65,7 @@ def steps(*rows: tuple, action_mask: Any = None) -> Trajectory:
         next_obs=next_obs,
         next_action_mask=action_mask,
         extras={},
-        memory=(),
+        carry=(),
     )
 
 

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
-from triglot.core.agent import Trajectory, View
+from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.errors import TriglotError
 from triglot.core.loop.rollout import rollout
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
-from triglot.core.networks.architecture import Memory
+from triglot.core.networks.architecture import RecurrentCell
 from triglot.core.specs import Box, Discrete
 from triglot.envs import probes
 
@@ -46,13 +46,13 @@ def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
     for network in (plain, forgetful(plain)):
         agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
         state = agent.init(jax.random.key(0), CONFIG.num_envs)
-        memory = agent.initial_memory(state, CONFIG.num_envs)
+        carry = agent.initial_carry(state, CONFIG.num_envs)
         key = jax.random.key(1)
-        _, memory, trajectory, _ = rollout(agent, vector, state, memory, vector.reset(key), key)
+        _, carry, trajectory, _ = rollout(agent, vector, state, carry, vector.reset(key), key)
         new_state, metrics = agent.update(state, trajectory, jax.random.key(2))
         learned.append((new_state.learner.variables.params, metrics))
         if network.recurrent:  # 8 steps in episodes of 3: the third has seen 2
-            np.testing.assert_array_equal(memory, [2] * CONFIG.num_envs)
+            np.testing.assert_array_equal(carry, [2] * CONFIG.num_envs)
     chex.assert_trees_all_close(*learned, rtol=1e-4, atol=1e-5)
 
 
@@ -73,7 +73,7 @@ SUMMING = Network(
 
 
 def test_the_successor_is_valued_with_what_was_carried_there() -> None:
-    """One environment: an episode of two steps is cut, the next begins; memory starts at 10."""
+    """One environment: an episode of two steps is cut, the next begins; the carry starts at 10."""
     agent = PPO(SUMMING, Box((1,)), Discrete(2), replace(CONFIG, num_envs=1))
     column = lambda *numbers: jnp.asarray(numbers)[:, None]  # noqa: E731
     trajectory = Trajectory(
@@ -87,7 +87,7 @@ def test_the_successor_is_valued_with_what_was_carried_there() -> None:
         next_obs=column(2.0, 4.0, 6.0)[..., None],
         next_action_mask=None,
         extras={"logits": jnp.zeros((3, 1, 2))},
-        memory=jnp.array([10.0]),
+        carry=jnp.array([10.0]),
     )
     value, next_value = agent._values(SUMMING.init(jax.random.key(0)), trajectory)
     np.testing.assert_array_equal(value[:, 0], [11.0, 13.0, 5.0])
@@ -98,20 +98,20 @@ def test_the_successor_is_valued_with_what_was_carried_there() -> None:
 def test_acting_starts_anew_with_an_episode() -> None:
     agent = PPO(SUMMING, Box((1,)), Discrete(2), CONFIG)
     state = agent.init(jax.random.key(0), 2)
-    view = View(obs=jnp.array([[1.0], [1.0]]), first=jnp.array([True, False]))
-    decision = agent.act(state, jnp.array([5.0, 5.0]), view, jax.random.key(0), explore=True)
-    np.testing.assert_array_equal(decision.memory, [1.0, 6.0])
+    inputs = PolicyInput(obs=jnp.array([[1.0], [1.0]]), first=jnp.array([True, False]))
+    output = agent.act(state, jnp.array([5.0, 5.0]), inputs, jax.random.key(0), explore=True)
+    np.testing.assert_array_equal(output.carry, [1.0, 6.0])
 
 
 def test_minibatches_are_whole_rollouts() -> None:
     config = replace(CONFIG, num_envs=2, num_minibatches=4)
     with pytest.raises(TriglotError, match=r"must divide num_envs .* got 4 and 2"):
-        PPO(SUMMING, Box((1,)), Discrete(2), config, PPOHyper())
+        PPO(SUMMING, Box((1,)), Discrete(2), config, PPOHyperparams())
 
 
 def test_a_memory_is_an_option() -> None:
-    specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(memory="gru", memory_size=8))
-    assert {spec.memory for spec in specs.values()} == {Memory("gru", 8)}
-    assert PPO.networks(Box((4,)), Discrete(2))["actor"].memory is None
-    with pytest.raises(TriglotError, match="unknown memory 'lstn'; did you mean 'lstm'"):
-        PPOConfig(memory="lstn")
+    specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(cell="gru", cell_size=8))
+    assert {spec.cell for spec in specs.values()} == {RecurrentCell("gru", 8)}
+    assert PPO.networks(Box((4,)), Discrete(2))["actor"].cell is None
+    with pytest.raises(TriglotError, match="unknown recurrent cell 'lstn'; did you mean 'lstm'"):
+        PPOConfig(cell="lstn")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from triglot import make_agent, make_env
-from triglot.algorithms.sac import SAC, SACConfig, SACHyper
-from triglot.core.agent import View
+from triglot.algorithms.sac import SAC, SACConfig, SACHyperparams
+from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box, Discrete
 from triglot.envs import probes
@@ -103,19 +103,19 @@ def test_your_own_critic_is_made_twice(agent: SAC) -> None:
 
 def test_actions_are_random_until_learning_starts_and_always_in_bounds(agent: SAC) -> None:
     state = agent.init(jax.random.key(0), 500)
-    view = View(obs=jnp.ones((500, 1)), first=jnp.ones(500, bool))
-    decision = agent.act(state, (), view, jax.random.key(1), explore=True)
-    action = np.asarray(decision.action)
+    inputs = PolicyInput(obs=jnp.ones((500, 1)), first=jnp.ones(500, bool))
+    output = agent.act(state, (), inputs, jax.random.key(1), explore=True)
+    action = np.asarray(output.action)
     assert action.min() >= 0.0 and action.max() <= 4.0
     # Uniform over [0, 4]: the mean's standard error is 0.05.
     assert abs(action.mean() - 2.0) < 0.25 and action.std() == pytest.approx(1.155, abs=0.1)
-    greedy = agent.act(state, (), view, jax.random.key(2), explore=False)
+    greedy = agent.act(state, (), inputs, jax.random.key(2), explore=False)
     assert len(np.unique(greedy.action)) == 1
 
 
 def test_the_entropy_aimed_at_is_minus_the_number_of_actions() -> None:
     env = make_env("probe:reach")
-    assert SACHyper().target_entropy is None
+    assert SACHyperparams().target_entropy is None
     state = make_agent("sac", env, config=SMALL).init(jax.random.key(0), 8)
     assert float(state.hyper.target_entropy) == -1.0
     own = make_agent("sac", env, config=SMALL, hyper={"target_entropy": -3.0})

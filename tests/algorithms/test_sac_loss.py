@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.sac import SAC, Batch, SACConfig, SACHyper
+from triglot.algorithms.sac import SAC, Batch, SACConfig, SACHyperparams
 from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import combine, ensemble, part_of, scalar
 from triglot.core.rl.replay import Sample
@@ -56,7 +56,7 @@ def agent() -> SAC:
         "critic": ensemble(critic(), 2),
         "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
     }
-    return SAC(combine(parts), OBS, ACTIONS, SACConfig(), SACHyper())
+    return SAC(combine(parts), OBS, ACTIONS, SACConfig(), SACHyperparams())
 
 
 def batch(agent: SAC) -> Batch:

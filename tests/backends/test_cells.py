@@ -16,7 +16,7 @@ from triglot import from_equinox, from_haiku, from_linen, from_nnx, translate
 from triglot.backends import build
 from triglot.core.errors import Guessed, TriglotError
 from triglot.core.network import Network, Variables
-from triglot.core.networks.architecture import MLP, Memory, NetworkSpec, value_head
+from triglot.core.networks.architecture import MLP, NetworkSpec, RecurrentCell, value_head
 from triglot.core.networks.combinators import ensemble
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box
@@ -129,7 +129,7 @@ def test_two_functions_by_the_name_of_gru_are_never_guessed_equal() -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox"])
 def test_the_zoos_cells_start_alike(backend: str, cell: str) -> None:
-    spec = NetworkSpec(OBS, MLP((64,)), (("value", value_head()),), Memory(cell, 16))
+    spec = NetworkSpec(OBS, MLP((64,)), (("value", value_head()),), RecurrentCell(cell, 16))
     network = build(backend, {"net": spec})
     codec = network.codec
     assert codec is not None
@@ -149,7 +149,7 @@ def test_the_zoos_cells_start_alike(backend: str, cell: str) -> None:
 
 @pytest.mark.parametrize("backend", ["haiku", "linen", "nnx", "equinox"])
 def test_an_ensemble_of_recurrent_networks(backend: str) -> None:
-    spec = NetworkSpec(OBS, MLP((8,)), (("value", value_head()),), Memory("lstm", SIZE))
+    spec = NetworkSpec(OBS, MLP((8,)), (("value", value_head()),), RecurrentCell("lstm", SIZE))
     member = build(backend, {"net": spec})
     network = ensemble(member, 3)
     variables = network.init(jax.random.key(0))

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.checks.sound_agent import ENV, ActorCritic, Hyper, Masked, linear
-from triglot.core.agent import Decision, Trajectory, View
+from tests.checks.sound_agent import ENV, ActorCritic, Hyperparams, Masked, linear
+from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NoUpdate:
     num_envs: int = 2
     rollout_length: int = 4
     init = ActorCritic.init
-    initial_memory = ActorCritic.initial_memory
+    initial_carry = ActorCritic.initial_carry
     act = ActorCritic.act
 
 
@@ -62,28 +62,34 @@ class PythonNumber(ActorCritic):
 class FloatActions(ActorCritic):
     """Actions of the wrong dtype."""
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        decision = super().act(state, memory, view, key, explore=explore)
-        return replace(decision, action=decision.action.astype(jnp.float32))
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        output = super().act(state, carry, inputs, key, explore=explore)
+        return replace(output, action=output.action.astype(jnp.float32))
 
 
 class OutOfBounds(ActorCritic):
     """Actions that the environment does not have."""
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        decision = super().act(state, memory, view, key, explore=explore)
-        return replace(decision, action=decision.action + 2)
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        output = super().act(state, carry, inputs, key, explore=explore)
+        return replace(output, action=output.action + 2)
 
 
 class GrowingMemory(ActorCritic):
-    """A memory that grows with every step."""
+    """A carry that grows with every step."""
 
-    def initial_memory(self, state: Any, num_envs: int) -> Any:
+    def initial_carry(self, state: Any, num_envs: int) -> Any:
         return jnp.zeros((num_envs, 1))
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        decision = super().act(state, memory, view, key, explore=explore)
-        return replace(decision, memory=jnp.concatenate([memory, memory], axis=-1))
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        output = super().act(state, carry, inputs, key, explore=explore)
+        return replace(output, carry=jnp.concatenate([carry, carry], axis=-1))
 
 
 class HalfParams(ActorCritic):
@@ -106,9 +112,9 @@ class MetricPerStep(ActorCritic):
 class NumpyNoise(ActorCritic):
     """Exploration by NumPy's random numbers."""
 
-    def logits(self, state: Any, view: View) -> jax.Array:
+    def logits(self, state: Any, inputs: PolicyInput) -> jax.Array:
         noise = np.random.default_rng().normal(size=2).astype(np.float32)
-        return super().logits(state, view) + jnp.asarray(noise)[None]
+        return super().logits(state, inputs) + jnp.asarray(noise)[None]
 
 
 class PoppingExtras(ActorCritic):
@@ -139,15 +145,17 @@ class PythonBranch(ActorCritic):
 class MaskIgnored(ActorCritic):
     """It takes no notice of the action mask."""
 
-    def logits(self, state: Any, view: View) -> jax.Array:
-        return super().logits(state, replace(view, action_mask=None))
+    def logits(self, state: Any, inputs: PolicyInput) -> jax.Array:
+        return super().logits(state, replace(inputs, action_mask=None))
 
 
 class GreedySampled(ActorCritic):
     """It samples in evaluation too."""
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        return super().act(state, memory, view, key, explore=True)
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        return super().act(state, carry, inputs, key, explore=True)
 
 
 @dataclass(frozen=True)
@@ -197,14 +205,14 @@ class KeyTwice(ActorCritic):
     """One key for the noise and for the choice."""
 
     def act(
-        self, state: Any, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
-        logits = self.logits(state, view)
+        self, state: Any, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        logits = self.logits(state, inputs)
         chosen = jnp.argmax(logits, axis=-1)
         if explore:
             noisy = logits + jax.random.normal(key, logits.shape)
             chosen = jax.random.categorical(key, noisy)
-        return Decision(action=chosen.astype(jnp.int32), memory=memory, extras={"logits": logits})
+        return PolicyOutput(action=chosen.astype(jnp.int32), carry=carry, extras={"logits": logits})
 
 
 class EmptyArray(ActorCritic):
@@ -226,7 +234,7 @@ class DiscountLeftOut(ActorCritic):
 
     def init(self, key: Any, num_envs: int, hyper: Any = None) -> Any:
         own = self.hyper if hyper is None else hyper
-        numbers = Hyper(learning_rate=own.learning_rate, discount=self.hyper.discount)
+        numbers = Hyperparams(learning_rate=own.learning_rate, discount=self.hyper.discount)
         return super().init(key, num_envs, numbers)
 
 
@@ -247,15 +255,19 @@ class KeyRebound(ActorCritic):
     def init(self, key: Any, num_envs: int, hyper: Any = None) -> Any:
         return super().init(jax.random.key(0), num_envs, hyper)
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        return super().act(state, memory, view, jax.random.key(0), explore=explore)
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        return super().act(state, carry, inputs, jax.random.key(0), explore=explore)
 
 
 class ExplorationRebound(ActorCritic):
     """A key made from a constant, in act only."""
 
-    def act(self, state: Any, memory: Any, view: View, key: Any, *, explore: bool) -> Decision:
-        return super().act(state, memory, view, jax.random.key(4), explore=explore)
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        return super().act(state, carry, inputs, jax.random.key(4), explore=explore)
 
 
 class TimeLimitsFoldedIn(ActorCritic):

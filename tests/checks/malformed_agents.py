@@ -12,7 +12,7 @@ from tests.checks.malformed_networks import Malformed, raising
 from tests.checks.sound_agent import ENV, ActorCritic
 from triglot import check_agent
 from triglot.algorithms.ppo import PPO
-from triglot.core.agent import Decision
+from triglot.core.agent import PolicyOutput
 
 
 def checked(name: str, agent: Any, words: str, env: Any = ENV) -> Malformed:
@@ -24,7 +24,7 @@ def but(**parts: Any) -> Any:
     return type("Mine", (ActorCritic,), parts)()
 
 
-def acting(change: Callable[[Decision], Any]) -> Any:
+def acting(change: Callable[[PolicyOutput], Any]) -> Any:
     """Make the sound agent with another answer of act."""
 
     def act(self: Any, *args: Any, explore: bool) -> Any:
@@ -35,11 +35,11 @@ def acting(change: Callable[[Decision], Any]) -> Any:
 
 def action(change: Callable[[jax.Array], Any]) -> Any:
     """Make the sound agent with other actions."""
-    return acting(lambda d: Decision(action=change(d.action), memory=d.memory, extras=d.extras))
+    return acting(lambda d: PolicyOutput(action=change(d.action), carry=d.carry, extras=d.extras))
 
 
 def extras(given: Any) -> Any:
-    return acting(lambda d: Decision(action=d.action, memory=d.memory, extras=given))
+    return acting(lambda d: PolicyOutput(action=d.action, carry=d.carry, extras=given))
 
 
 def updating(change: Callable[[Any, dict[str, jax.Array]], Any]) -> Any:
@@ -56,8 +56,8 @@ def state(change: Callable[[Any], Any]) -> Any:
     return but(init=lambda self, *args: change(ActorCritic.init(self, *args)))
 
 
-def remembering(memory: Callable[[int], Any]) -> Any:
-    return but(initial_memory=lambda self, state, num_envs: memory(num_envs))
+def remembering(carry: Callable[[int], Any]) -> Any:
+    return but(initial_carry=lambda self, state, num_envs: carry(num_envs))
 
 
 def unreadable() -> Any:
@@ -88,12 +88,12 @@ AGENTS = [
         "a NumPy array in the state", state(lambda s: {**s, "n": np.zeros(2)}), "NumPy float64"
     ),
     checked("no state", state(lambda s: None), "raised"),
-    checked("initial_memory raises", but(initial_memory=raising), "initial_memory"),
-    checked("a memory for one", remembering(lambda n: jnp.zeros((3,))), "not [2, ...]"),
+    checked("initial_carry raises", but(initial_carry=raising), "initial_carry"),
+    checked("a carry for one", remembering(lambda n: jnp.zeros((3,))), "not [2, ...]"),
     checked("act raises", but(act=raising), "raised KeyError: 'torso'"),
     checked("act without explore", but(act=lambda self, s, m, v, k: None), "explore"),
     checked("act gives an array", acting(lambda d: d.action), "it gave a"),
-    checked("act gives a pair", acting(lambda d: (d.action, d.memory)), "it gave a tuple"),
+    checked("act gives a pair", acting(lambda d: (d.action, d.carry)), "it gave a tuple"),
     checked("one action for all", action(lambda a: a[0]), "int32[], not [2, ...]"),
     checked("actions one-hot", action(lambda a: jax.nn.one_hot(a, 2)), "expected shape ()"),
     checked("actions of float", action(lambda a: a.astype(jnp.float32)), "float32"),

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from triglot.core.agent import Decision, Trajectory, View
+from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 from triglot.core.environment import Environment
 from triglot.envs import probes
 
@@ -16,7 +16,7 @@ NUM_ACTIONS = 2
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Hyper:
+class Hyperparams:
     learning_rate: Any = 0.1
     discount: Any = 0.9
 
@@ -37,9 +37,9 @@ class ActorCritic:
 
     num_envs: int = 2
     rollout_length: int = 4
-    hyper: Hyper = Hyper()
+    hyper: Hyperparams = Hyperparams()
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Hyper | None = None) -> Any:
+    def init(self, key: jax.Array, num_envs: int, hyper: Hyperparams | None = None) -> Any:
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
         )
@@ -50,21 +50,21 @@ class ActorCritic:
         }
         return {"params": params, "hyper": numbers, "count": jnp.zeros((), jnp.int32)}
 
-    def initial_memory(self, state: Any, num_envs: int) -> Any:
+    def initial_carry(self, state: Any, num_envs: int) -> Any:
         return ()
 
     def act(
-        self, state: Any, memory: Any, view: View, key: jax.Array, *, explore: bool
-    ) -> Decision:
-        logits = self.logits(state, view)
+        self, state: Any, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
+    ) -> PolicyOutput:
+        logits = self.logits(state, inputs)
         chosen = jax.random.categorical(key, logits) if explore else jnp.argmax(logits, axis=-1)
-        return Decision(action=chosen.astype(jnp.int32), memory=memory, extras={"logits": logits})
+        return PolicyOutput(action=chosen.astype(jnp.int32), carry=carry, extras={"logits": logits})
 
-    def logits(self, state: Any, view: View) -> jax.Array:
-        logits, _ = linear(state["params"], view.obs)
-        if view.action_mask is None:
+    def logits(self, state: Any, inputs: PolicyInput) -> jax.Array:
+        logits, _ = linear(state["params"], inputs.obs)
+        if inputs.action_mask is None:
             return logits
-        return jnp.where(view.action_mask, logits, -1e9)
+        return jnp.where(inputs.action_mask, logits, -1e9)
 
     def bootstrap(self, trajectory: Trajectory, next_value: jax.Array) -> jax.Array:
         """Value what follows each step, `[T, N]`."""

@@ -5,7 +5,7 @@ import pytest
 
 from tests.checks.broken_networks import BROKEN, Broken
 from tests.checks.sound_network import OBS, network, recurrent
-from tests.conformance import own_networks as own
+from tests.conformance import custom_networks as own
 from triglot import check_network, combine, from_equinox, from_haiku, from_linen, from_nnx
 from triglot.backends import build
 from triglot.checks.network.transforms import CHECKS

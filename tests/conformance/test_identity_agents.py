@@ -16,7 +16,7 @@ DQN: dict[str, Any] = {
         "learning_starts": 120,
         "buffer_size": 200,
         "batch_size": 64,
-        "target_interval": 8,
+        "target_update_period": 8,
         "hidden_sizes": [32, 16],
     },
 }

@@ -14,8 +14,8 @@ from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.networks.architecture import (
     MLP,
-    Memory,
     NetworkSpec,
+    RecurrentCell,
     Table,
     policy_head,
     value_head,
@@ -36,7 +36,7 @@ CELL = {
 
 
 def spec(cell: str) -> dict[str, NetworkSpec]:
-    return {"net": NetworkSpec(Box((4,)), MLP((8,)), HEADS, Memory(cell, SIZE))}
+    return {"net": NetworkSpec(Box((4,)), MLP((8,)), HEADS, RecurrentCell(cell, SIZE))}
 
 
 def unrolled(network: Network, variables: Variables) -> tuple[Any, Any]:
@@ -143,7 +143,7 @@ def test_haikus_gru_is_another_function_and_refused_in_words(other: str) -> None
 
 def test_an_actor_with_memory_beside_a_critic_without() -> None:
     heads = {"actor": HEADS[:1], "critic": HEADS[1:]}
-    memories = {"actor": Memory("lstm", SIZE), "critic": None}
+    memories = {"actor": RecurrentCell("lstm", SIZE), "critic": None}
     parts = {n: NetworkSpec(Box((4,)), MLP((8,)), heads[n], memories[n]) for n in heads}
     network = build("equinox", parts)
     variables = network.init(jax.random.key(0))
@@ -168,7 +168,7 @@ TRAINED = [("lstm", "haiku"), ("gru", "equinox")]  # the others only in the slow
 )
 def test_ppo_trains_it(cell: str, backend: str) -> None:
     env = probes.make("truncating", max_steps=3)
-    parts = {"net": NetworkSpec(env.obs_spec, MLP((8,)), HEADS, Memory(cell, SIZE))}
+    parts = {"net": NetworkSpec(env.obs_spec, MLP((8,)), HEADS, RecurrentCell(cell, SIZE))}
     config = PPOConfig(num_envs=4, rollout_length=4, num_minibatches=2)
     agent = PPO(build(backend, parts), env.obs_spec, env.action_spec, config)
     result = train(agent, env, key=jax.random.key(0), total_steps=48)
@@ -177,8 +177,8 @@ def test_ppo_trains_it(cell: str, backend: str) -> None:
 
 def test_a_cell_that_is_none_and_a_table_with_memory() -> None:
     with pytest.raises(TriglotError, match="unknown recurrent cell 'lstn'; did you mean 'lstm'"):
-        Memory("lstn")
+        RecurrentCell("lstn")
     with pytest.raises(TriglotError, match="at least one unit, got 0"):
-        Memory("gru", 0)
-    with pytest.raises(TriglotError, match="a table has no memory"):
-        NetworkSpec(Discrete(3), Table(), HEADS, Memory())
+        RecurrentCell("gru", 0)
+    with pytest.raises(TriglotError, match="a table has no recurrent cell"):
+        NetworkSpec(Discrete(3), Table(), HEADS, RecurrentCell())

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.backends.canonical import with_arithmetic
 from triglot.backends.translate import translate
@@ -60,7 +60,7 @@ def test_ppo_says_which_heads_do_not_fit(made: Network, words: str) -> None:
         ({"num_minibatches": 3}, "must divide num_envs \\* rollout_length = 512, got 3"),
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"num_epochs": -1}, "num_epochs must be at least 1, got -1"),
-        ({"memory_size": 0}, "memory_size must be at least 1, got 0"),
+        ({"cell_size": 0}, "cell_size must be at least 1, got 0"),
         ({"kernel_size": 0}, "kernel_size must be at least 1, got 0"),
         ({"initial_std": 0.0}, "initial_std must be a positive number, got 0.0"),
     ],
@@ -95,7 +95,7 @@ def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> Non
 )
 def test_ppo_checks_its_numbers(number: dict[str, float], words: str) -> None:
     with pytest.raises(TriglotError, match=words):
-        PPO(network(logits=(2,), value=()), OBS, ACTIONS, hyper=PPOHyper(**number))
+        PPO(network(logits=(2,), value=()), OBS, ACTIONS, hyper=PPOHyperparams(**number))
 
 
 def test_two_networks_that_give_one_head() -> None:

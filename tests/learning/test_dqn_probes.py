@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyper
+from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
-from triglot.core.agent import View
+from triglot.core.agent import PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.train import train
 from triglot.envs import probes
@@ -26,7 +26,7 @@ PLAIN = DQNConfig(
     batch_size=32,
     buffer_size=1024,
     learning_starts=128,
-    target_interval=10,
+    target_update_period=10,
     hidden_sizes=(16,),
 )
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -37,7 +37,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "n-step": {"n_step": 3},
     "all": {"double": True, "dueling": True, "prioritized": True, "n_step": 3},
 }
-HYPER = DQNHyper(learning_rate=1e-2, discount=DISCOUNT, epsilon_end=0.5, epsilon_decay_steps=1000.0)
+HYPER = DQNHyperparams(
+    learning_rate=1e-2, discount=DISCOUNT, epsilon_end=0.5, epsilon_decay_steps=1000.0
+)
 
 # Every probe on one library, every library and every option on the probes that tell most.
 ALWAYS = {
@@ -76,16 +78,16 @@ def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
     best = np.asarray(merge_heads(outputs)["q"]).max(axis=-1)
     np.testing.assert_allclose(best, [case.value for case in expected], atol=0.1)
 
-    view = View(obs=obs, first=jnp.ones(len(expected), bool))
-    decision = agent.act(state, (), view, jax.random.key(1), explore=False)
-    for case, action in zip(expected, np.asarray(decision.action), strict=True):
+    inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool))
+    output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
+    for case, action in zip(expected, np.asarray(output.action), strict=True):
         assert case.action is None or case.action == action
 
 
 def test_a_target_that_moves_a_little_at_each_step_learns_too() -> None:
     """Polyak's average: the same rule, at every gradient step, with a small share."""
     env = probes.make("two-step")
-    config = replace(PLAIN, target_interval=1)
+    config = replace(PLAIN, target_update_period=1)
     hyper = replace(HYPER, tau=0.1)
     network = build("haiku", DQN.networks(env.obs_spec, env.action_spec, config))
     agent = DQN(network, env.obs_spec, env.action_spec, config, hyper)

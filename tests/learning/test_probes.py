@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from triglot import make_agent
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
-from triglot.core.agent import Agent, View
+from triglot.core.agent import Agent, PolicyInput
 from triglot.core.networks.heads import merge_heads
 from triglot.core.specs import zeros
 from triglot.core.train import train
@@ -26,7 +26,7 @@ CONFIG = PPOConfig(
     hidden_sizes=(16,),
     clip_value=False,
 )
-HYPER = PPOHyper(learning_rate=1e-2, discount=DISCOUNT, entropy_coef=0.0)
+HYPER = PPOHyperparams(learning_rate=1e-2, discount=DISCOUNT, entropy_coef=0.0)
 
 
 # Every probe on one library, and every library on the probe that tells most.
@@ -54,9 +54,9 @@ def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     values = np.asarray(merge_heads(outputs)["value"])
     np.testing.assert_allclose(values, [case.value for case in expected], atol=0.1)
 
-    view = View(obs=obs, first=jnp.ones(len(expected), bool))
-    decision = agent.act(state, (), view, jax.random.key(1), explore=False)
-    for case, action in zip(expected, np.asarray(decision.action), strict=True):
+    inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool))
+    output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
+    for case, action in zip(expected, np.asarray(output.action), strict=True):
         assert case.action is None or case.action == action
 
 
@@ -91,19 +91,19 @@ def test_sac_reaches_a_continuous_target(backend: str) -> None:
 def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
     env = probes.make("reach")
     agent = make_agent("ppo", env, backend=backend, config={"initial_std": 0.25})
-    view = View(obs=zeros(env.obs_spec, 3), first=jnp.ones(3, bool))
+    inputs = PolicyInput(obs=zeros(env.obs_spec, 3), first=jnp.ones(3, bool))
     state = agent.init(jax.random.key(0), 3)
-    decision = agent.act(state, (), view, jax.random.key(1), explore=True)
-    np.testing.assert_allclose(decision.extras["log_std"], np.log(0.25), rtol=1e-6)
+    output = agent.act(state, (), inputs, jax.random.key(1), explore=True)
+    np.testing.assert_allclose(output.extras["log_std"], np.log(0.25), rtol=1e-6)
 
 
 def assert_reached(agent: Agent, state: Any, env: probes.Probe) -> None:
     """Check the greedy actions: at a bound, which a tanh never reaches, less closely."""
     expected = env.expected(DISCOUNT)
-    view = View(
+    inputs = PolicyInput(
         obs=jnp.asarray([case.obs for case in expected], jnp.float32),
         first=jnp.ones(len(expected), bool),
     )
-    decision = agent.act(state, (), view, jax.random.key(1), explore=False)
+    output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
     wanted = np.array([[case.action] for case in expected], np.float32)
-    np.testing.assert_allclose(decision.action, wanted, atol=0.25)
+    np.testing.assert_allclose(output.action, wanted, atol=0.25)

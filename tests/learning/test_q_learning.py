@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyper
+from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
 from triglot.core.environment import TimeLimit
 from triglot.core.evaluate import evaluate
@@ -16,7 +16,7 @@ ENV = GridWorld(4, 5)
 BACKENDS = ("table", "haiku", "linen", "nnx", "equinox")
 
 
-def learn(method: str, backend: str, hyper: QLearningHyper, total_steps: int) -> tuple:
+def learn(method: str, backend: str, hyper: QLearningHyperparams, total_steps: int) -> tuple:
     config = QLearningConfig(method=method)  # pyright: ignore[reportArgumentType]
     network = build(backend, QLearning.networks(ENV.obs_spec, ENV.action_spec, config))
     agent = QLearning(network, ENV.obs_spec, ENV.action_spec, config, hyper)
@@ -49,7 +49,7 @@ def exact_q(epsilon: float, discount: float) -> np.ndarray:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_q_learning_finds_the_optimal_values(backend: str) -> None:
-    hyper = QLearningHyper(learning_rate=0.5, discount=0.9, epsilon=0.5)
+    hyper = QLearningHyperparams(learning_rate=0.5, discount=0.9, epsilon=0.5)
     _, _, tables = learn("q_learning", backend, hyper, 65_536)
     exact = exact_q(0.0, 0.9)
     np.testing.assert_allclose(exact.max(1)[1:], ENV.optimal_values(0.9).ravel()[1:])
@@ -60,7 +60,7 @@ def test_q_learning_finds_the_optimal_values(backend: str) -> None:
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(method: str) -> None:
     rate = 0.02 if method == "sarsa" else 0.1  # Only SARSA samples, which makes noise.
-    hyper = QLearningHyper(learning_rate=rate, discount=0.9, epsilon=0.3)
+    hyper = QLearningHyperparams(learning_rate=rate, discount=0.9, epsilon=0.3)
     _, _, tables = learn(method, "table", hyper, 1_000_000)
     exact = exact_q(0.3, 0.9)[-1].max()
     tolerance = 0.03 if method == "sarsa" else 0.003
@@ -72,7 +72,7 @@ def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(me
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_greedy_way_is_a_shortest_one(method: str) -> None:
-    agent, states, _ = learn(method, "table", QLearningHyper(discount=0.9), 200_000)
+    agent, states, _ = learn(method, "table", QLearningHyperparams(discount=0.9), 200_000)
     state = jax.tree.map(lambda leaf: leaf[0], states)
     episodes = evaluate(agent, TimeLimit(ENV, 100), state, jax.random.key(1), num_episodes=16)
     np.testing.assert_array_equal(episodes.returns, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from triglot.experiments import cli
 from triglot.experiments.options import CompareCommand, TrainOptions
-from triglot.experiments.runs.load.plan import prepare
+from triglot.experiments.runs.plan import prepare
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -6,7 +6,7 @@ import jax
 from optax import adam, inject_hyperparams, l2_loss
 
 from triglot import Box, Discrete, Learner, Network
-from triglot.core.agent import Decision
+from triglot.core.agent import PolicyOutput
 from triglot.core.networks.architecture import NetworkSpec, default_torso, policy_head, value_head
 from triglot.core.networks.heads import check_heads, merge_heads
 from triglot.core.rl.distributions import categorical
@@ -15,7 +15,7 @@ from triglot.core.rl.losses import gae
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class ReinforceHyper:  # numbers: kept in the state, so that a sweep over them is a vmap
+class ReinforceHyperparams:  # numbers: kept in the state, so that a sweep over them is a vmap
     learning_rate: float = 3e-3
     discount: float = 0.99
 
@@ -32,12 +32,12 @@ class Reinforce:
     obs_spec: Box | Discrete
     action_spec: Discrete
     config: ReinforceConfig = ReinforceConfig()
-    hyper: ReinforceHyper = ReinforceHyper()
-    Config, Hyper = ReinforceConfig, ReinforceHyper
+    hyper: ReinforceHyperparams = ReinforceHyperparams()
+    Config, Hyperparams = ReinforceConfig, ReinforceHyperparams
     num_envs = property(lambda self: self.config.num_envs)
     rollout_length = property(lambda self: self.config.rollout_length)
     learner = property(lambda self: Learner(self.network, inject_hyperparams(adam)(0.0)))
-    initial_memory = staticmethod(lambda state, num_envs: ())  # the policy remembers nothing
+    initial_carry = staticmethod(lambda state, num_envs: ())  # the policy remembers nothing
 
     def __post_init__(self):
         needs = {"logits": (self.action_spec.num_values,), "value": ()}
@@ -52,11 +52,11 @@ class Reinforce:
         numbers = jax.tree.map(jax.numpy.float32, hyper or self.hyper)
         return {"learner": self.learner.init(key), "hyper": numbers}
 
-    def act(self, state, memory, view, key, *, explore):
-        outputs, _ = self.network.apply(state["learner"].variables, view.obs)
-        policy = categorical(merge_heads(outputs)["logits"], view.action_mask)
+    def act(self, state, carry, inputs, key, *, explore):
+        outputs, _ = self.network.apply(state["learner"].variables, inputs.obs)
+        policy = categorical(merge_heads(outputs)["logits"], inputs.action_mask)
         action = policy.sample(key) if explore else policy.mode()
-        return Decision(action=action, memory=memory, extras={})
+        return PolicyOutput(action=action, carry=carry, extras={})
 
     def update(self, state, trajectory, key):
         t, old, hyper = trajectory, state["learner"], state["hyper"]

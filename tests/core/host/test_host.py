@@ -15,14 +15,14 @@ from tests.core.host import host_environments
 from triglot.core.agent import Trajectory
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
-from triglot.core.host_environment.player import film
-from triglot.core.host_environment.trainer import HostFailure, HostProgram, HostTrainer
+from triglot.core.host.player import film
+from triglot.core.host.trainer import HostFailure, HostProgram, HostTrainer
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.envs.gymnasium_vector import GymnasiumVector
 from triglot.experiments import cli
-from triglot.experiments.registry.components.components import make_agent, make_env
+from triglot.experiments.registry.components import make_agent, make_env
 
 PPO = {
     "num_envs": 2,

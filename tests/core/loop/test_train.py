@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
-from triglot.core.hyper import with_budget
+from triglot.core.hyper import fill_schedule_horizon
 from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import Trainer, chunks, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.train import train
 from triglot.envs import gymnax, probes
-from triglot.experiments.registry.components import components as registry
+from triglot.experiments.registry import components as registry
 
 CONFIG = PPOConfig(rollout_length=32, num_epochs=2, num_minibatches=2, hidden_sizes=(16,))
 ENV = gymnax.make("CartPole-v1")
@@ -72,8 +72,8 @@ def test_a_sweep_over_learning_rates_is_one_compilation(trainer: Trainer) -> Non
     @jax.jit
     @chex.assert_max_traces(n=1)
     def sweep(rates: jax.Array) -> tuple:
-        hypers = replace(PPOHyper(), learning_rate=rates)
-        axes = replace(jax.tree.map(lambda _: None, PPOHyper()), learning_rate=0)
+        hypers = replace(PPOHyperparams(), learning_rate=rates)
+        axes = replace(jax.tree.map(lambda _: None, PPOHyperparams()), learning_rate=0)
         starts = jax.vmap(lambda h: trainer.init(key, h), in_axes=(axes,))(hypers)
         return jax.vmap(trainer.train_chunk)(starts)
 
@@ -82,7 +82,7 @@ def test_a_sweep_over_learning_rates_is_one_compilation(trainer: Trainer) -> Non
     np.testing.assert_allclose(metrics["learning_rate"][:, 0], rates, rtol=1e-6)
     run_alone = jax.jit(lambda hyper: trainer.train_chunk(trainer.init(key, hyper)))
     for index in range(3):
-        alone, _ = run_alone(replace(PPOHyper(), learning_rate=rates[index]))
+        alone, _ = run_alone(replace(PPOHyperparams(), learning_rate=rates[index]))
         chex.assert_trees_all_close(
             alone.agent.learner.variables.params,
             jax.tree.map(lambda x, i=index: x[i], states.agent.learner.variables.params),
@@ -148,9 +148,11 @@ def test_nothing_to_train_is_refused(number: dict[str, int]) -> None:
 
 
 def test_the_budget_sets_the_schedule_and_leaves_a_stated_one() -> None:
-    assert with_budget(PPOHyper(), 7).decay_updates == 7.0
-    assert with_budget(PPOHyper(decay_updates=float("inf")), 7).decay_updates == float("inf")
-    assert with_budget({"any": 1.0}, 7) == {"any": 1.0}
+    assert fill_schedule_horizon(PPOHyperparams(), 7).decay_updates == 7.0
+    assert fill_schedule_horizon(
+        PPOHyperparams(decay_updates=float("inf")), 7
+    ).decay_updates == float("inf")
+    assert fill_schedule_horizon({"any": 1.0}, 7) == {"any": 1.0}
     result = train(make_agent(), ENV, key=jax.random.key(0), total_steps=4 * 128)
     rates = result.metrics["learning_rate"][0]
     np.testing.assert_allclose(rates, 2.5e-4 * np.array([1, 0.75, 0.5, 0.25]), rtol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import rlax
 
 from triglot.core.errors import TriglotError
-from triglot.core.rl.replay import Replay, ReplayState, Step, choose, n_step_return
+from triglot.core.rl.replay import Replay, ReplayState, Step, n_step_return, sample_proportional
 
 DISCOUNT = 0.5
 
@@ -59,7 +59,7 @@ def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
 def test_samples_start_wherever_all_their_steps_are_kept(
     n_step: int, num_rollouts: int, length: int, starts: range, prioritized: bool
 ) -> None:
-    made = Replay(num_slots=12, num_envs=2, n_step=n_step, prioritized=prioritized)
+    made = Replay(capacity=12, num_envs=2, n_step=n_step, prioritized=prioritized)
     state = filled(made, num_rollouts, length)
     assert int(made.num_starts(state)) == 2 * len(starts)
 
@@ -79,20 +79,20 @@ def test_samples_start_wherever_all_their_steps_are_kept(
 
 
 def test_observations_keep_their_dtype() -> None:
-    made = Replay(num_slots=4, num_envs=2)
+    made = Replay(capacity=4, num_envs=2)
     state = filled(made, 1, 2)
     assert state.steps.obs.dtype == jnp.uint8
     assert made.sample(state, jax.random.key(0), 3, DISCOUNT).next_obs.dtype == jnp.uint8
 
 
 def test_a_rollout_that_does_not_divide_the_slots_is_refused() -> None:
-    made = Replay(num_slots=10, num_envs=2)
+    made = Replay(capacity=10, num_envs=2)
     with pytest.raises(TriglotError, match="10 slots takes rollouts that divide it, got one of 6"):
         made.add(made.init(empty), rollout(0, 3, 2))
 
 
 def test_uniform_samples_are_uniform() -> None:
-    made = Replay(num_slots=8, num_envs=2)
+    made = Replay(capacity=8, num_envs=2)
     sample = made.sample(filled(made, 1, 4), jax.random.key(0), 80_000, DISCOUNT)
     counts = np.bincount(sample.slot, minlength=8)
     np.testing.assert_allclose(counts, 10_000, atol=500)  # five standard deviations
@@ -135,7 +135,7 @@ def test_it_is_rlax_s_n_step_return() -> None:
 def test_choices_follow_the_weights() -> None:
     weight = jnp.array([0.0, 1.0, 0.0, 3.0, 0.0, 0.0, 4.0, 0.0])
     share = jnp.array([0.0, 0.124, 0.126, 0.499, 0.501, 0.999, 1.0])
-    index, total = choose(weight, share)
+    index, total = sample_proportional(weight, share)
     np.testing.assert_array_equal(index, [1, 1, 3, 3, 6, 6, 6])
     np.testing.assert_allclose(total, 8.0)
 
@@ -146,7 +146,7 @@ def test_choices_never_fall_on_a_weight_of_zero() -> None:
     weight = jax.random.uniform(weight_key, (22**3,)) ** 4 * 1e3
     weight = jnp.where(jax.random.bernoulli(mask_key, 0.05, weight.shape), weight, 0.0)
     share = jnp.concatenate([jax.random.uniform(key, (20_000,)), jnp.linspace(0, 1, 20_001)])
-    index, total = jax.jit(choose)(weight, share)
+    index, total = jax.jit(sample_proportional)(weight, share)
     assert bool((weight[index] > 0.0).all())
     exact = np.cumsum(np.asarray(weight, np.float64))
     # Each share lies within its weight's interval, but for float32's rounding of the sums.
@@ -157,9 +157,9 @@ def test_choices_never_fall_on_a_weight_of_zero() -> None:
 
 
 def test_samples_by_priority_follow_it() -> None:
-    made = Replay(num_slots=8, num_envs=2, prioritized=True)
+    made = Replay(capacity=8, num_envs=2, prioritized=True)
     state = filled(made, 1, 2)  # four steps of weight 1
-    state = made.reweight(state, jnp.array([1, 2]), jnp.array([5.0, 0.5]))
+    state = made.update_priorities(state, jnp.array([1, 2]), jnp.array([5.0, 0.5]))
     sample = made.sample(state, jax.random.key(0), 3000, DISCOUNT)
     counts = np.bincount(sample.slot, minlength=8)
     # Stratified: within one of the exact number.
@@ -169,7 +169,7 @@ def test_samples_by_priority_follow_it() -> None:
 
 
 def test_new_steps_get_the_greatest_weight_so_far() -> None:
-    made = Replay(num_slots=8, num_envs=2, n_step=2, prioritized=True)
+    made = Replay(capacity=8, num_envs=2, n_step=2, prioritized=True)
     state = filled(made, 1, 2)
     weights = [1, 1, 0, 0, 0, 0, 0, 0]  # the second step of both waits for its successor
 
@@ -178,24 +178,24 @@ def test_new_steps_get_the_greatest_weight_so_far() -> None:
         np.testing.assert_allclose(state.priorities.weight[:8], weights)
 
     check(state)
-    state = made.reweight(state, jnp.array([0]), jnp.array([7.0]))
+    state = made.update_priorities(state, jnp.array([0]), jnp.array([7.0]))
     state = made.add(state, rollout(2, 2, 2))
     weights = [7, 1, 7, 7, 7, 7, 0, 0]
     check(state)
-    state = made.reweight(state, jnp.array([0, 2]), jnp.array([2.0, 3.0]))
+    state = made.update_priorities(state, jnp.array([0, 2]), jnp.array([2.0, 3.0]))
     state = made.add(state, rollout(4, 2, 2))  # over the first four slots
     weights = [7, 7, 0, 0, 7, 7, 7, 7]
     check(state)
 
 
 def test_reweighting_a_uniform_replay_changes_nothing() -> None:
-    made = Replay(num_slots=8, num_envs=2)
+    made = Replay(capacity=8, num_envs=2)
     state = filled(made, 1, 2)
-    assert made.reweight(state, jnp.array([0]), jnp.array([1.0])) is state
+    assert made.update_priorities(state, jnp.array([0]), jnp.array([1.0])) is state
 
 
 def test_seeds_are_batched_by_vmap() -> None:
-    made = Replay(num_slots=8, num_envs=2, n_step=2, prioritized=True)
+    made = Replay(capacity=8, num_envs=2, n_step=2, prioritized=True)
 
     def draw(key: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         steps = rollout(0, 4, 2)

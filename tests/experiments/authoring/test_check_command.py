@@ -16,7 +16,7 @@ from triglot.core.network import Network
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import check as checking
-from triglot.experiments.registry.components import parts
+from triglot.experiments.registry import parts
 
 OWN = """
 from dataclasses import dataclass

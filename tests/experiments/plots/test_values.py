@@ -8,7 +8,7 @@ import pytest
 
 from triglot import make_agent, make_env
 from triglot.core.errors import TriglotError
-from triglot.experiments.plots.learning_curves.values import draw_values, greedy_actions, value_map
+from triglot.experiments.plots.values import draw_values, greedy_actions, value_map
 
 
 def test_every_greatest_action_has_an_arrow() -> None:

@@ -13,9 +13,9 @@ from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
 from triglot.experiments.authoring import new
-from triglot.experiments.registry.components import components as registry
-from triglot.experiments.registry.components import plugins
-from triglot.experiments.registry.components.loading import load_networks
+from triglot.experiments.registry import components as registry
+from triglot.experiments.registry import plugins
+from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[3]
 

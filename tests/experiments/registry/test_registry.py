@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyper
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import BACKENDS, build
 from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments.authoring import list as listing
-from triglot.experiments.registry.components import components as registry
-from triglot.experiments.registry.components.components import make_env
-from triglot.experiments.registry.components.loading import load, load_networks
+from triglot.experiments.registry import components as registry
+from triglot.experiments.registry.components import make_env
+from triglot.experiments.registry.loading import load, load_networks
 
 OWN = """
 from triglot import PPO
@@ -108,11 +108,11 @@ def test_an_agent_is_built_on_every_backend(backend: str, env: Environment) -> N
     agent = registry.make_agent("ppo", env, backend=backend, config={"num_envs": 2})
     assert isinstance(agent, PPO)
     assert agent.network.backend == backend
-    assert (agent.num_envs, agent.hyper) == (2, PPOHyper())
+    assert (agent.num_envs, agent.hyper) == (2, PPOHyperparams())
 
 
 def test_an_agent_takes_the_class_and_its_options(env: Environment) -> None:
-    config, hyper = PPOConfig(num_envs=8), PPOHyper(discount=0.5)
+    config, hyper = PPOConfig(num_envs=8), PPOHyperparams(discount=0.5)
     agent = registry.make_agent(PPO, env, config=config, hyper=hyper, arithmetic="canonical")
     assert isinstance(agent, PPO)
     assert (agent.config, agent.hyper, agent.network.arithmetic) == (config, hyper, "canonical")

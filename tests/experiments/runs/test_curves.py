@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from triglot.experiments import cli
-from triglot.experiments.plots.learning_curves import learning_curves as plots
-from triglot.experiments.plots.learning_curves.learning_curves import BANDS, Curve, learning_curves
+from triglot.experiments.plots import learning_curves as plots
+from triglot.experiments.plots.learning_curves import BANDS, Curve, learning_curves
 
 
 def write_run(

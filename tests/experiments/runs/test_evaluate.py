@@ -15,15 +15,15 @@ import pytest
 from PIL import Image
 
 import triglot
-from triglot.core.agent import View
+from triglot.core.agent import PolicyInput
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.core.loop.episode import record
+from triglot.core.loop.episode import play_episode
 from triglot.experiments import cli
-from triglot.experiments.runs.load import render as rendering
-from triglot.experiments.runs.load.journal import Journal
+from triglot.experiments.runs import render as rendering
+from triglot.experiments.runs.journal import Journal
 
 TRAIN = "train q_learning gridworld:3x4 --backend table --num-seeds 2 --total-steps 20000"
 TRAIN = [*TRAIN.split(), "--eval-episodes", "0"]
@@ -141,10 +141,10 @@ def test_a_time_limit_is_drawn_as_what_is_in_it(tmp_path: Path) -> None:
     env = TimeLimit(triglot.make_env("gridworld:3x4"), 2)
     agent = triglot.make_agent("q_learning", env, backend="table")
     state = agent.init(jax.random.key(0), agent.num_envs)
-    recording = record(agent, env, state, jax.random.key(1), max_steps=9, explore=True)
-    assert (int(recording.length), bool(recording.finished)) == (2, True)
-    assert recording.played().time.tolist() == [0, 1, 2]
-    rendering.draw(env, recording.played(), tmp_path / "limited.gif")
+    episode = play_episode(agent, env, state, jax.random.key(1), max_steps=9, explore=True)
+    assert (int(episode.length), bool(episode.finished)) == (2, True)
+    assert episode.played().time.tolist() == [0, 1, 2]
+    rendering.draw(env, episode.played(), tmp_path / "limited.gif")
     assert (tmp_path / "limited.gif").read_bytes().startswith(b"GIF89a")
 
 
@@ -218,10 +218,10 @@ def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
     assert found.num_updates == 2
     states = found.agent_states
     assert int(states.num_updates[1]) == 2
-    view = View(obs=jnp.zeros((3, 1)), first=jnp.ones(3, bool))
+    inputs = PolicyInput(obs=jnp.zeros((3, 1)), first=jnp.ones(3, bool))
     state = jax.tree.map(lambda leaf: leaf[0], states)
-    decision = found.agent.act(state, (), view, jax.random.key(0), explore=False)
-    assert decision.action.shape == (3,)
+    output = found.agent.act(state, (), inputs, jax.random.key(0), explore=False)
+    assert output.action.shape == (3,)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

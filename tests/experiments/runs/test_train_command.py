@@ -21,9 +21,9 @@ from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import Trainer, init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.experiments import cli
-from triglot.experiments.plots.learning_curves import learning_curves as plots
-from triglot.experiments.runs.load.interrupt import Interrupt
-from triglot.experiments.runs.load.journal import Journal
+from triglot.experiments.plots import learning_curves as plots
+from triglot.experiments.runs.interrupt import Interrupt
+from triglot.experiments.runs.journal import Journal
 
 SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
 STEPS_PER_UPDATE = 16
@@ -90,7 +90,7 @@ def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, agent.hyper))
     with pytest.raises(TriglotError, match=r"hyper\.decay_updates is float32"):
         Checkpoints(finished / "checkpoints").restore(like)[1]
-    hyper = triglot.PPO.Hyper(decay_updates=7.0)
+    hyper = triglot.PPO.Hyperparams(decay_updates=7.0)
     like = jax.eval_shape(lambda: init_seeds(trainer, keys, hyper))
     state = Checkpoints(finished / "checkpoints").restore(like)[1]
     np.testing.assert_array_equal(state.num_updates, [7, 7])
@@ -174,7 +174,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
         env = triglot.make_env("probe:two-step")
         agent = triglot.make_agent("ppo", env, config=SMALL)
         trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
-        keys, hyper = jax.random.split(jax.random.key(0), 2), triglot.PPO.Hyper(decay_updates=7.0)
+        keys, hyper = (
+            jax.random.split(jax.random.key(0), 2),
+            triglot.PPO.Hyperparams(decay_updates=7.0),
+        )
         like = jax.eval_shape(lambda t=trainer, k=keys, h=hyper: init_seeds(t, k, h))
         states.append(Checkpoints(folder / "checkpoints").restore(like)[1])
     chex.assert_trees_all_equal(*(state.agent for state in states))
