@@ -33,7 +33,7 @@ def check_ranges(algorithm: str, hyper: Any, ranges: Mapping[str, Range]) -> Non
 
     Args:
       algorithm: its name, for the message.
-      hyper: its `Hyper`.
+      hyper: its `Hyperparams`.
       ranges: by field; `NON_NEGATIVE` where a field has none.
 
     Raises:

@@ -1,7 +1,7 @@
 """What a person may choose on the command line; tyro reads these classes and their docstrings.
 
-The options of `train` and `compare` are generic: an algorithm's own `Config` and `Hyper` become
-options beside the others.
+The options of `train` and `compare` are generic: an algorithm's own `Config` and `Hyperparams`
+become options beside the others.
 """
 
 import contextlib

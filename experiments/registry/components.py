@@ -61,7 +61,8 @@ def find_algorithm(name: str) -> Any:
 
     Returns:
       A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
-      it has the dataclasses `Config` and `Hyper`, and `networks(obs_spec, action_spec, config)`.
+      it has the dataclasses `Config` and `Hyperparams`, and `networks(obs_spec, action_spec,
+      config)`.
 
     Raises:
       TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
@@ -69,13 +70,15 @@ def find_algorithm(name: str) -> Any:
     if ":" not in name and name not in (known := names("algorithm")):
         raise unknown("algorithm", name, known)
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
-    lacking = [part for part in ("Config", "Hyper", "networks") if not hasattr(algorithm, part)]
+    lacking = [
+        part for part in ("Config", "Hyperparams", "networks") if not hasattr(algorithm, part)
+    ]
     if not isinstance(algorithm, type) or lacking:
         raise TriglotError(
-            f"algorithm {name!r} must be a class with Config, Hyper and networks, as PPO is; "
+            f"algorithm {name!r} must be a class with Config, Hyperparams and networks, as PPO is; "
             + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
         )
-    for part in ("Config", "Hyper"):
+    for part in ("Config", "Hyperparams"):
         if not is_dataclass(getattr(algorithm, part)):
             raise TriglotError(
                 f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
@@ -193,7 +196,7 @@ def make_agent(
         (docs/results.md has the measurement), and native for your own.
       config: shapes and counts, the algorithm's `Config`, or by name what departs from its
         defaults.
-      hyper: numbers, the algorithm's `Hyper`, or likewise.
+      hyper: numbers, the algorithm's `Hyperparams`, or likewise.
       networks: your own in place of the zoo's: one for everything, or each by the name that the
         algorithm gives it.
 
@@ -233,7 +236,7 @@ def make_agent(
 
 
 def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
-    """Build a `Config` or a `Hyper` from what departs from its defaults, be it read from JSON.
+    """Build a `Config` or a `Hyperparams` from what departs from its defaults, be it read from JSON.
 
     Raises:
       TriglotError: if there is no such field, or the fields do not fit.

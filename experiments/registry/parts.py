@@ -73,7 +73,7 @@ def _kind_of(text: str, made: Any) -> str:
 
     if isinstance(made, Network) or adapter_of(made):
         return "network"
-    if has("act", "update") or has("Config", "Hyper", "networks"):
+    if has("act", "update") or has("Config", "Hyperparams", "networks"):
         return "algorithm"
     if has("reset", "step"):
         return "environment"
@@ -86,7 +86,7 @@ def _kind_of(text: str, made: Any) -> str:
     if isinstance(made, type) or callable(made):
         made = getattr(made, "__name__", made)
     raise TriglotError(
-        f"cannot tell what {text!r} is, {made!r}: an algorithm has Config, Hyper and networks, an "
-        "environment has reset and step, a network is a function of obs_spec and action_spec. Say "
+        f"cannot tell what {text!r} is, {made!r}: an algorithm has Config, Hyperparams and networks, "
+        "an environment has reset and step, a network is a function of obs_spec and action_spec. Say "
         f"which it should be: --kind {', '.join(KINDS[:-1])} or {KINDS[-1]}."
     )

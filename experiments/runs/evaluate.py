@@ -42,7 +42,8 @@ def evaluate_run(options: "EvaluateCommand", begun: "TrainOptions") -> int:
     found = evaluation(episodes)
     print("\n".join(evaluation_in_words(found, "sampled" if options.sampled else "greedy")))
     print(
-        f"returns {format_return(found['return_least'])} to {format_return(found['return_greatest'])}; "
+        f"returns {format_return(found['return_least'])} to "
+        f"{format_return(found['return_greatest'])}; "
         f"lengths {found['length_least']:,} to {found['length_greatest']:,} steps, "
         f"{found['length_mean']:,.1f} on average"
     )

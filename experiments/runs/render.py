@@ -28,8 +28,8 @@ HOW_TO_DRAW = (
     "at each time, [T, ...] (see triglot.envs.gif and triglot.envs.gridworld)"
 )
 HOW_TO_FILM = (
-    "give it `milliseconds` and a method open_filmed() (see triglot.core.host_environment.Filmed), or play it "
-    "with gymnasium.wrappers.RecordVideo around it"
+    "give it `milliseconds` and a method open_filmed() (see triglot.core.host_environment.Filmed), or "
+    "play it with gymnasium.wrappers.RecordVideo around it"
 )
 
 

@@ -178,7 +178,7 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
 def test_short_updates_are_the_same_however_their_numbers_are_drawn(
     most_drawn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triglot.core.train._MOST_DRAWN", most_drawn)
+    monkeypatch.setattr("triglot.core.loop.trainer._MOST_DRAWN", most_drawn)
     sizes = {"num_envs": 2, "rollout_length": 1, "batch_size": 4, "buffer_size": 32}
     agent = registry.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
     trainer = Trainer(agent, VectorEnvironment(ENV, 2), chunk_size=8)

@@ -116,7 +116,7 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
         ("{own}:Half", "Say which it should be: --kind algorithm, environment or network"),
         ("{own}:unclear", "cannot tell what"),
         ("{own}:unclear --kind thing", "unknown kind of part 'thing'"),
-        ("{own}:Half --kind algorithm", "lacks Config, Hyper, networks"),
+        ("{own}:Half --kind algorithm", "lacks Config, Hyperparams, networks"),
         ("{own}:Failing", "RuntimeError: no grid today (own_"),
         ("{own}:raising --env gridworld:2x2", "failed when it was made: KeyError: 'missing' (own_"),
         ("{own}:Bare", "returns triglot.from_linen(...) of it"),

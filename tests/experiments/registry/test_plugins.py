@@ -202,5 +202,8 @@ def test_a_written_package_can_be_installed(kind: str, tmp_path: Path) -> None:
     run("-m", "pip", "install", *options, tmp_path / "my_own_part")
     assert "my_own_part   " in (shown := run("-m", "triglot", "list"))
     assert "from my_own_part 0.1.0, my_own_part:" in shown.replace("my-own-part", "my_own_part")
-    program = f"from triglot.experiments.registry.loading import load; print(load({kind!r}, 'my_own_part'))"
+    program = (
+        "from triglot.experiments.registry.loading import load; "
+        f"print(load({kind!r}, 'my_own_part'))"
+    )
     assert "my_own_part" in run("-c", program)

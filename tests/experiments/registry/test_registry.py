@@ -164,7 +164,7 @@ def test_own_parts_are_loaded_from_the_current_folder(own: str) -> None:
 
 def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
     env = GridWorld(2, 2)
-    with pytest.raises(TriglotError, match="lacks Hyper, networks"):
+    with pytest.raises(TriglotError, match="lacks Hyperparams, networks"):
         registry.find_algorithm(f"{own}:NoAgent")
     with pytest.raises(TriglotError, match=r"Config of the algorithm .* must be a dataclass"):
         registry.find_algorithm(f"{own}:DictConfig")
