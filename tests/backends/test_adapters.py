@@ -20,7 +20,7 @@ from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Dict
 
 OBS = Box((4,))
-OBS_DICT = Dict.of(position=Box((3,)), goal=Box((1,)))
+OBS_DICT = Dict({"position": Box((3,)), "goal": Box((1,))})
 BATCH = {"position": jnp.ones((5, 3)), "goal": jnp.zeros((5, 1))}
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)

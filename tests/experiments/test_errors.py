@@ -77,7 +77,7 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
         (Discrete(3), MLP(), "an MLP reads a Box"),
         (Box((4,)), CNN(), r"\[H, W, C\] images"),
         (Box((4, 3, 1)), CNN(), "larger than 3x3"),
-        (Dict.of(a=Box((1,))), MLP(), "an MLP reads a Box"),
+        (Dict({"a": Box((1,))}), MLP(), "an MLP reads a Box"),
     ],
 )
 def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> None:
