@@ -167,7 +167,7 @@ class Growing(GridWorld):
         ("own_file:Changing probe:two-step", "failed when it was traced: TypeError"),
         ("ppo own_file:Stepping --backend table", "failed when it was traced: AttributeError"),
         ("ppo own_file:Growing --backend table", "changes its shapes: state.row"),
-        ("ppo probe:two-step --network own_file:column", "gave value [B, 1]"),
+        ("ppo probe:two-step --network own_file:column", "returned value [B, 1]"),
         ("ppo probe:two-step --network own_file:torn", "ValueError: no weights today (own_file.py"),
         ("ppo probe:two-step --network own_file:inside_jax", "(own_file.py, line"),
         ("ppo probe:two-step --network own_file:asking", "has no attribute 'no_such_thing' (own_f"),
