@@ -14,6 +14,10 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from tests import runtime_types
+
+runtime_types.install()
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

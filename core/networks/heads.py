@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from .. import specs
 from ..errors import TriglotError, user_error_context
@@ -13,15 +15,19 @@ from ..network import Network
 from .architecture import Head, gaussian_heads, policy_head
 
 
-def merge_heads(outputs: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Flatten a network's outputs to `{head: array}`.
+def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]:
+    """Flatten a network's outputs `[B, ...]` to `{head: array}`.
 
     A single network gives `{head: array}`; one made by `combine` gives `{part: {head: array}}`.
 
     Raises:
-      TriglotError: if two parts give a head of one name.
+      TriglotError: if two parts have a head of the same name.
     """
-    merged: dict[str, jax.Array] = {}
+    return _flatten(outputs)
+
+
+def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
     for name, value in outputs.items():
         heads = value if isinstance(value, Mapping) else {name: value}
         twice = sorted(merged.keys() & heads.keys())
@@ -107,7 +113,7 @@ def check_heads(
             f"{whose} gave a {type(outputs).__name__}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}."
         )
-    heads = merge_heads(outputs)
+    heads = _flatten(outputs)
     wrong = []
     for name, shape in needs.items():
         if not hasattr(heads.get(name), "shape"):
