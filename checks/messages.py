@@ -67,7 +67,7 @@ def describe_value(value: Any) -> str:
         inside = ", ".join(type(child).__name__ for child in value[:6])
         return f"a {kind} of {len(value)} ({inside})" if value else f"an empty {kind}"
     if isinstance(value, dict):
-        return f"a dictionary with keys {list(value)}"
+        return f"a dictionary with keys {list(value)}" if value else "an empty dictionary"
     if isinstance(value, bool | int | float | str):
         return f"the Python {kind} {value!r}"[:80]
     return f"a {kind}"

@@ -168,6 +168,11 @@ class Case(ABC):
     def stored(self) -> dict[str, PyTree]:
         """The arrays that are kept between calls and written to checkpoints."""
 
+    @property
+    def strongly_typed(self) -> dict[str, PyTree]:
+        """The stored arrays that must not have weak dtypes."""
+        return self.stored
+
 
 CHECKS: Checklist[Case] = Checklist()
 
@@ -283,7 +288,7 @@ def _scan(case: Case) -> None:
     needs=["scan"],
 )
 def _compiles_once(case: Case) -> None:
-    if found := find_weak_type("", case.stored):
+    if found := find_weak_type("", case.strongly_typed):
         raise Failed(f"{found}.")
     initial, num_traces = None, 0
     for varied, function, args in case.repeated_calls():
