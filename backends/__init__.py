@@ -37,6 +37,7 @@ def build(
     def made(name: str, spec: NetworkSpec | Network) -> Network:
         if isinstance(spec, Network):
             return spec
+        spec.check()
         network = with_arithmetic(adapter.zoo(spec, name), arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)

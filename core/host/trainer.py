@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent import Agent, Trajectory, is_online
+from ..agent import Agent, Trajectory
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..loop.callbacks import Callback
@@ -104,7 +104,7 @@ class HostProgram:
         """
         agent, spec = self._trainer.agent, self._trainer.env.obs_spec
         shape = (state.num_updates.shape[0], agent.num_envs)
-        num_steps = 1 if is_online(agent) else agent.rollout_length
+        num_steps = 1 if agent.online else agent.rollout_length
         built = self._find_actor(state)
 
         def example(state: RunnerState) -> tuple[tuple, tuple]:
@@ -172,7 +172,7 @@ class HostProgram:
         """Collect one rollout and learn from it, or in it where the agent is online."""
         agent, state = self._trainer.agent, self._state
         act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
-        per_update = 1 if is_online(agent) else agent.rollout_length
+        per_update = 1 if agent.online else agent.rollout_length
         whole, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
@@ -213,7 +213,7 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
 
     def split(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
         own, count = update_keys(key, number), agent.rollout_length
-        if is_online(agent):
+        if agent.online:
             act_key, _, learn_key = jax.random.split(own.rollout, 3)
             act_keys = jax.random.split(act_key, count)
             learn_keys = jax.random.split(learn_key, count)

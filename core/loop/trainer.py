@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..agent import Agent, is_online
+from ..agent import Agent
 from ..errors import TriglotError
 from ..tracing.hoist import draw_ahead
 from .callbacks import Callback, run_callback
@@ -79,7 +79,7 @@ class Trainer:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env_state = self.env.refresh(runner_state.env, keys.pool)
         start = (runner_state.agent, runner_state.carry, env_state, keys.rollout)
-        if is_online(self.agent):
+        if self.agent.online:
             env_state, carry, agent_state, metrics, stats = online_rollout(
                 self.agent, self.env, *start
             )
