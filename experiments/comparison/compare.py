@@ -1,6 +1,5 @@
 """Train one agent on several libraries from the same weights and keys, and say what differed."""
 
-import importlib.util
 import os
 import shlex
 import sys
@@ -8,9 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...backends import BACKENDS
+from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
-from ...core.errors import TriglotError, missing_extra, unknown
+from ...core.errors import TriglotError, unknown
 from .. import version
 from ..registry import components as registry
 from ..runs.files import check_free
@@ -20,7 +19,6 @@ from .identity import Trace, compare_traces
 from .results import Record, save_records
 from .session import Task
 from .turns import run_all
-from .worker import LIBRARIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +107,7 @@ def check(options: CompareOptions) -> None:
     registry.from_overrides(algorithm.Config, options.config)
     registry.from_overrides(algorithm.Hyperparams, options.hyper)
     for backend in options.backends:
-        if backend not in BACKENDS:
-            raise unknown("backend", backend, BACKENDS)
-        library, extra = LIBRARIES.get(backend, ("jax", ""))
-        package = library.split(".")[0]
-        if importlib.util.find_spec(package) is None:
-            raise missing_extra(package, extra, f"the backend {backend}")
+        libraries.find(backend).require()
     if len(set(options.backends)) < max(2, len(options.backends)):
         raise TriglotError(
             "compare needs at least two backends, each named once; got "

@@ -18,18 +18,12 @@ import time
 import traceback
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
+from ...backends import libraries
 from ...core.errors import TriglotError
 
 if TYPE_CHECKING:
     import numpy as np
 
-# What is imported for a backend, and the extra that brings it.
-LIBRARIES = {
-    "haiku": ("haiku", "haiku"),
-    "linen": ("flax.linen", "flax"),
-    "nnx": ("flax.nnx", "flax"),
-    "equinox": ("equinox", "equinox"),
-}
 STAGES = ("init", "load", "compile", "train", "dispatch", "finish")
 LAST_LINES = 12
 
@@ -145,7 +139,7 @@ class _Stages:
         return {"facts": reply.facts, "arrays": _encoded(save(reply.arrays))}
 
     def _start(self, task: dict[str, Any]) -> dict[str, Any]:
-        library = LIBRARIES.get(task["backend"], ("jax",))[0]
+        library = libraries.find(task["backend"]).module  # imports neither JAX nor the library
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)

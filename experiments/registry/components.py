@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...core import plugins
 from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
-from . import plugins
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:

@@ -290,7 +290,7 @@ def test_numbers_out_of_range_are_refused(hyper: dict[str, Any], words: str) -> 
 
 
 def test_continuous_actions_are_refused() -> None:
-    with pytest.raises(TriglotError, match="DQN serves discrete actions"):
+    with pytest.raises(TriglotError, match="DQN supports discrete actions"):
         DQN.networks(Box((3,)), Box((2,), low=-1.0, high=1.0))
 
 

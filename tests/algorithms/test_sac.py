@@ -86,7 +86,7 @@ def test_one_network_for_both_parts_is_refused(agent: SAC) -> None:
 
 def test_a_critic_of_another_shape_is_told(agent: SAC) -> None:
     actor = agent.network.parts["actor"]
-    with pytest.raises(TriglotError, match=r"SAC needs q \[B\]; your"):
+    with pytest.raises(TriglotError, match=r"SAC needs q \[B\]; the"):
         make_agent("sac", REACH, networks={"actor": actor, "critic": actor}, config=SMALL)
 
 

@@ -93,7 +93,7 @@ NETWORKS = [
         "one observation where a dictionary comes",
         network(),
         "raised",
-        Dict.of(position=Box((4,)), speed=Box((2,))),
+        Dict({"position": Box((4,)), "speed": Box((2,))}),
     ),
     checked("apply gives nothing", returning(lambda v, i: None), "returned None"),
     checked("apply gives three", returning(lambda v, i: (i, v.state, ())), "a tuple of 3"),
