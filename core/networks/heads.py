@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from .. import specs
 from ..errors import TriglotError, user_error_context
@@ -14,15 +16,19 @@ from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
 
-def merge_heads(outputs: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Flatten a network's outputs to `{head: array}`.
+def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]:
+    """Flatten a network's outputs `[B, ...]` to `{head: array}`.
 
     A single network returns `{head: array}`, one made by `combine` `{part: {head: array}}`.
 
     Raises:
-      TriglotError: if two parts return a head of the same name.
+      TriglotError: if two parts have a head of the same name.
     """
-    merged: dict[str, jax.Array] = {}
+    return _flatten(outputs)
+
+
+def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
     for name, value in outputs.items():
         heads = value if isinstance(value, Mapping) else {name: value}
         twice = sorted(merged.keys() & heads.keys())
@@ -118,7 +124,7 @@ def check_heads(
             f"{found} returned a {type(outputs).__name__}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."
         )
-    heads = merge_heads(outputs)
+    heads = _flatten(outputs)
     wrong = []
     for name, shape in needs.items():
         if not hasattr(heads.get(name), "shape"):
