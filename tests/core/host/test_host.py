@@ -156,8 +156,8 @@ def test_whole_episodes_are_played(counter: Any, ppo: Any) -> None:
 @pytest.mark.parametrize(
     "what, says",
     [
-        ("reward", "gave reward nan in step 19 of environment 0"),
-        ("obs", r"gave next_obs \[inf, 0.0\] in step 19 of environment 0"),
+        ("reward", "returned reward nan in step 19 of environment 0"),
+        ("obs", r"returned next_obs \[inf, 0.0\] in step 19 of environment 0"),
         ("shape", r"failed in step 19: environment 0 gave an observation of shape \(3,\)"),
         ("raise", "failed in step 19: RuntimeError: the simulator is gone"),
     ],
