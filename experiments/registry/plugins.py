@@ -1,4 +1,4 @@
-"""What installed packages add by entry points; nothing of theirs is imported until it is used."""
+"""Components of installed packages, registered by entry points and imported on first use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """One part of an installed package, not imported.
+    """A component of an installed package, not yet imported.
 
     Attributes:
       kind: `algorithm`, `environment` or `network`.
-      name: how commands call it.
+      name: its name in commands.
       distribution: the package's name and version.
-      entry_point: where it is.
+      entry_point: its location.
     """
 
     kind: str
@@ -32,12 +32,12 @@ class Plugin:
 
     @property
     def path(self) -> str:
-        """Say where it is, as package.module:object."""
+        """Its location, as package.module:object."""
         return self.entry_point.value
 
     @property
     def is_suite(self) -> bool:
-        """Tell whether it is a module of environments rather than one object."""
+        """Whether it is a module of environments rather than one object."""
         return self.kind == "environment" and ":" not in self.path
 
     def __str__(self) -> str:
@@ -47,23 +47,23 @@ class Plugin:
         """Import it.
 
         Raises:
-          TriglotError: naming the package, if that fails.
+          TriglotError: if that fails, with the package's name.
         """
         if not self.entry_point.pattern.match(self.path):
-            raise TriglotError(f"the {self} is not of the form package.module:object.")
+            raise TriglotError(f"the {self} must have the form package.module:object.")
         with user_error_context(f"the {self} cannot be loaded"):
             loaded = self.entry_point.load()
         if self.is_suite and not (hasattr(loaded, "make") and hasattr(loaded, "names")):
             raise TriglotError(
-                f"the {self} is no suite: its module needs make(name, **options) and names()."
+                f"the {self} is not a suite: its module needs make(name, **options) and names()."
             )
         return loaded
 
 
 def installed(kind: str) -> list[Plugin]:
-    """List what installed packages add, by name."""
+    """List the components of installed packages, sorted by name."""
     found = [
-        Plugin(kind, point.name, _called(distribution), point)
+        Plugin(kind, point.name, _display_name(distribution), point)
         for distribution in _distributions()
         if not _is_broken(distribution)
         for point in distribution.entry_points
@@ -73,50 +73,52 @@ def installed(kind: str) -> list[Plugin]:
 
 
 def find(kind: str, name: str) -> Plugin | None:
-    """Find what an installed package calls by this name.
+    """Find the component that an installed package registers under a name.
 
     Raises:
-      TriglotError: if two packages do.
+      TriglotError: if two packages register it.
     """
     found = [plugin for plugin in installed(kind) if plugin.name == name]
     if len(found) > 1:
         both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in found)
         raise TriglotError(
-            f"two packages have {kind} {name!r}: {both}. Uninstall one, or name what you mean "
-            "as package.module:object."
+            f"two packages register {kind} {name!r}: {both}. Uninstall one, or use "
+            "package.module:object."
         )
     return found[0] if found else None
 
 
 def names(kind: str) -> list[str]:
-    """List the names that installed packages add."""
+    """List the names that installed packages register."""
     return [plugin.name for plugin in installed(kind)]
 
 
 def broken() -> list[str]:
-    """Name the packages whose entry points cannot be read."""
-    return [_called(distribution) for distribution in _distributions() if _is_broken(distribution)]
+    """List the packages whose entry points cannot be read."""
+    return [
+        _display_name(distribution) for distribution in _distributions() if _is_broken(distribution)
+    ]
 
 
 def _distributions() -> Iterator[metadata.Distribution]:
-    """Yield the packages with entry points of ours, each once: the first one is imported."""
+    """Yield the packages with triglot's entry points, each once: the one that would be imported."""
     seen: set[str] = set()
     for distribution in metadata.distributions():
         if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
-            name = _called(distribution).partition(" ")[0]
+            name = _display_name(distribution).partition(" ")[0]
             if name not in seen:
                 seen.add(name)
                 yield distribution
 
 
 def _is_broken(distribution: metadata.Distribution) -> bool:
-    # `metadata.entry_points` raises for all packages where the file of one is malformed.
+    # `metadata.entry_points` raises for all packages if one file is malformed.
     try:
         return distribution.entry_points is None
     except Exception:
         return True
 
 
-def _called(distribution: metadata.Distribution) -> str:
-    facts = distribution.metadata  # a missing file is an empty one
+def _display_name(distribution: metadata.Distribution) -> str:
+    facts = distribution.metadata  # empty if the file is missing
     return " ".join(str(facts[name]) for name in ("Name", "Version") if name in facts)

@@ -15,8 +15,8 @@ from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.hyper import fill_schedule_horizon
-from triglot.core.loop.state import update_keys
 from triglot.core.loop.chunks import chunk_sizes
+from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.train import train
