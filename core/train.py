@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -17,8 +16,7 @@ from .loop.chunks import run_chunks
 from .loop.state import RunnerState
 from .loop.trainer import init_seeds, updates_for
 from .trainers import make_trainer
-
-PyTree: TypeAlias = Any
+from .types import PyTree
 
 
 @dataclass(frozen=True, kw_only=True)

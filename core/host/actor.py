@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,7 @@ from ..agent import Agent, PolicyInput
 from ..loop.trainer import vmap_seeds
 from ..specs import Spec, zeros
 from ..tracing.jaxprs import leaves_read
-
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 class Actor(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent import Agent, Trajectory, is_online
+from ..agent import Agent, Trajectory
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..loop.callbacks import Callback
@@ -23,6 +23,7 @@ from ..loop.interface import OnStage, ignore_stage
 from ..loop.state import RunnerState, update_keys
 from ..loop.trainer import vmap_seeds
 from ..specs import zeros
+from ..types import PyTree
 from .actor import Actor, actor
 from .player import play_episodes
 from .vector import HostRunner, over_time
@@ -30,7 +31,6 @@ from .vector import HostRunner, over_time
 # The arrays that are recorded per step, in this order.
 RECORDED = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
 
-PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, np.ndarray]
 
 
@@ -133,7 +133,7 @@ class HostProgram:
         """Compile acting and learning before the first call; see `Program.compile`."""
         agent, spec = self._trainer.agent, self._trainer.env.obs_spec
         shape = (state.num_updates.shape[0], agent.num_envs)
-        num_steps = 1 if is_online(agent) else agent.rollout_length
+        num_steps = 1 if agent.online else agent.rollout_length
         built = self._find_actor(state)
 
         def example(state: RunnerState) -> tuple[tuple, tuple]:
@@ -200,7 +200,7 @@ class HostProgram:
         """Collect one rollout and learn from it; an online agent learns after every step."""
         agent, state = self._trainer.agent, self._state
         act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
-        per_update = 1 if is_online(agent) else agent.rollout_length
+        per_update = 1 if agent.online else agent.rollout_length
         rollouts, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
@@ -241,7 +241,7 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
 
     def split(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
         keys, count = update_keys(key, number), agent.rollout_length
-        if is_online(agent):
+        if agent.online:
             act_key, _, learn_key = jax.random.split(keys.rollout, 3)
             act_keys = jax.random.split(act_key, count)
             learn_keys = jax.random.split(learn_key, count)

@@ -1,15 +1,14 @@
 """Step host environments: check their results and count their episodes."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import TriglotError, describe
 from ..host_environment import Arrays, HostEnvironment, HostStep, HostVector, check_shapes
-
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 class HostRunner:

@@ -1,8 +1,8 @@
 """Save and restore training states, including typed keys, by orbax.
 
-A checkpoint is a folder with orbax's files and `manifest.json`, a digest of each file. It is written
-under a temporary name and renamed when it is complete, so that an interruption leaves no partial
-checkpoint.
+A checkpoint is a folder with orbax's files and `manifest.json`, a digest of each file. It is
+written under a temporary name and renamed when it is complete, so that an interruption leaves no
+partial checkpoint.
 """
 
 import hashlib

@@ -2,15 +2,14 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
-
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 @jax.tree_util.register_dataclass

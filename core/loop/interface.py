@@ -6,10 +6,10 @@ from typing import Any, Protocol, TypeAlias
 import jax
 
 from ..agent import Agent
+from ..types import PyTree
 from .episode import Episodes
 from .state import RunnerState
 
-PyTree: TypeAlias = Any
 OnStage: TypeAlias = Callable[[str], None]
 
 

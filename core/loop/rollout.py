@@ -1,7 +1,7 @@
 """Collect trajectories in one scan, with episode statistics reduced in its carry."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
+from ..types import PyTree
 from .vectorize import Transition, VectorEnvironment, VectorState
-
-PyTree: TypeAlias = Any
 
 
 @jax.tree_util.register_dataclass

@@ -1,11 +1,11 @@
 """The runner state, and the random keys of each update."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 @jax.tree_util.register_dataclass

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent import Agent, is_online
+from ..agent import Agent
 from ..environment import Environment, check_constant_shapes
 from ..errors import TriglotError
 from ..tracing.hoist import draw_ahead
+from ..types import PyTree
 from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
 from .interface import OnStage, TrainerLike, ignore_stage
@@ -25,7 +26,6 @@ from .vectorize import VectorEnvironment
 _SHORT_ROLLOUT = 8
 _MAX_DRAWN_BYTES = 2**25
 
-PyTree: TypeAlias = Any
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
 
 
@@ -95,7 +95,7 @@ class Trainer:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env_state = self.env.refresh(runner_state.env, keys.pool)
         start = (runner_state.agent, runner_state.carry, env_state, keys.rollout)
-        if is_online(self.agent):
+        if self.agent.online:
             env_state, carry, agent_state, metrics, stats = online_rollout(
                 self.agent, self.env, *start
             )

@@ -1,17 +1,15 @@
 """Vectorize an environment, with automatic resets that keep the true successor observation."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from ..environment import Environment, TimeStep
+from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
-
-PyTree: TypeAlias = Any
-
+from ..types import PyTree
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
@@ -113,7 +111,7 @@ class VectorEnvironment:
         if self.resets not in ("auto", "fresh", "pool"):
             raise TriglotError(f"resets must be 'auto', 'fresh' or 'pool', got {self.resets!r}.")
         if self.resets == "auto":
-            costly = getattr(self.env, "costly_reset", False)
+            costly = has_costly_reset(self.env)
             object.__setattr__(self, "resets", "pool" if costly else "fresh")
         if self.pool_size < 0 or (self.pool_size and self.resets == "fresh"):
             raise TriglotError(

@@ -222,6 +222,7 @@ def default_torso(
     hidden_sizes: tuple[int, ...] | None = None,
     channels: tuple[int, ...] = CNN.channels,
     kernel_size: int = CNN.kernel_size,
+    activation: str = MLP.activation,
 ) -> Torso:
     """Choose a torso by observation: a table, a CNN for images, else an MLP.
 
@@ -229,10 +230,12 @@ def default_torso(
       obs_spec: one observation.
       hidden_sizes: units of the dense layers; None for the default of either torso.
       channels, kernel_size: of the convolutions, for images.
+      activation: of an MLP.
     """
     if isinstance(obs_spec, Discrete):
         return Table()
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
         sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
         return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes)
-    return MLP(hidden_sizes=MLP.hidden_sizes if hidden_sizes is None else hidden_sizes)
+    sizes = MLP.hidden_sizes if hidden_sizes is None else hidden_sizes
+    return MLP(hidden_sizes=sizes, activation=activation)

@@ -60,6 +60,13 @@ def policy_heads(
     )
 
 
+def policy_shapes(action_spec: specs.Spec, *, algorithm: str) -> dict[str, tuple[int, ...]]:
+    """List the shapes of a policy's heads, without the batch axis."""
+    return {
+        name: (head.size or 1,) for name, head in policy_heads(action_spec, algorithm=algorithm)
+    }
+
+
 def check_heads(
     network: Network,
     obs_spec: specs.Spec | tuple[specs.Spec, ...],
@@ -119,6 +126,41 @@ def check_heads(
             wrong.append(f"{name} of dtype {heads[name].dtype}, not float32")
     if wrong:
         raise TriglotError(f"{whose} gave {' and '.join(wrong)}.")
+
+
+def require_parts(
+    network: Network, parts: tuple[str, ...], *, algorithm: str
+) -> Mapping[str, Network]:
+    """Return the parts of a combined network.
+
+    Args:
+      network: as `core.networks.combinators.combine` makes it.
+      parts: the names it must have.
+      algorithm: its name, for the message.
+
+    Raises:
+      TriglotError: if it has other parts, or none.
+    """
+    if set(network.parts) != set(parts):
+        raise TriglotError(
+            f"{algorithm} needs separate networks ({', '.join(parts)}), which read different "
+            f"inputs, and got the single network {network.name!r}: give each by name, "
+            "networks={'actor': ..., 'critic': ...}."
+        )
+    return network.parts
+
+
+def require_single_steps(owner: str, network: Network) -> None:
+    """Reject a recurrent network, since a replay holds single steps.
+
+    Raises:
+      TriglotError: naming the network and what trains recurrent ones.
+    """
+    if network.recurrent:
+        raise TriglotError(
+            f"{owner} replays single steps, and the network {network.name!r} is recurrent: use a "
+            "network without a carry, or PPO, which trains recurrent networks."
+        )
 
 
 def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:

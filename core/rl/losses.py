@@ -1,10 +1,10 @@
-"""Returns and losses: rlax where it has them, with terminated and truncated told apart."""
+"""Returns and losses, through rlax where it has them; terminated and truncated stay apart."""
 
 import jax
 import jax.numpy as jnp
 import rlax
 
-from ..learner import Number
+from ..hyper import Number
 from ..numerics import divide_or_nan
 
 
@@ -24,8 +24,8 @@ def gae(
 
     Args:
       reward: float `[T, N]`.
-      terminated: bool `[T, N]`, after which nothing is worth anything.
-      truncated: bool `[T, N]`, where the sum stops and V of the true successor stands in.
+      terminated: bool `[T, N]`, no bootstrap after termination.
+      truncated: bool `[T, N]`, where the sum stops and V of the true successor is added.
       value: float `[T, N]`, V(s_t).
       next_value: float `[T, N]`, V(s'_t) of the true successor, from before any reset.
       discount: float `[]` within [0, 1].
@@ -36,7 +36,7 @@ def gae(
 
     Source: Schulman et al. 2016, equations 11-16, https://arxiv.org/abs/1506.02438; through
     `rlax.lambda_returns`, since `rlax.truncated_generalized_advantage_estimation` takes one
-    `values[T+1]` and so has no place for V of the true successor in the middle of a rollout.
+    `values[T+1]` and so cannot use V of the true successor in the middle of a rollout.
     """
     discount_t = discount * (1.0 - terminated.astype(jnp.float32))
     lambda_t = gae_lambda * (1.0 - truncated.astype(jnp.float32))
@@ -58,7 +58,7 @@ def clipped_value_loss(
       value: float `[B]`, of the network in training.
       old_value: float `[B]`, of the network that collected the data.
       target: float `[B]`.
-      epsilon: float `[]`, greatest change of a value that is followed.
+      epsilon: float `[]`, clip range of the change of a value.
 
     Returns:
       float `[]`.
@@ -71,12 +71,12 @@ def clipped_value_loss(
 
 
 def explained_variance(prediction: jax.Array, target: jax.Array) -> jax.Array:
-    """Say which share of the target's variance the prediction explains; at most 1.
+    """Compute the share of the target's variance that the prediction explains; at most 1.
 
     Args:
       prediction, target: float, of one shape.
 
     Returns:
-      float `[]`; NaN where the target does not vary.
+      float `[]`; NaN where the target is constant.
     """
     return 1.0 - divide_or_nan(jnp.var(target - prediction), jnp.var(target))

@@ -99,9 +99,7 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     reports: dict[str, Report] = {}
     errors: dict[str, str] = {}
     interrupted = False
-    with tqdm(
-        tasks.items(), desc=title, unit="component", dynamic_ncols=True, file=sys.stderr
-    ) as bar:
+    with tqdm(tasks.items(), desc=title, dynamic_ncols=True, file=sys.stderr) as bar:
         for label, task in bar:
             bar.set_postfix_str(label)
             try:

@@ -88,8 +88,8 @@ class Session:
             there = given[name].shape if name in given else "absent"
             if shapes.get(name, "absent") != there:
                 raise TriglotError(
-                    f"the architecture of {self.backend} differs from the first backend's: {name} is "
-                    f"{shapes.get(name, 'absent')} here and {there} there."
+                    f"the architecture of {self.backend} differs from the first backend's: {name} "
+                    f"is {shapes.get(name, 'absent')} here and {there} there."
                 )
         params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
 

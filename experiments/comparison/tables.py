@@ -112,13 +112,13 @@ PROGRAM: tuple[Column, ...] = (
 
 def rows(columns: Sequence[Column], result: Mapping[str, Any]) -> list[list[str]]:
     """Build the header and one row per backend."""
-    facts_of_backends = [
+    data = [
         {**facts, "name": name, "identity": result["identity"]["backends"][name]}
         for name, facts in result["backends"].items()
     ]
     return [
         [name for name, _ in columns],
-        *([cell(row) for _, cell in columns] for row in facts_of_backends),
+        *([cell(row) for _, cell in columns] for row in data),
     ]
 
 

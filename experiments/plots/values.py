@@ -1,27 +1,18 @@
 """Plot learned values of the grid world; matplotlib is imported on first use."""
 
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import numpy as np
 
-from ...core.agent import Agent
+from ...core.agent import ActionValues, Agent
 from ...core.environment import Environment
 from ...core.errors import writing
 from ...envs.gridworld import GridWorld
 
 # By action (up, right, down, left); the vertical axis of the plot points down.
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
-
-
-@runtime_checkable
-class ValuesActions(Protocol):
-    """An agent that can say what actions are worth."""
-
-    def action_values(self, state: Any, obs: Any) -> jax.Array:
-        """Value the actions, float `[B, num_actions]`."""
-        ...
 
 
 def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, title: str) -> None:
@@ -37,7 +28,7 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
       title: the first line of the title; the second compares the value of the initial state with
         the exact one.
     """
-    if not isinstance(agent, ValuesActions) or not isinstance(env, GridWorld):
+    if not isinstance(agent, ActionValues) or not isinstance(env, GridWorld):
         return
     state = jax.tree.map(lambda leaf: leaf[0], agent_states)
     q = np.asarray(agent.action_values(state, env.observations()))

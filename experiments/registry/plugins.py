@@ -63,7 +63,7 @@ class Plugin:
 def installed(kind: str) -> list[Plugin]:
     """List the components of installed packages, sorted by name."""
     found = [
-        Plugin(kind, point.name, _display_name(distribution), point)
+        Plugin(kind, point.name, _title(distribution), point)
         for distribution in _distributions()
         if not _is_broken(distribution)
         for point in distribution.entry_points
@@ -95,9 +95,7 @@ def names(kind: str) -> list[str]:
 
 def broken() -> list[str]:
     """List the packages whose entry points cannot be read."""
-    return [
-        _display_name(distribution) for distribution in _distributions() if _is_broken(distribution)
-    ]
+    return [_title(distribution) for distribution in _distributions() if _is_broken(distribution)]
 
 
 def _distributions() -> Iterator[metadata.Distribution]:
@@ -105,7 +103,7 @@ def _distributions() -> Iterator[metadata.Distribution]:
     seen: set[str] = set()
     for distribution in metadata.distributions():
         if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
-            name = _display_name(distribution).partition(" ")[0]
+            name = _title(distribution).partition(" ")[0]
             if name not in seen:
                 seen.add(name)
                 yield distribution
@@ -119,6 +117,6 @@ def _is_broken(distribution: metadata.Distribution) -> bool:
         return True
 
 
-def _display_name(distribution: metadata.Distribution) -> str:
+def _title(distribution: metadata.Distribution) -> str:
     facts = distribution.metadata  # empty if the file is missing
     return " ".join(str(facts[name]) for name in ("Name", "Version") if name in facts)

@@ -70,7 +70,7 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
-        starts = getattr(getattr(self.trainer.agent, "config", None), "learning_starts", 0)
+        starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
                 f"warning: nothing will be learned, because learning starts after {starts:,} steps "
@@ -82,11 +82,10 @@ class Plan:
 
     def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Write `config.json` and return its contents."""
-        agent: Any = self.trainer.agent
         return write_config(
             self.out,
             self.options,
-            config=agent.config,
+            config=self.trainer.agent.config,
             hyper=self.hyper,
             arguments=arguments,
             facts={

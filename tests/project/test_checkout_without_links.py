@@ -17,4 +17,4 @@ def test_text_files_in_place_of_links_are_explained(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and last.startswith("ImportError: ")
-    assert "git config core.symlinks true" in last and "install a wheel" in last
+    assert "git config core.symlinks true" in last and "wheel with pip" in last
