@@ -57,7 +57,7 @@ def save(path: Path, state: object) -> None:
     # Orbax wraps the system's errors in many types.
     except Exception as error:
         _sweep(unfinished.parent)
-        raise CannotWrite(f"cannot write the checkpoint {path}: {_cause(error)}.") from error
+        raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
 def restore(path: Path, like: State) -> State:

@@ -138,7 +138,7 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
         for file, text in texts.items():
             (folder / file).write_text(text)
     except OSError as error:
-        raise TriglotError(f"cannot write {folder}: {error.strerror}.") from None
+        raise TriglotError(f"{folder} cannot be written: {error.strerror}.") from None
     return (
         f"{folder}: {', '.join(texts)}\n\nNext steps:\n"
         f"  cd {folder}\n"

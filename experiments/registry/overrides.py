@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ...core.errors import TriglotError, unknown, user_error_context
+from ...core.errors import unknown, user_error_context
 
 Options = TypeVar("Options")
 
@@ -53,20 +53,22 @@ def _decode(hint: Any, value: Any) -> Any:
     """Convert a JSON value to the type of its field."""
     if isinstance(value, list | tuple):
         return tuple(_decode(None, child) for child in value)
-    for kind in _members(hint):
-        if isinstance(value, kind) if isinstance(kind, type) else False:
-            return value
-        if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+    kinds = [kind for kind in _members(hint) if isinstance(kind, type) and kind is not Any]
+    if any(isinstance(value, kind) for kind in kinds):
+        return value
+    for kind in kinds:
+        if is_dataclass(kind) and isinstance(value, Mapping):
             return from_overrides(kind, value)
-        if isinstance(kind, type) and isinstance(value, str):
-            if issubclass(kind, Path):
-                return Path(value)
-            if issubclass(kind, Enum):
-                if value not in kind.__members__:
-                    raise TriglotError(f"unknown {kind.__name__} {value!r}.")
-                return kind[value]
-            if issubclass(kind, float) and value in ("inf", "-inf"):
-                return float(value)
+        if not isinstance(value, str):
+            continue
+        if issubclass(kind, Path):
+            return Path(value)
+        if issubclass(kind, Enum):
+            if value not in kind.__members__:
+                raise unknown(kind.__name__, value, kind.__members__)
+            return kind[value]
+        if issubclass(kind, float) and value in ("inf", "-inf"):
+            return float(value)
     return value
 
 

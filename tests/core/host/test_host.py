@@ -253,7 +253,7 @@ def test_the_command_saves_before_a_failure(
     out = tmp_path / "failing"
     assert cli.main(words("gymnasium:triglot/Failing-v0", out, cache)) == 2
     printed = capsys.readouterr().err
-    assert "step 19" in printed and f"`triglot resume {out}` goes on" in printed
+    assert "step 19" in printed and f"`triglot resume {out}` continues" in printed
     assert Checkpoints(out / "checkpoints").numbers()[-1] == 2
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 

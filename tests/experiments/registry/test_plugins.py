@@ -121,9 +121,9 @@ def test_unknown_names_are_told_with_the_added_ones(install: Install) -> None:
         registry.make_env("roms:small")
     with pytest.raises(TriglotError, match="did you mean 'hall'"):
         registry.make_env("hal")
-    with pytest.raises(TriglotError, match=r"an installed package adds: lookup\."):
+    with pytest.raises(TriglotError, match=r"a name of an installed package: lookup\."):
         load_networks(["lokup"], GridWorld(2, 2))
-    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was made: KeyError"):
+    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was created: KeyError"):
         registry.make_env("rooms:huge")
 
 
@@ -149,7 +149,7 @@ def test_two_packages_with_one_name_are_told(install: Install) -> None:
     [
         ("nowhere:Agent", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
         ("their_parts:Agnt", "cannot be loaded: AttributeError"),
-        ("no value at all!", "is not of the form package.module:object"),
+        ("no value at all!", "must have the form package.module:object"),
     ],
 )
 def test_a_broken_part_is_told_with_its_package(
@@ -167,7 +167,7 @@ def test_a_broken_suite_is_told_with_its_package(install: Install) -> None:
     install("[triglot.environments]\nrooms = nowhere\nparts = their_parts\n")
     with pytest.raises(TriglotError, match=r"'rooms' of theirs-rl 1.5 .nowhere. cannot be loaded"):
         registry.make_env("rooms:small")
-    with pytest.raises(TriglotError, match=r"'parts' of theirs-rl 1.5 .* is no suite"):
+    with pytest.raises(TriglotError, match=r"'parts' of theirs-rl 1.5 .* is not a suite"):
         listing.suite("parts")
     assert "rooms:..." in listing.everything()
 
