@@ -20,19 +20,21 @@ HyperparamsT = TypeVar("HyperparamsT")
 
 @dataclass(frozen=True)
 class Range:
-    """An interval of numbers; `low` is excluded where `above_low`."""
+    """An interval `[low, high]`; where `above_low`, the finite numbers above `low`."""
 
     low: float
     high: float = math.inf
     above_low: bool = False
 
     def __contains__(self, number: float) -> bool:
-        return number <= self.high and (number > self.low if self.above_low else number >= self.low)
+        if self.above_low:
+            return self.low < number < math.inf
+        return self.low <= number <= self.high
 
     def __str__(self) -> str:
-        if self.above_low and self.high == math.inf:
-            return f"above {self.low:g}"
-        return f"within {'(' if self.above_low else '['}{self.low:g}, {self.high:g}]"
+        if self.above_low:
+            return f"finite and above {self.low:g}"
+        return f"within [{self.low:g}, {self.high:g}]"
 
 
 NON_NEGATIVE = Range(0.0)
@@ -50,8 +52,7 @@ def unit_interval(default: float) -> Any:
 
 def positive(default: float) -> Any:
     """Declare a field whose number is greater than 0, and finite."""
-    largest = math.nextafter(math.inf, 0.0)
-    return field(default=default, metadata={"allowed": Range(0.0, largest, above_low=True)})
+    return field(default=default, metadata={"allowed": Range(0.0, above_low=True)})
 
 
 def one_of(default: str, *others: str) -> Any:

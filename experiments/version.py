@@ -4,9 +4,12 @@ import platform
 from importlib import metadata
 
 from .. import __version__
+from ..backends.libraries import LIBRARIES
 
 PACKAGES = (
-    "jax", "jaxlib", "flax", "equinox", "dm-haiku", "optax", "rlax", "distrax", "chex", "gymnax",
+    "jax", "jaxlib",
+    *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
+    "optax", "rlax", "distrax", "chex", "gymnax",
     "jumanji", "brax", "gymnasium", "orbax-checkpoint", "numpy",
 )  # fmt: skip
 

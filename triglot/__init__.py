@@ -26,7 +26,7 @@ _EXPORTS = {
     "core.learner": ("Learner",),
     "core.agent": ("Agent",),
     "core.environment": ("Environment", "TimeStep"),
-    "core.specs": ("Box", "Discrete"),
+    "core.specs": ("Box", "Dict", "Discrete"),
     "core.loop.trainer": ("Trainer",),
     "core.train": ("train",),
     "core.evaluate": ("evaluate",),
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .core.networks.combinators import start_from as start_from
     from .core.networks.unroll import unroll as unroll
     from .core.specs import Box as Box
+    from .core.specs import Dict as Dict
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
     from .experiments.registry.components import make_agent as make_agent

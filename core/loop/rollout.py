@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
@@ -72,7 +74,7 @@ def rollout(
     keys = jax.random.split(key, agent.rollout_length)
     start = (env_state, carry, EpisodeStats.zero())
     (env_state, last_carry, stats), seen = scan_keys(step, start, keys)
-    return env_state, last_carry, Trajectory(**seen, carry=carry), stats
+    return env_state, last_carry, make_trajectory(**seen, carry=carry), stats
 
 
 def online_rollout(
@@ -96,7 +98,7 @@ def online_rollout(
         env_state, next_carry, seen, transition = _act_and_step(
             agent, env, agent_state, carry, env_state, act_key, env_key
         )
-        one_step = Trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
+        one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
         return (env_state, next_carry, agent_state, sums, stats.add(transition)), None
@@ -110,6 +112,39 @@ def online_rollout(
     start = (env_state, carry, agent_state, zeros, EpisodeStats.zero())
     (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, start, keys)
     return env_state, carry, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+
+
+def make_trajectory(
+    *,
+    obs: TreeOf[Shaped[Array, "T N ..."]],
+    first: Bool[Array, "T N"],
+    action_mask: Bool[Array, "T N num_actions"] | None,
+    action: Shaped[Array, "T N ..."],
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    next_obs: TreeOf[Shaped[Array, "T N ..."]],
+    next_action_mask: Bool[Array, "T N num_actions"] | None,
+    extras: TreeOf[Shaped[Array, "T N ..."]],
+    carry: TreeOf[Shaped[Array, "N ..."]],
+) -> Trajectory:
+    """Build a trajectory.
+
+    The shapes are checked here and not in `Trajectory`, which JAX also builds from other leaves.
+    """
+    return Trajectory(
+        obs=obs,
+        first=first,
+        action_mask=action_mask,
+        action=action,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        next_obs=next_obs,
+        next_action_mask=next_action_mask,
+        extras=extras,
+        carry=carry,
+    )
 
 
 def _act_and_step(

@@ -140,8 +140,6 @@ class NetworkSpec:
       cell: a recurrent cell before the heads, or None.
       copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
 
-    Raises:
-      TriglotError: if the torso cannot read such observations.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -150,7 +148,12 @@ class NetworkSpec:
     cell: RecurrentCell | None = None
     ensemble_size: int = 1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Reject a torso that cannot read such observations; called when the network is built.
+
+        Raises:
+          TriglotError: naming the observation and the torso.
+        """
         spec, torso = self.obs_spec, self.torso
         if isinstance(torso, Table) and not isinstance(spec, Discrete):
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")

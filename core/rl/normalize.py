@@ -1,10 +1,11 @@
-"""Running normalization of observations, and of rewards by the deviation of returns."""
+"""Normalize observations and scale rewards by running statistics."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
 
 from ..agent import Trajectory
 from ..errors import TriglotError
@@ -36,11 +37,11 @@ class RunningStats:
 
     @classmethod
     def of(cls, spec: Spec) -> "RunningStats":
-        """Start statistics of observations for which `can_normalize` holds."""
+        """Create the statistics of observations for which `can_normalize` is true."""
         return cls.zero(() if isinstance(spec, Dict) else spec.shape)
 
-    def add(self, samples: jax.Array) -> "RunningStats":
-        """Add samples `[..., *shape]`.
+    def add(self, samples: Shaped[Array, "..."]) -> "RunningStats":
+        """Update the statistics with samples `[..., *shape]`.
 
         Source: Chan, Golub & LeVeque 1979, "Updating formulae and a pairwise algorithm for
         computing sample variances", equations 1.5, http://i.stanford.edu/TR/CS-TR-79-773.html.
@@ -57,31 +58,33 @@ class RunningStats:
         )
         return RunningStats(mean=self.mean + delta * share, variance=squares, count=total)
 
-    def normalize(self, samples: jax.Array, *, limit: float = 10.0) -> jax.Array:
-        """Normalize samples `[..., *shape]` to mean 0 and variance 1, clipped to +-`limit`."""
+    def normalize(
+        self, samples: Shaped[Array, "*samples"], *, limit: float = 10.0
+    ) -> Float[Array, "*samples"]:
+        """Scale samples `[..., *shape]` to mean 0 and variance 1, clipped to `[-limit, limit]`."""
         batched = jax.vmap(lambda sample: (sample - self.mean) * self.scale)
         flat = samples.astype(jnp.float32).reshape((-1, *self.mean.shape))
         return jnp.clip(batched(flat), -limit, limit).reshape(samples.shape)
 
     @property
-    def scale(self) -> jax.Array:
+    def scale(self) -> Float[Array, "..."]:
         """1 / standard deviation."""
         return jax.lax.rsqrt(self.variance + 1e-8)
 
 
 def can_normalize(spec: Spec) -> bool:
-    """Whether observations are one float array, which has a mean and a variance."""
+    """Return whether observations are one array of floats."""
     return isinstance(spec, Box) and jnp.issubdtype(spec.dtype, jnp.floating)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class RewardScale:
-    """Scale rewards by the running standard deviation of the discounted returns.
+    """Scale rewards by the standard deviation of the discounted returns.
 
     Attributes:
-      stats: of the returns.
-      returns: float32 `[N]`, discounted, of each environment's episode so far.
+      stats: running statistics of the returns.
+      returns: float32 `[N]`, discounted return of each environment's current episode.
     """
 
     stats: RunningStats
@@ -93,13 +96,13 @@ class RewardScale:
 
     def add(
         self, trajectory: Trajectory, discount: Any, *, limit: float = 10.0
-    ) -> tuple[jax.Array, "RewardScale"]:
-        """Add a rollout's rewards, and scale them.
+    ) -> tuple[Float[Array, "T N"], "RewardScale"]:
+        """Update the statistics with a rollout's rewards, then scale these rewards.
 
         Args:
           trajectory: the rollout.
           discount: float `[]`.
-          limit: scaled rewards are clipped to +-`limit`.
+          limit: scaled rewards are clipped to `[-limit, limit]`.
 
         Returns:
           The scaled rewards, float32 `[T, N]`, and the updated scale.
@@ -112,8 +115,8 @@ class RewardScale:
 
 
 def discounted_sums(
-    start: jax.Array, reward: jax.Array, done: jax.Array, discount: Any
-) -> tuple[jax.Array, jax.Array]:
+    start: Float[Array, " N"], reward: Float[Array, "T N"], done: Bool[Array, "T N"], discount: Any
+) -> tuple[Float[Array, " N"], Float[Array, "T N"]]:
     """Sum discounted rewards forward in time, from 0 after each episode's end.
 
     s_t = r_t + discount * s_{t-1}, with s_{t-1} = 0 where an episode starts.
@@ -125,7 +128,8 @@ def discounted_sums(
       discount: float `[]`.
 
     Returns:
-      The sums after the last step `[N]`, and at each step `[T, N]`.
+      The sums after the last step `[N]` and at each step `[T, N]`. Rewards are divided by the
+      standard deviation of the latter.
 
     Source: OpenAI baselines' VecNormalize; Huang et al. 2022, detail 7 of continuous actions,
     https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from .. import specs
 from ..agent import AgentConfig, Trajectory
@@ -315,8 +316,11 @@ class Replay:
 
 
 def n_step_return(
-    reward: jax.Array, terminated: jax.Array, truncated: jax.Array, discount: Number
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    reward: Float[Array, "n B"],
+    terminated: Bool[Array, "n B"],
+    truncated: Bool[Array, "n B"],
+    discount: Number,
+) -> tuple[Float[Array, " B"], Float[Array, " B"], Int[Array, " B"]]:
     """Sum discounted rewards up to the `n`-th step or the episode's end, whichever comes first.
 
     Args:
@@ -345,7 +349,9 @@ def n_step_return(
     return total, jnp.where(dead, 0.0, factor), last
 
 
-def sample_proportional(weight: jax.Array, share: jax.Array) -> tuple[jax.Array, jax.Array]:
+def sample_proportional(
+    weight: Float[Array, " P"], share: Float[Array, " B"]
+) -> tuple[Int[Array, " B"], Float[Array, ""]]:
     """Choose indices in proportion to weights, at given shares of their total.
 
     The weights are summed each time, in two levels of blocks: one fast pass, no sum tree to update,

@@ -8,12 +8,13 @@ import sys
 import tokenize
 from pathlib import Path
 
+from ...backends.libraries import LIBRARIES
+from ...core import plugins
 from ...core.errors import TriglotError, unknown
 from ..registry import components as registry
-from ..registry import plugins
 
 TEMPLATES = Path(__file__).parent / "templates"
-EXTRAS = {"haiku": "haiku", "linen": "flax", "nnx": "flax", "equinox": "equinox"}
+EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}
 # The names in each template that are replaced: of the module, and of the class.
 NAMES = {
     "algorithm": ("reinforce", "Reinforce"),

@@ -1,6 +1,5 @@
 """Train one agent with several libraries from the same weights and keys, and report differences."""
 
-import importlib.util
 import os
 import shlex
 import sys
@@ -9,9 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...backends import BACKENDS
+from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
-from ...core.errors import TriglotError, missing_extra, unknown
+from ...core.errors import TriglotError, unknown
 from .. import version
 from ..options import CompareOptions
 from ..registry.components import find_algorithm
@@ -22,7 +21,6 @@ from . import report, tables
 from .identity import Trace, compare_traces
 from .results import Record, save_records
 from .turns import run_all
-from .worker import LIBRARIES
 
 # Options that `comparison.json` shows in another form or under another name.
 SHOWN_OTHERWISE = ("backends", "total_steps", "out")
@@ -68,12 +66,7 @@ def check(options: CompareOptions, out: Path) -> None:
     from_overrides(algorithm.Hyperparams, options.hyper)
     check_hyper(options)
     for backend in options.backends:
-        if backend not in BACKENDS:
-            raise unknown("backend", backend, BACKENDS)
-        library, extra = LIBRARIES.get(backend, ("jax", ""))
-        package = library.split(".")[0]
-        if importlib.util.find_spec(package) is None:
-            raise missing_extra(package, extra, f"the backend {backend}")
+        libraries.find(backend).require()
     if len(set(options.backends)) < max(2, len(options.backends)):
         raise TriglotError(
             "compare needs at least two backends, each named once; got "

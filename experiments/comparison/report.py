@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...backends import libraries
 from ..plots import learning_curves as plots
 from ..runs.files import plain
 from . import tables
-from .tables import DISPLAY
 
 Result: TypeAlias = Mapping[str, Any]
 
@@ -34,8 +34,8 @@ def verdict(result: Result) -> str:
         if params
         else tables.where(metric, "metric", "metrics")
     )
-    diverged = [DISPLAY[name] for name in place["backends"]]
-    rest = [DISPLAY[name] for name in names if name not in place["backends"]]
+    diverged = [libraries.title(name) for name in place["backends"]]
+    rest = [libraries.title(name) for name in names if name not in place["backends"]]
     sentence = (
         f"{_listed(diverged)} diverge{'s' if len(diverged) == 1 else ''} from "
         f"{rest[0] if len(rest) == 1 else 'the others'} at update {place['update']:,} "
@@ -62,7 +62,7 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
     (out / "comparison.json").write_text(text + "\n")
     env_steps = result["steps_per_update"] * np.arange(1, result["num_updates"] + 1)
     curves = {
-        DISPLAY[name]: plots.Curve(env_steps, metrics[name]["episode_return"])
+        libraries.title(name): plots.Curve(env_steps, metrics[name]["episode_return"])
         for name in result["backends"]
     }
     title = f"{result['algorithm']} on {result['env']}, {result['arithmetic']} arithmetic"
@@ -87,11 +87,11 @@ def page(result: Result, curves_png: bytes) -> str:
         verdict=html.escape(result["verdict"]),
         groups=html.escape(
             "; ".join(
-                " = ".join(DISPLAY[name] for name in group)
+                " = ".join(libraries.title(name) for name in group)
                 for group in result["identity"]["groups"]
             )
         ),
-        reference=DISPLAY[next(iter(result["backends"]))],
+        reference=libraries.title(next(iter(result["backends"]))),
         curves=base64.b64encode(curves_png).decode(),
         returns=tables.as_html(tables.RETURNS, result),
         identity=tables.as_html(tables.IDENTITY, result),

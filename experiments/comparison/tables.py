@@ -4,20 +4,13 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...backends import libraries
 from ..statistics import format_return
 
 # A column is a header and a function from one backend's entry in `comparison.json`, with `name` and
 # `identity` added, to the cell's text.
 Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
-
-DISPLAY = {
-    "haiku": "Haiku",
-    "linen": "Flax Linen",
-    "nnx": "Flax NNX",
-    "equinox": "Equinox",
-    "table": "Table",
-}
 
 
 def _number(name: str, form: str = ",.0f", scale: float = 1.0) -> Callable[[Row], str]:
@@ -62,7 +55,7 @@ def where(place: Mapping[str, Any], kind: str, things: str) -> str:
     return f"in {place[kind]}" + (f" and {more:,} more {things}" if more else "")
 
 
-BACKEND: Column = ("backend", lambda row: DISPLAY[row["name"]])
+BACKEND: Column = ("backend", lambda row: libraries.title(row["name"]))
 RETURN: Column = ("return", _return("final_return_mean"))
 INTERVAL: Column = ("95% interval", _interval)
 STEPS: Column = ("steps/s", _number("steps_per_second"))

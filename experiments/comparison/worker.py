@@ -20,17 +20,11 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions
 from ..registry.overrides import from_overrides
 
-# The module imported for each backend, and the extra that installs it.
-LIBRARIES = {
-    "haiku": ("haiku", "haiku"),
-    "linen": ("flax.linen", "flax"),
-    "nnx": ("flax.nnx", "flax"),
-    "equinox": ("equinox", "equinox"),
-}
 STAGES = ("init", "load", "compile", "train", "dispatch", "finish")
 NUM_ERROR_LINES = 12
 
@@ -150,7 +144,7 @@ class _Stages:
 
     def _start(self, arguments: dict[str, Any]) -> dict[str, Any]:
         backend = arguments["backend"]
-        library = LIBRARIES.get(backend, ("jax",))[0]
+        library = libraries.find(backend).module  # imports neither JAX nor the library
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)

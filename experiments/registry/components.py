@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...core import plugins
 from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
-from . import plugins
 from .loading import is_module, is_path, load, load_env, search_here
 from .overrides import from_overrides
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...core.host_environment import HostEnvironment
     from ...core.network import Network
     from ...core.networks.architecture import NetworkSpec
+    from ...core.rl.optimizers import OptimizerFn
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
@@ -183,28 +184,33 @@ def make_agent(
     config: Any = None,
     hyper: Any = None,
     networks: "Network | Mapping[str, Network] | None" = None,
-    optimizer: Any = None,
+    optimizer: "str | OptimizerFn | None" = None,
 ) -> "Agent":
     """Build an algorithm for an environment, on networks of one library.
 
     Args:
       algorithm: a name, `package.module:object`, or the class itself.
-      env: what it shall act in.
+      env: the environment to act in.
       backend: the library whose zoo the networks come from.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
         canonical for networks of the zoo, which costs nothing and makes the libraries agree
-        (docs/results.md has the measurement), and native for your own.
-      config: shapes and counts, the algorithm's `Config`, or by name what departs from its
-        defaults.
-      hyper: numbers, the algorithm's `Hyperparams`, or likewise.
-      networks: your own in place of the zoo's: one for everything, or each by the name that the
-        algorithm gives it.
+        (docs/results.md has the measurement), and native for custom networks.
+      config: static configuration: the algorithm's `Config`, or values by field name.
+      hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
+      networks: custom networks instead of the zoo's: one for everything, or each by the name that
+        the algorithm gives it.
+      optimizer: `hyper -> optax.GradientTransformation`, such as
+        `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
+        `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
+        own.
 
     Raises:
       TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
         fit each other.
     """
     from ...backends import build
+    from ...backends.canonical import with_arithmetic
+    from ...core.network import Network
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -212,15 +218,19 @@ def make_agent(
     hyper = (
         hyper if isinstance(hyper, found.Hyperparams) else from_overrides(found.Hyperparams, hyper)
     )
+    given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
-        with user_error_context(
-            f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
-        ):
-            specs = found.networks(env.obs_spec, env.action_spec, config)
-        if networks is None:
-            network = build(backend, specs, arithmetic=arithmetic or "canonical")
+        if isinstance(networks, Network):
+            network = with_arithmetic(networks, arithmetic or "native")
         else:
-            network = _own_network(networks, specs, arithmetic or "native")
+            with user_error_context(
+                f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
+            ):
+                specs = found.networks(env.obs_spec, env.action_spec, config)
+            if networks is None:
+                network = build(backend, specs, arithmetic=arithmetic or "canonical")
+            else:
+                network = _custom_networks(networks, specs, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} failed when it was made"):
             return found(
                 network=network,
@@ -228,6 +238,7 @@ def make_agent(
                 action_spec=env.action_spec,
                 config=config,
                 hyper=hyper,
+                **given,
             )
     except MissingExtra:
         raise
@@ -235,8 +246,23 @@ def make_agent(
         raise TriglotError(f"on {env.name}: {error}") from None
 
 
-def _own_network(
-    networks: "Network | Mapping[str, Network]",
+def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
+    """Find an optimizer by its name or as `package.module:object`; a function is returned as it is.
+
+    Raises:
+      TriglotError: if there is no such optimizer, or it cannot be imported.
+    """
+    from ...core.rl.optimizers import OPTIMIZERS
+
+    if not isinstance(optimizer, str):
+        return optimizer
+    if ":" not in optimizer and optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
+
+
+def _custom_networks(
+    networks: "Mapping[str, Network]",
     specs: "Mapping[str, NetworkSpec | Network]",
     arithmetic: str,
 ) -> "Network":
@@ -244,15 +270,15 @@ def _own_network(
     from ...core.network import Network
     from ...core.networks.combinators import combine, ensemble
 
-    if not isinstance(networks, Mapping):
-        return with_arithmetic(networks, arithmetic)
     asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
     for name in networks:
         if name not in asked:
             raise unknown("network", name, asked)
     missing = [name for name in asked if name not in networks]
     if missing:
-        raise TriglotError(f"give all of the networks {', '.join(asked)}: no {missing[0]!r} came.")
+        raise TriglotError(
+            f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
+        )
     given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
     made = {
         name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)

@@ -11,20 +11,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...backends import libraries
+from ...core import plugins
 from ...core.errors import TriglotError, describe, unknown, user_error_context
-from . import plugins
 
 if TYPE_CHECKING:
     from ...core.environment import Environment
     from ...core.network import Network
-
-# The adapter of a library's modules, by the package of their base class.
-ADAPTERS = {
-    "haiku.": "from_haiku",
-    "flax.linen.": "from_linen",
-    "flax.nnx.": "from_nnx",
-    "equinox.": "from_equinox",
-}
 
 
 def load(kind: str, text: str) -> Any:
@@ -139,7 +132,7 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     if adapter := adapter_of(made):
         raise TriglotError(
             f"network {text!r} is a module of its library: give a function of obs_spec and "
-            f"action_spec that returns triglot.{adapter}(...) of it."
+            f"action_spec that returns {adapter}(...) of it."
         )
     if callable(made):
         made = _call("network", text, made, env.obs_spec, env.action_spec)
@@ -153,12 +146,8 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
 
 def adapter_of(made: Any) -> str | None:
     """Name the adapter for a module of a network library, or for its class."""
-    bases = made.__mro__ if isinstance(made, type) else type(made).__mro__
-    modules = [f"{base.__module__}." for base in bases]
-    for prefix, adapter in ADAPTERS.items():
-        if any(module.startswith(prefix) for module in modules):
-            return adapter
-    return None
+    library = libraries.find_by_class(made if isinstance(made, type) else type(made))
+    return library and library.lift_path
 
 
 def is_path(text: str) -> bool:

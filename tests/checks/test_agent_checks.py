@@ -10,7 +10,7 @@ import pytest
 from tests.checks.broken_agents import BROKEN, Broken
 from tests.checks.sound_agent import ENV, ActorCritic, Masked, linear
 from triglot import check_agent, make_agent, make_env
-from triglot.checks.agent.ends import CHECKS
+from triglot.checks.agent.check import CHECKS
 from triglot.core.agent import Trajectory
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
@@ -35,7 +35,7 @@ def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     assert report.failed == (broken.check,), str(report)
     (result,) = [r for r in report.results if r.outcome == "failed"]
     assert broken.words in result.found
-    assert result.found and result.mend and result.why
+    assert result.found and result.fix and result.why
     assert "\n" not in result.found and "Traceback" not in str(report)
 
 
@@ -154,4 +154,4 @@ class ForgetfulReplay(Replaying):
 
 
 def test_what_is_only_stored_is_not_taken_for_learned() -> None:
-    assert check_agent(ForgetfulReplay(), ENV).failed == ("time-limits",)
+    assert check_agent(ForgetfulReplay(), ENV).failed == ("time limits",)

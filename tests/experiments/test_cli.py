@@ -168,7 +168,7 @@ class Growing(GridWorld):
         ("own_file:Changing probe:two-step", "failed when it was traced: TypeError"),
         ("ppo own_file:Stepping --backend table", "failed when it was traced: AttributeError"),
         ("ppo own_file:Growing --backend table", "changes its shapes: state.row"),
-        ("ppo probe:two-step --network own_file:column", "gave value [B, 1]"),
+        ("ppo probe:two-step --network own_file:column", "returned value [B, 1]"),
         ("ppo probe:two-step --network own_file:torn", "ValueError: no weights today (own_file.py"),
         ("ppo probe:two-step --network own_file:inside_jax", "(own_file.py, line"),
         ("ppo probe:two-step --network own_file:asking", "has no attribute 'no_such_thing' (own_f"),
@@ -243,8 +243,8 @@ sys.exit(code or ("jax" in sys.modules))
 def test_list_says_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {"flax": object(), "haiku": None, "equinox": object(), "gymnax": None}
-    monkeypatch.setattr("importlib.util.find_spec", found.get)
+    found = {"flax": "0.12.8", "equinox": "0.13.8"}
+    monkeypatch.setattr("triglot.experiments.authoring.list.package_version", found.get)
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
     assert "Proximal policy optimization" in shown and "gridworld:8x8" in shown

@@ -188,7 +188,7 @@ def test_short_updates_are_the_same_however_their_numbers_are_drawn(
     for _ in range(8):
         state, _ = update(state)
     in_one, _ = jax.jit(trainer.train_chunk)(start)
-    assert int(in_one.agent.num_gradient_steps) > 0
+    assert int(in_one.agent.learner.num_gradient_steps) > 0
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
         in_one.agent.learner.variables.params,

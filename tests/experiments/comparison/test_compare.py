@@ -13,7 +13,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from triglot.core.errors import MissingExtra, TriglotError
-from triglot.experiments.comparison import compare as compare_module
 from triglot.experiments.comparison import report, tables, turns
 from triglot.experiments.comparison.compare import compare
 from triglot.experiments.comparison.worker import Worker, WorkerDied
@@ -173,7 +172,7 @@ def test_what_cannot_be_served_is_refused_before_anything_starts(
 def test_a_missing_library_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"needs flax, .*'triglot\[flax\]'"):
         compare(replace(OPTIONS, out=tmp_path / "out", backends=("linen", "nnx")))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from triglot.core import plugins
 from triglot.core.errors import TriglotError
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
 from triglot.experiments.authoring import new
 from triglot.experiments.registry import components as registry
-from triglot.experiments.registry import plugins
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,7 +149,7 @@ def test_two_packages_with_one_name_are_told(install: Install) -> None:
     [
         ("nowhere:Agent", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
         ("their_parts:Agnt", "cannot be loaded: AttributeError"),
-        ("no value at all!", "must have the form package.module:object"),
+        ("no value at all!", "is not of the form package.module:object"),
     ],
 )
 def test_a_broken_part_is_told_with_its_package(

@@ -1,14 +1,15 @@
-"""Components of installed packages, registered by entry points and imported on first use."""
+"""Components that installed packages add by entry points, listed without importing them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from ...core.errors import TriglotError, user_error_context
+from .errors import TriglotError, user_error_context
 
 GROUPS = {
     "algorithm": "triglot.algorithms",
+    "backend": "triglot.backends",
     "environment": "triglot.environments",
     "network": "triglot.networks",
 }
@@ -16,13 +17,13 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """A component of an installed package, not yet imported.
+    """One component of an installed package, not imported.
 
     Attributes:
-      kind: `algorithm`, `environment` or `network`.
+      kind: a key of `GROUPS`.
       name: its name in commands.
       distribution: the package's name and version.
-      entry_point: its location.
+      entry_point: the module and the object.
     """
 
     kind: str
@@ -32,12 +33,12 @@ class Plugin:
 
     @property
     def path(self) -> str:
-        """Its location, as package.module:object."""
+        """The location, as package.module:object."""
         return self.entry_point.value
 
     @property
     def is_suite(self) -> bool:
-        """Whether it is a module of environments rather than one object."""
+        """Whether it is a module of environments instead of one object."""
         return self.kind == "environment" and ":" not in self.path
 
     def __str__(self) -> str:
@@ -47,10 +48,10 @@ class Plugin:
         """Import it.
 
         Raises:
-          TriglotError: if that fails, with the package's name.
+          TriglotError: naming the package, if the import fails.
         """
         if not self.entry_point.pattern.match(self.path):
-            raise TriglotError(f"the {self} must have the form package.module:object.")
+            raise TriglotError(f"the {self} is not of the form package.module:object.")
         with user_error_context(f"the {self} cannot be loaded"):
             loaded = self.entry_point.load()
         if self.is_suite and not (hasattr(loaded, "make") and hasattr(loaded, "names")):
@@ -61,7 +62,7 @@ class Plugin:
 
 
 def installed(kind: str) -> list[Plugin]:
-    """List the components of installed packages, sorted by name."""
+    """List the components of one kind that installed packages add, by name."""
     found = [
         Plugin(kind, point.name, _title(distribution), point)
         for distribution in _distributions()
@@ -73,23 +74,23 @@ def installed(kind: str) -> list[Plugin]:
 
 
 def find(kind: str, name: str) -> Plugin | None:
-    """Find the component that an installed package registers under a name.
+    """Find the component of an installed package with this name.
 
     Raises:
-      TriglotError: if two packages register it.
+      TriglotError: if two packages have one.
     """
     found = [plugin for plugin in installed(kind) if plugin.name == name]
     if len(found) > 1:
         both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in found)
         raise TriglotError(
-            f"two packages register {kind} {name!r}: {both}. Uninstall one, or use "
-            "package.module:object."
+            f"two packages have {kind} {name!r}: {both}. Uninstall one, or give the one you mean "
+            "as package.module:object."
         )
     return found[0] if found else None
 
 
 def names(kind: str) -> list[str]:
-    """List the names that installed packages register."""
+    """List the names that installed packages add."""
     return [plugin.name for plugin in installed(kind)]
 
 
@@ -99,7 +100,7 @@ def broken() -> list[str]:
 
 
 def _distributions() -> Iterator[metadata.Distribution]:
-    """Yield the packages with triglot's entry points, each once: the one that would be imported."""
+    """Yield each package with entry points of triglot once, the one that Python imports."""
     seen: set[str] = set()
     for distribution in metadata.distributions():
         if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
@@ -110,7 +111,7 @@ def _distributions() -> Iterator[metadata.Distribution]:
 
 
 def _is_broken(distribution: metadata.Distribution) -> bool:
-    # `metadata.entry_points` raises for all packages if one file is malformed.
+    # `metadata.entry_points` raises for all packages if the file of one is malformed.
     try:
         return distribution.entry_points is None
     except Exception:
