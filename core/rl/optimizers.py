@@ -6,13 +6,14 @@ here reads `hyper.learning_rate`, and what else it knows where the hyperparamete
 `max_grad_norm` (clip the global gradient norm first) and `adam_eps`.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import optax
 
 from ..errors import TriglotError, user_error_context
 
 
+@runtime_checkable
 class OptimizerFn(Protocol):
     """A function of an agent's hyperparameters that builds its optimizer."""
 
