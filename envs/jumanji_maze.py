@@ -25,7 +25,7 @@ class MazeGenerator:
         for name, size in (("num_rows", num_rows), ("num_cols", num_cols)):
             if not isinstance(size, int) or size < 2:
                 raise TriglotError(
-                    f"{name} of a maze must be an integer of at least 2, got {size!r}."
+                    f"{name} of a maze must be an integer, at least 2; got {size!r}."
                 )
         self.num_rows = num_rows
         self.num_cols = num_cols
