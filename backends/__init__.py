@@ -38,6 +38,7 @@ def build(
     def build_one(name: str, spec: "NetworkSpec | Network") -> Network:
         if isinstance(spec, Network):
             return spec
+        spec.check()
         network = adapter.zoo(spec, name)
         if not isinstance(network, Network):
             raise TriglotError(

@@ -1,12 +1,15 @@
-"""Settings for every test: nothing is promoted silently.
+"""Settings for every test: no silent promotion, checked shapes, shared compiled programs.
 
-Code of ours spells out each change of dtype and of rank. A test that drives a library which does
-not is marked `@pytest.mark.library_promotion("the library and what it promotes")`.
+Our own code states every change of dtype and rank. A test of a library that promotes is marked
+`@pytest.mark.library_promotion("the library and what it promotes")`.
 
-Most of the tests' time is compilation, and most of that XLA's optimisation, which is left out but
-where equality bit for bit is claimed of the programs that people run, or they run for long.
+Compilation takes most of the tests' time. Three measures against it: most of XLA's optimization is
+left out, except in tests of bit-for-bit equality and tests that run long; equal programs are
+compiled once, in one cache folder for all test processes; that folder is new in every test run.
 """
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +17,29 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from tests import runtime_types
+
+runtime_types.install()
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Files of tests whose programs are those that people run.
-OPTIMISED = (
+PROGRAMS = "TRIGLOT_TEST_PROGRAMS"  # tells pytest-xdist's workers the folder
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the compiled programs of this test run in one temporary folder."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="triglot-programs-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ[PROGRAMS] = folder.name
+    jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+# Test files that need fully optimized programs.
+OPTIMIZED = (
     "test_identity",
     "test_compare",
     "test_canonical",
@@ -30,7 +51,7 @@ OPTIMISED = (
 
 @pytest.fixture(autouse=True)
 def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep promotion forbidden, or allow it for a test whose marker gives the reason."""
+    """Forbid promotion, except in a test whose marker gives the reason."""
     marker = request.node.get_closest_marker("library_promotion")
     if marker is None:
         yield
@@ -42,9 +63,9 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave most of XLA's optimisation out, also in processes that a test begins."""
-    least = not any(part in request.node.name for part in OPTIMISED)
+def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave out most of XLA's optimization, also in processes that a test starts."""
+    least = not any(part in request.node.name for part in OPTIMIZED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(least)))
         jax.config.update("jax_disable_most_optimizations", least)
@@ -53,14 +74,14 @@ def optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def fresh_caches() -> Iterator[None]:
-    """Let go of a module's compiled programs, which else fill gigabytes by the end."""
+    """Drop a module's compiled programs from memory, where they would grow to gigabytes."""
     yield
     jax.clear_caches()
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give a folder for the compiled programs of commands, and leave JAX as it was."""
+    """Return a cache folder for commands; restore JAX's settings afterwards."""
     names = (
         "jax_compilation_cache_dir",
         "jax_persistent_cache_min_compile_time_secs",
@@ -68,7 +89,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "jax_cpu_enable_async_dispatch",
     )
     before = {name: jax.config.values[name] for name in names}
-    compilation_cache.reset_cache()  # JAX would stay with the first folder it was given
+    compilation_cache.reset_cache()  # JAX keeps using the first folder otherwise
     yield tmp_path_factory.mktemp("cache")
     for name, value in before.items():
         jax.config.update(name, value)

@@ -1,23 +1,24 @@
-"""Collecting trajectories: one scan, statistics reduced as it goes."""
+"""Collect trajectories in one scan, with episode statistics reduced in its carry."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
+from ..types import PyTree
 from .vectorize import Transition, VectorEnvironment, VectorState
-
-PyTree: TypeAlias = Any
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class EpisodeStats:
-    """Sums over the episodes that ended; float32 `[]` each."""
+    """Sums over finished episodes; float32 `[]` each."""
 
     count: jax.Array
     return_sum: jax.Array
@@ -29,7 +30,7 @@ class EpisodeStats:
         return cls(count=zero, return_sum=zero, length_sum=zero)
 
     def add(self, transition: Transition) -> "EpisodeStats":
-        """Count the episodes that end with `transition`."""
+        """Add the episodes that end with `transition`."""
         done = transition.done.astype(jnp.float32)
         return EpisodeStats(
             count=self.count + done.sum(),
@@ -55,10 +56,10 @@ def rollout(
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Trajectory, EpisodeStats]:
-    """Let the agent act for `agent.rollout_length` steps, exploring.
+    """Act for `agent.rollout_length` steps with exploration.
 
     Returns:
-      The environments' state and the carry after the last step, the trajectory `[T, N]`, and the
+      The environment state and the carry after the last step, the trajectory `[T, N]`, and the
       statistics of the episodes that ended in it.
     """
 
@@ -73,7 +74,7 @@ def rollout(
     keys = jax.random.split(key, agent.rollout_length)
     start = (env_state, carry, EpisodeStats.zero())
     (env_state, last_carry, stats), seen = scan_keys(step, start, keys)
-    return env_state, last_carry, Trajectory(**seen, carry=carry), stats
+    return env_state, last_carry, make_trajectory(**seen, carry=carry), stats
 
 
 def online_rollout(
@@ -84,11 +85,11 @@ def online_rollout(
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Any, dict[str, jax.Array], EpisodeStats]:
-    """Let the agent act and learn in turn for `agent.rollout_length` steps, exploring.
+    """Alternate one exploring step and one update, `agent.rollout_length` times.
 
     Returns:
-      The environments' state, the carry and the agent's state after the last step, its metrics
-      averaged over the steps, and the statistics of the episodes that ended.
+      The environment state, the carry and the agent state after the last step, the metrics averaged
+      over the steps, and the statistics of the episodes that ended.
     """
 
     def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
@@ -97,20 +98,53 @@ def online_rollout(
         env_state, next_carry, seen, transition = _act_and_step(
             agent, env, agent_state, carry, env_state, act_key, env_key
         )
-        one_step = Trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
+        one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
         return (env_state, next_carry, agent_state, sums, stats.add(transition)), None
 
     num_steps = agent.rollout_length
-    # Split by use first: what nobody uses of a step's keys is then never computed.
-    keys = tuple(jax.random.split(own, num_steps) for own in jax.random.split(key, 3))
+    # Split by use first, so that XLA drops the keys of unused uses.
+    keys = tuple(jax.random.split(part, num_steps) for part in jax.random.split(key, 3))
     start = (env_state, carry, agent_state, None, EpisodeStats.zero())
     ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     start = (env_state, carry, agent_state, zeros, EpisodeStats.zero())
     (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, start, keys)
     return env_state, carry, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+
+
+def make_trajectory(
+    *,
+    obs: TreeOf[Shaped[Array, "T N ..."]],
+    first: Bool[Array, "T N"],
+    action_mask: Bool[Array, "T N num_actions"] | None,
+    action: Shaped[Array, "T N ..."],
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    next_obs: TreeOf[Shaped[Array, "T N ..."]],
+    next_action_mask: Bool[Array, "T N num_actions"] | None,
+    extras: TreeOf[Shaped[Array, "T N ..."]],
+    carry: TreeOf[Shaped[Array, "N ..."]],
+) -> Trajectory:
+    """Build a trajectory.
+
+    The shapes are checked here and not in `Trajectory`, which JAX also builds from other leaves.
+    """
+    return Trajectory(
+        obs=obs,
+        first=first,
+        action_mask=action_mask,
+        action=action,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        next_obs=next_obs,
+        next_action_mask=next_action_mask,
+        extras=extras,
+        carry=carry,
+    )
 
 
 def _act_and_step(

@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from .. import specs
 from ..errors import TriglotError, user_error_context
@@ -14,15 +16,19 @@ from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
 
-def merge_heads(outputs: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Flatten a network's outputs to `{head: array}`.
+def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]:
+    """Flatten a network's outputs `[B, ...]` to `{head: array}`.
 
     A single network returns `{head: array}`, one made by `combine` `{part: {head: array}}`.
 
     Raises:
-      TriglotError: if two parts return a head of the same name.
+      TriglotError: if two parts have a head of the same name.
     """
-    merged: dict[str, jax.Array] = {}
+    return _flatten(outputs)
+
+
+def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
     for name, value in outputs.items():
         heads = value if isinstance(value, Mapping) else {name: value}
         twice = sorted(merged.keys() & heads.keys())
@@ -60,6 +66,13 @@ def policy_heads(
         f"{algorithm} supports discrete actions and bounded boxes of floats, and this environment "
         f"has {action_spec}: choose another environment."
     )
+
+
+def policy_shapes(action_spec: specs.Spec, *, algorithm: str) -> dict[str, tuple[int, ...]]:
+    """List the shapes of a policy's heads, without the batch axis."""
+    return {
+        name: (head.size or 1,) for name, head in policy_heads(action_spec, algorithm=algorithm)
+    }
 
 
 def check_heads(
@@ -111,7 +124,7 @@ def check_heads(
             f"{found} returned a {type(outputs).__name__}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."
         )
-    heads = merge_heads(outputs)
+    heads = _flatten(outputs)
     wrong = []
     for name, shape in needs.items():
         if not hasattr(heads.get(name), "shape"):
@@ -161,6 +174,41 @@ def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> An
 def _shapes(tree: Any) -> str:
     """Describe a tree's structure, shapes and dtypes."""
     return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", tree)).replace("'", "")
+
+
+def require_parts(
+    network: Network, parts: tuple[str, ...], *, algorithm: str
+) -> Mapping[str, Network]:
+    """Return the parts of a combined network.
+
+    Args:
+      network: as `core.networks.combinators.combine` makes it.
+      parts: the names it must have.
+      algorithm: its name, for the message.
+
+    Raises:
+      TriglotError: if it has other parts, or none.
+    """
+    if set(network.parts) != set(parts):
+        raise TriglotError(
+            f"{algorithm} needs separate networks ({', '.join(parts)}), which read different "
+            f"inputs, and got the single network {network.name!r}: give each by name, "
+            "networks={'actor': ..., 'critic': ...}."
+        )
+    return network.parts
+
+
+def require_single_steps(owner: str, network: Network) -> None:
+    """Reject a recurrent network, since a replay holds single steps.
+
+    Raises:
+      TriglotError: naming the network and what trains recurrent ones.
+    """
+    if network.recurrent:
+        raise TriglotError(
+            f"{owner} replays single steps, and the network {network.name!r} is recurrent: use a "
+            "network without a carry, or PPO, which trains recurrent networks."
+        )
 
 
 def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:

@@ -1,4 +1,4 @@
-"""Policies' distributions over actions, apart from the networks that emit their raw arrays."""
+"""Distributions over actions, built from the raw arrays that networks output."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,9 @@ from typing import Any
 import distrax
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray
 
+from ..errors import TriglotError
 from ..specs import Box, Discrete, Spec
 
 
@@ -23,24 +25,27 @@ class Categorical:
 
     log_probs: jax.Array
 
-    def sample(self, key: jax.Array) -> jax.Array:
+    def sample(self, key: PRNGKeyArray) -> Integer[Array, "..."]:
         """Draw int32 actions `[...]`."""
         return jax.random.categorical(key, self.log_probs)
 
-    def mode(self) -> jax.Array:
-        """Choose the likeliest action, int32 `[...]`; the first of several."""
+    def mode(self) -> Integer[Array, "..."]:
+        """Return the likeliest action, int32 `[...]`; the first where several tie."""
         return jnp.argmax(self.log_probs, axis=-1)
 
-    def log_prob(self, action: jax.Array) -> jax.Array:
-        """Give the log-probability `[...]` of integer actions `[...]`."""
+    def log_prob(self, action: Integer[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Compute the log-probability `[...]` of integer actions `[...]`."""
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
-    def entropy(self) -> jax.Array:
-        """Give the entropy `[...]` in nats."""
+    def entropy(self) -> Float[Array, "..."]:
+        """Compute the entropy `[...]` in nats."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
 
-def categorical(logits: jax.Array, action_mask: jax.Array | None = None) -> Categorical:
+def categorical(
+    logits: Float[Array, "*batch num_actions"],
+    action_mask: Bool[Array, "*batch num_actions"] | None = None,
+) -> Categorical:
     """Build a categorical distribution over the allowed actions.
 
     Args:
@@ -48,8 +53,8 @@ def categorical(logits: jax.Array, action_mask: jax.Array | None = None) -> Cate
       action_mask: bool `[..., num_actions]`, True where an action is allowed; None allows all.
 
     Returns:
-      A distribution in which a forbidden action has probability 0 and adds nothing to the entropy
-      or its gradient.
+      The distribution. A masked action has probability 0 and contributes 0 to the entropy and its
+      gradient.
     """
     if action_mask is not None:
         logits = jnp.where(action_mask, logits, jnp.finfo(logits.dtype).min)
@@ -59,10 +64,10 @@ def categorical(logits: jax.Array, action_mask: jax.Array | None = None) -> Cate
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SquashedGaussian:
-    """A diagonal Gaussian whose samples a tanh brings into an interval.
+    """A diagonal Gaussian over raw actions, squashed by a tanh; make it with `squashed_gaussian`.
 
-    What is kept and measured is the number before the tanh: at the interval's ends the tanh has no
-    finite inverse. In a ratio of two probabilities of one action the tanh's part cancels.
+    Samples and densities are of the raw action: at the ends of its range the tanh has no finite
+    inverse. In a ratio of two probabilities of one action the tanh's Jacobian cancels.
 
     Attributes:
       mean, log_std: float `[..., n]`, before the tanh.
@@ -71,20 +76,22 @@ class SquashedGaussian:
     mean: jax.Array
     log_std: jax.Array
 
-    def sample(self, key: jax.Array) -> jax.Array:
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         """Draw raw actions `[..., n]`, before the tanh."""
         return self._gaussian.sample(seed=key)
 
-    def mode(self) -> jax.Array:
-        """Give the likeliest raw action `[..., n]`."""
+    def mode(self) -> Float[Array, "..."]:
+        """Return the likeliest raw action `[..., n]`."""
         return self.mean
 
-    def log_prob(self, raw: jax.Array) -> jax.Array:
-        """Give the log-density `[...]` of raw actions `[..., n]`, before the tanh."""
+    def log_prob(self, raw: Float[Array, "*batch {self.mean.shape[-1]}"]) -> Float[Array, "*batch"]:
+        """Compute the log-density `[...]` of raw actions `[..., n]`, before the tanh."""
         return self._gaussian.log_prob(raw)
 
-    def squashed_log_prob(self, raw: jax.Array) -> jax.Array:
-        """Give the log-density `[...]` of the actions `tanh(raw)`.
+    def squashed_log_prob(
+        self, raw: Float[Array, "*batch {self.mean.shape[-1]}"]
+    ) -> Float[Array, "*batch"]:
+        """Compute the log-density `[...]` of the actions `tanh(raw)`.
 
         Source: Haarnoja et al. 2018, appendix C, equation 21, https://arxiv.org/abs/1801.01290;
         log(1 - tanh(x)^2) is written as 2 (log 2 - x - softplus(-2 x)), which does not overflow.
@@ -92,8 +99,8 @@ class SquashedGaussian:
         correction = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
         return self.log_prob(raw) - correction.sum(axis=-1)
 
-    def entropy(self) -> jax.Array:
-        """Give the entropy `[...]` before the tanh, in nats; after it there is no closed form."""
+    def entropy(self) -> Float[Array, "..."]:
+        """Compute the entropy `[...]` in nats, before the tanh."""
         return self._gaussian.entropy()
 
     @property
@@ -101,33 +108,62 @@ class SquashedGaussian:
         return distrax.MultivariateNormalDiag(self.mean, jnp.exp(self.log_std))
 
 
+def squashed_gaussian(
+    mean: Float[Array, "*batch n"], log_std: Float[Array, "*batch n"]
+) -> SquashedGaussian:
+    """Build a squashed Gaussian from its parameters before the tanh, float `[..., n]` each."""
+    return SquashedGaussian(mean, log_std)
+
+
 def policy(
     action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
 ) -> Categorical | SquashedGaussian:
-    """Build the distribution over actions that a network's heads describe.
+    """Build the distribution over actions from a network's heads.
 
     Args:
-      action_spec: `Discrete`, for `logits` `[..., num_actions]`; else a bounded `Box` of `n`
-        numbers, for `mean` and `log_std` `[..., n]`.
-      heads: by name.
-      action_mask: of discrete actions, as in `categorical`.
+      action_spec: `Discrete`, which reads the head `logits` `[..., num_actions]`, or a bounded
+        `Box` of `n` elements, which reads `mean` and `log_std` `[..., n]`.
+      heads: arrays by name.
+      action_mask: as in `categorical`; for discrete actions only.
     """
     if isinstance(action_spec, Discrete):
         return categorical(heads["logits"], action_mask)
-    return SquashedGaussian(heads["mean"], heads["log_std"])
+    return squashed_gaussian(heads["mean"], heads["log_std"])
 
 
-def to_action(action_spec: Spec, sample: jax.Array) -> jax.Array:
-    """Make an action `[B, *shape]` of what `policy` drew, `[B]` or `[B, n]`."""
+def to_action(action_spec: Spec, raw: jax.Array) -> jax.Array:
+    """Convert samples of `policy`, `[B]` or `[B, n]` before the tanh, to actions `[B, *shape]`."""
+    return from_unit_box(action_spec, jnp.tanh(raw)) if isinstance(action_spec, Box) else raw
+
+
+def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
+    """Describe continuous actions rescaled to [-1, 1] and flattened, as critics read them.
+
+    Args:
+      action_spec: a bounded `Box` of floats.
+      algorithm: its name, for the message.
+
+    Raises:
+      TriglotError: if the actions are something else.
+    """
+    floats = isinstance(action_spec, Box) and jnp.issubdtype(action_spec.dtype, jnp.floating)
+    if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
+        raise TriglotError(
+            f"{algorithm} needs a bounded Box of float actions, and this environment's are "
+            f"{action_spec}: choose an environment with such actions, or DQN or PPO, which take "
+            "discrete ones."
+        )
+    return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
+
+
+def from_unit_box(action_spec: Spec, unit: jax.Array) -> jax.Array:
+    """Scale actions `[B, n]` within [-1, 1] to a box's bounds, `[B, *shape]`.
+
+    Raises:
+      TriglotError: if the actions are not a box.
+    """
     if not isinstance(action_spec, Box):
-        return sample
-    unit = jnp.tanh(sample).reshape((-1, *action_spec.shape))
-    return to_bounds(action_spec, unit).astype(action_spec.dtype)
-
-
-def to_bounds(spec: Box, unit: jax.Array) -> jax.Array:
-    """Stretch numbers within [-1, 1] to the bounds of a box, `[..., *shape]`."""
-    low, high = (jnp.asarray(bound) for bound in spec.bounds())
-    return jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))(
-        unit.reshape((-1, *spec.shape))
-    ).reshape(unit.shape)
+        raise TriglotError(f"only actions of a Box have bounds, got {action_spec}.")
+    low, high = (jnp.asarray(bound) for bound in action_spec.bounds())
+    scale = jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))
+    return scale(unit.reshape((-1, *action_spec.shape))).astype(action_spec.dtype)

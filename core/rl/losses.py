@@ -1,22 +1,23 @@
-"""Returns and losses: rlax where it has them, with terminated and truncated told apart."""
+"""Returns and losses, from rlax where it has them; terminated and truncated stay separate."""
 
 import jax
 import jax.numpy as jnp
 import rlax
+from jaxtyping import Array, Bool, Float
 
-from ..learner import Number
+from ..hyper import Number
 from ..numerics import divide_or_nan
 
 
 def gae(
-    reward: jax.Array,
-    terminated: jax.Array,
-    truncated: jax.Array,
-    value: jax.Array,
-    next_value: jax.Array,
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    value: Float[Array, "T N"],
+    next_value: Float[Array, "T N"],
     discount: Number,
     gae_lambda: Number,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
     """Estimate generalized advantages and lambda-returns.
 
     A_t = delta_t + discount * gae_lambda * (1 - ended_t) * A_{t+1}, with
@@ -24,8 +25,8 @@ def gae(
 
     Args:
       reward: float `[T, N]`.
-      terminated: bool `[T, N]`, after which nothing is worth anything.
-      truncated: bool `[T, N]`, where the sum stops and V of the true successor stands in.
+      terminated: bool `[T, N]`; no bootstrap after a termination.
+      truncated: bool `[T, N]`; the sum stops and bootstraps on V of the true successor.
       value: float `[T, N]`, V(s_t).
       next_value: float `[T, N]`, V(s'_t) of the true successor, from before any reset.
       discount: float `[]` within [0, 1].
@@ -36,7 +37,7 @@ def gae(
 
     Source: Schulman et al. 2016, equations 11-16, https://arxiv.org/abs/1506.02438; through
     `rlax.lambda_returns`, since `rlax.truncated_generalized_advantage_estimation` takes one
-    `values[T+1]` and so has no place for V of the true successor in the middle of a rollout.
+    `values[T+1]` and cannot use V of the true successor in the middle of a rollout.
     """
     discount_t = discount * (1.0 - terminated.astype(jnp.float32))
     lambda_t = gae_lambda * (1.0 - truncated.astype(jnp.float32))
@@ -48,17 +49,20 @@ def gae(
 
 
 def clipped_value_loss(
-    value: jax.Array, old_value: jax.Array, target: jax.Array, epsilon: Number
-) -> jax.Array:
-    """Average half the squared error, or that of the clipped value where it is greater.
+    value: Float[Array, " B"],
+    old_value: Float[Array, " B"],
+    target: Float[Array, " B"],
+    epsilon: Number,
+) -> Float[Array, ""]:
+    """Average the greater of the squared errors of the value and of the clipped value, halved.
 
     L = mean(0.5 * max((v - target)^2, (old + clip(v - old, -epsilon, epsilon) - target)^2))
 
     Args:
-      value: float `[B]`, of the network in training.
-      old_value: float `[B]`, of the network that collected the data.
+      value: float `[B]`, prediction of the current parameters.
+      old_value: float `[B]`, prediction of the parameters that collected the data.
       target: float `[B]`.
-      epsilon: float `[]`, greatest change of a value that is followed.
+      epsilon: float `[]`, clip range of the change in value.
 
     Returns:
       float `[]`.
@@ -70,13 +74,15 @@ def clipped_value_loss(
     return 0.5 * jnp.mean(jnp.maximum((value - target) ** 2, (clipped - target) ** 2))
 
 
-def explained_variance(prediction: jax.Array, target: jax.Array) -> jax.Array:
-    """Say which share of the target's variance the prediction explains; at most 1.
+def explained_variance(
+    prediction: Float[Array, "*batch"], target: Float[Array, "*batch"]
+) -> Float[Array, ""]:
+    """Compute the fraction of the target's variance that the prediction explains, at most 1.
 
     Args:
-      prediction, target: float, of one shape.
+      prediction, target: float, of equal shapes.
 
     Returns:
-      float `[]`; NaN where the target does not vary.
+      float `[]`; NaN for a constant target.
     """
     return 1.0 - divide_or_nan(jnp.var(target - prediction), jnp.var(target))

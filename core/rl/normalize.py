@@ -1,15 +1,16 @@
-"""Running means and variances: of observations, and of returns to scale rewards by."""
+"""Normalize observations and scale rewards by running statistics."""
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
 
 from ..agent import Trajectory
-from ..specs import Box, Dict, Spec
-
-PyTree: TypeAlias = Any
+from ..errors import TriglotError
+from ..specs import Box, Dict, Discrete, Spec
+from ..types import PyTree
 
 
 @jax.tree_util.register_dataclass
@@ -36,11 +37,11 @@ class RunningStats:
 
     @classmethod
     def of(cls, spec: Spec) -> "RunningStats":
-        """Make those of observations, for which `can_normalize` holds."""
+        """Create the statistics of observations for which `can_normalize` is true."""
         return cls.zero(() if isinstance(spec, Dict) else spec.shape)
 
-    def add(self, samples: jax.Array) -> "RunningStats":
-        """Join samples `[..., *shape]` to those seen.
+    def add(self, samples: Shaped[Array, "..."]) -> "RunningStats":
+        """Update the statistics with samples `[..., *shape]`.
 
         Source: Chan, Golub & LeVeque 1979, "Updating formulae and a pairwise algorithm for
         computing sample variances", equations 1.5, http://i.stanford.edu/TR/CS-TR-79-773.html.
@@ -57,31 +58,33 @@ class RunningStats:
         )
         return RunningStats(mean=self.mean + delta * share, variance=squares, count=total)
 
-    def normalize(self, samples: jax.Array, *, limit: float = 10.0) -> jax.Array:
-        """Bring samples `[..., *shape]` to mean 0 and variance 1, cut at `limit` on both sides."""
+    def normalize(
+        self, samples: Shaped[Array, "*samples"], *, limit: float = 10.0
+    ) -> Float[Array, "*samples"]:
+        """Scale samples `[..., *shape]` to mean 0 and variance 1, clipped to `[-limit, limit]`."""
         batched = jax.vmap(lambda sample: (sample - self.mean) * self.scale)
         flat = samples.astype(jnp.float32).reshape((-1, *self.mean.shape))
         return jnp.clip(batched(flat), -limit, limit).reshape(samples.shape)
 
     @property
-    def scale(self) -> jax.Array:
-        """What brings the standard deviation to 1."""
+    def scale(self) -> Float[Array, "..."]:
+        """1 / standard deviation."""
         return jax.lax.rsqrt(self.variance + 1e-8)
 
 
 def can_normalize(spec: Spec) -> bool:
-    """Tell whether observations are one array of floats, which has a mean and a variance."""
+    """Return whether observations are one array of floats."""
     return isinstance(spec, Box) and jnp.issubdtype(spec.dtype, jnp.floating)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class RewardScale:
-    """What rewards are divided by: the standard deviation of the discounted returns seen so far.
+    """Scale rewards by the standard deviation of the discounted returns.
 
     Attributes:
-      stats: of the returns.
-      returns: float32 `[N]`, of each environment's episode so far.
+      stats: running statistics of the returns.
+      returns: float32 `[N]`, discounted return of each environment's current episode.
     """
 
     stats: RunningStats
@@ -93,16 +96,16 @@ class RewardScale:
 
     def add(
         self, trajectory: Trajectory, discount: Any, *, limit: float = 10.0
-    ) -> tuple[jax.Array, "RewardScale"]:
-        """Join a rollout's rewards to those seen, and scale them.
+    ) -> tuple[Float[Array, "T N"], "RewardScale"]:
+        """Update the statistics with a rollout's rewards, then scale these rewards.
 
         Args:
           trajectory: the rollout.
           discount: float `[]`.
-          limit: the rewards are cut at this on both sides, once they are scaled.
+          limit: scaled rewards are clipped to `[-limit, limit]`.
 
         Returns:
-          The rewards, float32 `[T, N]`, and the scale with them in it.
+          The scaled rewards, float32 `[T, N]`, and the updated scale.
         """
         done = trajectory.terminated | trajectory.truncated
         last, returns = discounted_sums(self.returns, trajectory.reward, done, discount)
@@ -112,9 +115,9 @@ class RewardScale:
 
 
 def discounted_sums(
-    start: jax.Array, reward: jax.Array, done: jax.Array, discount: Any
-) -> tuple[jax.Array, jax.Array]:
-    """Sum discounted rewards forward in time, anew after each episode's end.
+    start: Float[Array, " N"], reward: Float[Array, "T N"], done: Bool[Array, "T N"], discount: Any
+) -> tuple[Float[Array, " N"], Float[Array, "T N"]]:
+    """Sum discounted rewards forward in time, from 0 after each episode's end.
 
     s_t = r_t + discount * s_{t-1}, with s_{t-1} = 0 where an episode starts.
 
@@ -125,8 +128,8 @@ def discounted_sums(
       discount: float `[]`.
 
     Returns:
-      The sums after the last step `[N]`, and at each step `[T, N]`; their variance is what rewards
-      are scaled by.
+      The sums after the last step `[N]` and at each step `[T, N]`. Rewards are divided by the
+      standard deviation of the latter.
 
     Source: OpenAI baselines' VecNormalize; Huang et al. 2022, detail 7 of continuous actions,
     https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
@@ -137,3 +140,68 @@ def discounted_sums(
         return jnp.where(seen[1], 0.0, now), now
 
     return jax.lax.scan(step, start, (reward, done))
+
+
+def normalized(stats: RunningStats | None, obs: PyTree) -> PyTree:
+    """Normalize observations `[..., *shape]`; without statistics they are returned unchanged."""
+    return obs if stats is None else stats.normalize(obs)
+
+
+def require_normalizable(owner: str, normalize_obs: bool | None, obs_spec: Spec) -> None:
+    """Reject `normalize_obs` for observations that are not one float array.
+
+    Raises:
+      TriglotError: naming the algorithm and the observation.
+    """
+    if normalize_obs and not can_normalize(obs_spec):
+        raise TriglotError(
+            f"{owner}'s normalize_obs needs one float array as observation, got {obs_spec}."
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Normalizer:
+    """Normalization of observations and scaling of rewards, each of which may be off.
+
+    Attributes:
+      obs_stats: of the observations before this update's; None without normalization.
+      reward_scale: of the rewards; None without scaling.
+    """
+
+    obs_stats: RunningStats | None
+    reward_scale: RewardScale | None
+
+    @classmethod
+    def init(cls, config: Any, obs_spec: Spec, action_spec: Spec, num_envs: int) -> "Normalizer":
+        """Start as `config.normalize_obs` and `config.scale_rewards` say.
+
+        None means on where actions are continuous, and observations can be normalized.
+        """
+        continuous = not isinstance(action_spec, Discrete)
+        normalize, scale = config.normalize_obs, config.scale_rewards
+        if normalize is None:
+            normalize = continuous and can_normalize(obs_spec)
+        if scale is None:
+            scale = continuous
+        return cls(
+            obs_stats=RunningStats.of(obs_spec) if normalize else None,
+            reward_scale=RewardScale.zero(num_envs) if scale else None,
+        )
+
+    def obs(self, obs: PyTree) -> PyTree:
+        """Normalize observations `[..., *shape]`."""
+        return normalized(self.obs_stats, obs)
+
+    def trajectory(self, trajectory: Trajectory, discount: Any) -> tuple[Trajectory, "Normalizer"]:
+        """Normalize with the statistics from before the rollout, then add the rollout to them."""
+        stats, scale, reward = self.obs_stats, self.reward_scale, trajectory.reward
+        if scale is not None:
+            reward, scale = scale.add(trajectory, discount)
+        obs, next_obs = self.obs(trajectory.obs), self.obs(trajectory.next_obs)
+        if stats is not None:
+            stats = stats.add(trajectory.obs)
+        return (
+            replace(trajectory, obs=obs, next_obs=next_obs, reward=reward),
+            Normalizer(obs_stats=stats, reward_scale=scale),
+        )

@@ -82,7 +82,7 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
 )
 def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> None:
     with pytest.raises(TriglotError, match=words):
-        NetworkSpec(obs, torso, (("q", q_head(2)),))
+        NetworkSpec(obs, torso, (("q", q_head(2)),)).check()
 
 
 @pytest.mark.parametrize(

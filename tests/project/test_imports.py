@@ -1,7 +1,4 @@
-"""Who may import whom, read from the syntax tree, and what `import triglot` brings along.
-
-The syntax tree is read because at run time `import haiku`, `gymnax` and `brax` each load flax.
-"""
+"""Which libraries each file imports, and what `import triglot` loads."""
 
 import ast
 import doctest
@@ -11,65 +8,27 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib import import_module, metadata
-from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
 
 import triglot
-
-ROOT = Path(__file__).resolve().parents[2]
-PARTS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
-FILES = sorted(file for part in PARTS for file in (ROOT / part).rglob("*.py"))
+from tests.project.source import FILES, ROOT, imports, module_name, room_of
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium"}
 OF_OTHER_EXTRAS = {"pygame", "tensorboardX", "wandb"}
-# The library that a file of this name adapts, in the part that it stands in.
+# The library that a file adapts, by its room and name.
 OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox")},
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},
 }
-# The parts of triglot that a part may import, beside itself.
-MAY_IMPORT = {
-    "core": set(),
-    "algorithms": {"core"},
-    "backends": {"core"},
-    "envs": {"core"},
-    "experiments": {"core", "algorithms", "backends", "envs"},
-}
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
     "__future__", "collections", "dataclasses", "functools", "math", "typing",
 }  # fmt: skip
-IMPORTING_CALLS = {"import_module", "__import__", "require"}
-
-
-def module_name(file: Path) -> str:
-    """Give the dotted name under which a file of a part is imported."""
-    names = file.relative_to(ROOT).with_suffix("").parts
-    return ".".join(("triglot", *(names[:-1] if names[-1] == "__init__" else names)))
-
-
-def imports(file: Path) -> Iterator[str]:
-    """Yield the absolute dotted name of everything that a file imports, wherever it does so."""
-    name = module_name(file)
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text())):
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom():
-                source = resolve_name("." * node.level + (node.module or ""), package)
-                yield from (f"{source}.{alias.name}" for alias in node.names)
-            case ast.Call(
-                func=ast.Name(id=called) | ast.Attribute(attr=called),
-                args=[ast.Constant(value=str(target)), *_],
-            ) if called in IMPORTING_CALLS:
-                yield resolve_name(target, package)
 
 
 def libraries(file: Path) -> set[str]:
@@ -77,37 +36,17 @@ def libraries(file: Path) -> set[str]:
     return {name.split(".")[0] for name in imports(file)} - {"triglot"}
 
 
-def parts(file: Path) -> set[str]:
-    """Collect the parts of triglot that a file imports, be it through a public name."""
-    names = {name.split(".")[1] for name in imports(file) if name.startswith("triglot.")}
-    return {triglot._HOME.get(name, name).split(".")[0] for name in names - {"__version__"}}
-
-
-def part_of(file: Path) -> str:
-    """Give the part that a file belongs to."""
-    return file.relative_to(ROOT).parts[0]
-
-
 each_file = pytest.mark.parametrize("file", FILES, ids=module_name)
-
-
-def test_every_part_has_its_rule() -> None:
-    assert set(PARTS) == set(MAY_IMPORT)
-
-
-@each_file
-def test_a_part_imports_only_the_parts_below_it(file: Path) -> None:
-    assert parts(file) <= MAY_IMPORT[part_of(file)] | {part_of(file)}
 
 
 @each_file
 def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
     optional = libraries(file) & (NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES)
-    if part_of(file) != "experiments":
-        assert optional <= OWN_LIBRARY.get((part_of(file), file.stem), set())
+    if room_of(file) != "experiments":
+        assert optional <= OWN_LIBRARY.get((room_of(file), file.stem), set())
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if part_of(f) == "algorithms"], ids=module_name)
+@pytest.mark.parametrize("file", [f for f in FILES if room_of(f) == "algorithms"], ids=module_name)
 def test_an_algorithm_imports_little(file: Path) -> None:
     assert libraries(file) <= ALGORITHMS_MAY_IMPORT
 

@@ -1,0 +1,113 @@
+"""Imports between rooms, import cycles, folder sizes, and the layout of the tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.project.source import (
+    FILES,
+    ROOMS,
+    ROOT,
+    find_cycles,
+    import_graph,
+    imports,
+    module_name,
+    room_of,
+    rooms_imported,
+)
+
+# The rooms that each room may import, besides itself.
+MAY_IMPORT = {
+    "core": set(),
+    "algorithms": {"core"},
+    "backends": {"core"},
+    "checks": {"core"},
+    "envs": {"core"},
+    "experiments": {"core", "algorithms", "backends", "checks", "envs"},
+}
+COMMAND_LINE = "triglot.experiments.cli"
+MAX_MODULES = 15
+
+
+def forbidden_rooms(file: Path, root: Path = ROOT) -> set[str]:
+    """Collect the rooms that a file imports although its own room may not."""
+    room = room_of(file, root)
+    return rooms_imported(file, root) - MAY_IMPORT[room] - {room}
+
+
+def modules_per_folder(files: list[Path]) -> dict[Path, int]:
+    """Count the modules that lie directly in each folder, without `__init__.py`."""
+    folders = [file.parent for file in files if file.name != "__init__.py"]
+    return {folder: folders.count(folder) for folder in folders}
+
+
+def subfolders(folder: Path) -> set[str]:
+    """List the folders under a folder, as relative paths."""
+    found = (path for path in folder.rglob("*") if path.is_dir())
+    return {str(path.relative_to(folder)) for path in found if path.name != "__pycache__"}
+
+
+def written(root: Path, **sources: str) -> list[Path]:
+    """Write modules given as `room__module="source"`."""
+    files = [root / (name.replace("__", "/") + ".py") for name in sources]
+    for file, source in zip(files, sources.values(), strict=True):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+    return files
+
+
+def test_every_room_has_its_rule() -> None:
+    assert set(ROOMS) == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_room_imports_only_the_rooms_below_it(file: Path) -> None:
+    assert not forbidden_rooms(file)
+
+
+def test_files_import_each_other_without_cycles() -> None:
+    cycles = find_cycles(import_graph(FILES))
+    shown = "\n".join(" -> ".join(name.removeprefix("triglot.") for name in c) for c in cycles)
+    assert not cycles, f"{len(cycles)} import cycles:\n{shown}"
+
+
+def test_the_command_line_is_imported_by_nothing() -> None:
+    importers = [name for name, found in import_graph(FILES).items() if COMMAND_LINE in found]
+    assert not importers
+
+
+def test_a_folder_has_few_modules() -> None:
+    crowded = {
+        str(folder.relative_to(ROOT)): number
+        for folder, number in modules_per_folder(FILES).items()
+        if number > MAX_MODULES
+    }
+    assert not crowded, f"more than {MAX_MODULES} modules in a folder"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_tests_mirror_the_rooms(room: str) -> None:
+    assert subfolders(ROOT / "tests" / room) <= subfolders(ROOT / room)
+
+
+def test_a_cycle_is_found_wherever_the_import_stands(tmp_path: Path) -> None:
+    files = written(
+        tmp_path,
+        core__a="from .b import x",
+        core__b="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import c",
+        core__c="def late():\n    import triglot.core.a",
+        core__alone="from .a import x",
+    )
+    (cycle,) = find_cycles(import_graph(files, tmp_path))
+    assert cycle == [f"triglot.core.{name}" for name in ("a", "b", "c", "a")]
+
+
+def test_an_import_through_a_public_name_counts(tmp_path: Path) -> None:
+    (file,) = written(tmp_path, core__a="from triglot import PPO")
+    assert "triglot.PPO" in imports(file, tmp_path)
+    assert forbidden_rooms(file, tmp_path) == {"algorithms"}
+
+
+def test_a_dynamic_import_counts(tmp_path: Path) -> None:
+    (file,) = written(tmp_path, core__a='import_module("..envs.gymnax", __package__)')
+    assert forbidden_rooms(file, tmp_path) == {"envs"}
