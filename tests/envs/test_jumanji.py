@@ -399,7 +399,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         ("Maze-v0", {"observation": "picture"}, "unknown observation of jumanji:Maze-v0 'picture'"),
         ("Maze-v0", {"use_mask": False}, "did you mean 'use_action_mask'"),
         ("TSP-v1", {"observation": "image"}, "unknown observation.*Choices: dict, vector"),
-        ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make it smaller with options"),
+        ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make the environment smaller"),
         (
             "Maze-v0",
             {"time_limit": 0},
