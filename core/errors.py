@@ -1,4 +1,4 @@
-"""Errors that say what was given, what was expected and how to mend it."""
+"""Errors that say what was given, what was expected and how to fix it."""
 
 import difflib
 import importlib
@@ -71,7 +71,7 @@ def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:
 
 
 def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
-    """Build the error for a name that is none of the choices, with the nearest one.
+    """Build the error for a name that is not among the choices, with the nearest choice.
 
     >>> unknown("backend", "hiku", ["haiku", "linen"])
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")

@@ -17,11 +17,12 @@ from triglot.core.specs import Box
 from triglot.envs.probes import make
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
-from triglot.experiments.comparison.compare import CompareOptions, compare
+from triglot.experiments.comparison.compare import compare
+from triglot.experiments.options import CompareOptions
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = Path(__file__).parents[1] / "packages" / "toy"
+TOY = ROOT / "tests" / "toy_library"
 SPEC = NetworkSpec(Box((4,)), MLP((8,)), (("logits", policy_head(2)), ("value", value_head())))
 USER_FILE = """
 import math
@@ -48,7 +49,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     # Workers of a comparison are processes of their own.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (tmp_path, TOY, ROOT))))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
     (tmp_path / "user_file.py").write_text(USER_FILE)
 
     def write(value: str = "triglot_toy:LIBRARY") -> None:

@@ -10,7 +10,7 @@ import pytest
 from triglot.checks.environment.check import check_environment
 from triglot.core.environment import TimeStep, first_step
 from triglot.envs import gymnax
-from triglot.envs.foreign import library_promotion, strong
+from triglot.envs.adapting import library_promotion, strong
 
 QUIRKS = {
     "BernoulliBandit-misc": ("reward",),

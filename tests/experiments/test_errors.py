@@ -127,7 +127,7 @@ def test_a_library_that_fails_for_want_of_another_says_so_itself(tmp_path, monke
 def test_a_network_without_a_codec_cannot_be_translated_or_reordered() -> None:
     made = network(logits=(2,))
     variables = made.init(jax.random.key(0))
-    with pytest.raises(TriglotError, match="no canonical names"):
+    with pytest.raises(TriglotError, match="has no codec"):
         translate(variables, made, made)
-    with pytest.raises(TriglotError, match="it needs the native network with a codec"):
+    with pytest.raises(TriglotError, match="give a native network with a codec"):
         with_arithmetic(made, "canonical")
