@@ -118,13 +118,16 @@ triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic nat
 
 
 CHECK_HELP = """\
-Check a part: an algorithm, an environment, a network, or a whole suite of environments.
+Check a component: an algorithm, an environment, a network, or a whole suite of environments.
 
-The first line says the outcome; what failed is told with what was found, why it matters and how to
-mend it. The exit code is 0 where all passed, 1 where something failed, 2 where it could not be
-checked.
+The first line is the result. Each failure shows what was found, why it matters and how to fix it.
+The exit code is 0 if all checks passed, 1 if one failed, 2 if a component could not be checked.
 
 triglot check my_file:my_network --env gymnax:CartPole-v1
+
+triglot check my_file:my_network --algorithm dqn
+
+triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
 
 triglot check my_file:MyAgent --backends haiku linen nnx equinox
 
@@ -279,9 +282,7 @@ def _check(arguments: list[str], started: float) -> int:
     from .registry.parts import find_part
 
     # The part is found before its options are read, since an algorithm brings some of them.
-    spaced = (second for first, second in itertools.pairwise(given) if first == "--kind")
-    joined = (word.partition("=")[2] for word in given if word.startswith("--kind="))
-    part = find_part(given[0], next(itertools.chain(spaced, joined), None))
+    part = find_part(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
     brings = part.algorithm
     whole = command[(brings.Config, brings.Hyperparams) if brings else (Nothing, Nothing)]
     options = parse(whole, given, prog=prog, description=CHECK_HELP)
@@ -296,6 +297,13 @@ def _check(arguments: list[str], started: float) -> int:
             hyper=overrides_of(options.hyper),
         ),
     )
+
+
+def _option(given: list[str], name: str) -> str | None:
+    """Read the value of an option before all options are parsed."""
+    spaced = (second for first, second in itertools.pairwise(given) if first == name)
+    joined = (word.partition("=")[2] for word in given if word.startswith(f"{name}="))
+    return next(itertools.chain(spaced, joined), None)
 
 
 def _new(arguments: list[str], started: float) -> int:

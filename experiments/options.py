@@ -222,12 +222,15 @@ class CheckCommand(Generic[ConfigT, HyperT]):
     Attributes:
       part: a name of `triglot list`, a whole suite of environments, or package.module:object.
       kind: algorithm, environment or network, where it cannot be told.
+      algorithm: the algorithm whose heads a network must have; one network of several is given
+        as NAME=PART.
       env: what an algorithm or a network is checked on.
       backends: the libraries on whose networks an algorithm is checked.
     """
 
     part: Positional[Annotated[str, arg(metavar="PART")]]
     kind: Annotated[str | None, _optional("KIND", "found out")] = None
+    algorithm: Annotated[str | None, _optional("NAME", "none")] = None
     env: Annotated[
         str | None,
         _optional("ENVIRONMENT", "gymnax:CartPole-v1, or probe:two-step without gymnax"),

@@ -14,6 +14,7 @@ from ...core.host_environment import require_jittable
 from ..registry import components as registry
 from ..registry.loading import call_env, make_network
 from ..registry.parts import Part
+from .heads import check_for_algorithm
 
 if TYPE_CHECKING:
     from ...checks import Report
@@ -142,7 +143,20 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
     env = _compilable(registry.make_env(choices.env or default_env()))
     label = f"{part.text} on {env.name}"
     if part.kind == "network":
-        yield label, lambda: check_network(make_network(part.text, part.made, env), env.obs_spec)
+        network = partial(make_network, part.text, part.made, env)
+        if part.target is None:
+            yield label, lambda: check_network(network(), env.obs_spec)
+            return
+        check = partial(
+            check_for_algorithm,
+            algorithm=part.target,
+            env=env,
+            name=part.role,
+            config=small_config(part.algorithm.Config, choices.config),
+            hyper=choices.hyper,
+            backend=choices.backends[0],
+        )
+        yield f"{label} for {part.target}", lambda: check(network())
     elif part.algorithm is None:
         yield label, lambda: check_agent(part.made, env)
     else:

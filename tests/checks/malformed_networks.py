@@ -185,12 +185,12 @@ HEADS = [
     heads_for_ppo(
         "a value [B, 1]",
         lambda x: {"logits": policy(x), "value": dense(1, "value")(x)},
-        "gave value [B, 1]",
+        "returned value [B, 1]",
     ),
     heads_for_ppo(
         "three logits for two actions",
         lambda x: {"logits": dense(3, "logits")(x), "value": value(x)},
-        "gave logits [B, 3]",
+        "returned logits [B, 3]",
     ),
     heads_for_ppo("no value", lambda x: {"logits": policy(x)}, "no value (it has logits)"),
     heads_for_ppo(
@@ -198,7 +198,7 @@ HEADS = [
         lambda x: {"policy": policy(x), "value": value(x)},
         "no logits (it has policy, value)",
     ),
-    heads_for_ppo("a pair", lambda x: (policy(x), value(x)), "gave a tuple"),
+    heads_for_ppo("a pair", lambda x: (policy(x), value(x)), "returned a tuple"),
     heads_for_ppo("an array", policy, "return a dictionary of heads"),
     heads_for_ppo(
         "integer logits",

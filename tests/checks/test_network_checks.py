@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import nnx
 
 from tests.checks.broken_networks import BROKEN, Broken
 from tests.checks.sound_network import OBS, network, recurrent
@@ -154,12 +155,29 @@ def result(report: Report, name: str) -> Result:
     return next(result for result in report.results if result.name == name)
 
 
+class RecurrentNNX(nnx.Module):
+    """A module whose carry is required or, with a default, optional."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.value = nnx.Linear(4, 1, rngs=rngs)
+
+    def __call__(self, obs: jax.Array, carry: jax.Array) -> Any:
+        return {"value": self.value(obs)[:, 0] + carry[:, 0]}, carry + obs
+
+
+class OptionalCarry(RecurrentNNX):
+    def __call__(self, obs: jax.Array, carry: jax.Array | None = None) -> Any:
+        return super().__call__(obs, jnp.zeros_like(obs) if carry is None else carry)
+
+
 def test_a_module_that_takes_a_carry_is_advised_to_pass_initial_carry() -> None:
-    report = check_network(from_linen(Recurrent(), OBS), OBS)
-    assert report.failed == ("init",), str(report)
-    assert "carry" in result(report, "init").found
-    assert "initial_carry=lambda num_envs" in str(report)
     assert_passes(from_linen(Recurrent(), OBS, initial_carry=initial_carry), OBS)
+    report = check_network(from_nnx(RecurrentNNX), OBS)
+    assert report.failed == ("apply",), str(report)
+    assert "carry" in result(report, "apply").found
+    assert "initial_carry=lambda num_envs" in result(report, "apply").fix
+    (note,) = check_network(from_nnx(OptionalCarry), OBS).notes
+    assert "pass initial_carry" in note
 
 
 def test_a_network_with_recurrent_and_no_carry_is_advised_to_pass_initial_carry() -> None:
