@@ -1,4 +1,4 @@
-"""The versions of everything that matters to a result."""
+"""The versions of the packages that influence results."""
 
 import platform
 from importlib import metadata
@@ -15,7 +15,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str | None]:
-    """Look up the versions of triglot, Python and the libraries; None where one is missing."""
+    """Look up the versions of triglot, Python and the libraries; None if not installed."""
     return {
         "triglot": __version__,
         "python": platform.python_version(),
@@ -24,7 +24,7 @@ def versions() -> dict[str, str | None]:
 
 
 def package_version(package: str) -> str | None:
-    """Look up the installed version of a distribution; nothing is imported."""
+    """Look up the installed version of a distribution without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -32,7 +32,7 @@ def package_version(package: str) -> str | None:
 
 
 def device() -> str:
-    """Name the device that JAX computes on; this starts JAX's backend."""
+    """Describe JAX's device; this initializes JAX's backend."""
     import jax
 
     first = jax.devices()[0]

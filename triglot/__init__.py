@@ -5,9 +5,18 @@ loads no network or environment library, and leaves JAX's settings alone.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Without symbolic links, as on Windows by default, git checks out a text file for each link.
+if Path(__file__).with_name("core").is_file():
+    raise ImportError(
+        "this checkout of triglot has text files in place of symbolic links: run `git config "
+        "core.symlinks true` and check it out again (`git checkout -- triglot`), or install a "
+        "wheel with pip."
+    )
 
 _EXPORTS = {
     "core.network": ("Network", "Variables"),

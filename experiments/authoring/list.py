@@ -1,4 +1,4 @@
-"""What `triglot list` shows; no library is imported to say whether it is installed."""
+"""`triglot list`: list components, and what is installed, without importing any library."""
 
 import ast
 from collections import Counter
@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parents[2]
 
 
 def everything() -> str:
-    """List algorithms, backends and environments with what each needs and whether it is there.
+    """List algorithms, backends and environments, and whether their libraries are installed.
 
-    What installed packages add is named with the package, and not imported.
+    Components of installed packages are listed with the package, without importing it.
     """
     algorithms = [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()]
     algorithms += [(plugin.name, _origin(plugin)) for plugin in _added("algorithm", ALGORITHMS)]
@@ -49,7 +49,7 @@ def everything() -> str:
             "",
             *(["networks", *_aligned(networks), ""] if networks else []),
             *_clashes(),
-            "Your own are given as package.module:object; see `triglot train --help`.",
+            "Give custom components as package.module:object; see `triglot train --help`.",
         ]
     )
 
@@ -72,7 +72,7 @@ def _origin(plugin: plugins.Plugin) -> str:
 
 
 def _clashes() -> list[str]:
-    """Say which names of installed packages cannot be used, one line each."""
+    """List the names of installed packages that cannot be used, one line each."""
     lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
     kinds = {"algorithm": ALGORITHMS, "backend": LIBRARIES, "environment": SUITES, "network": ()}
     for kind, built_in in kinds.items():
@@ -82,7 +82,7 @@ def _clashes() -> list[str]:
             if plugin.name in built_in:
                 lines.append(f"The {plugin} is hidden by triglot's own {plugin.name!r}.")
             elif count[plugin.name] > 1:
-                lines.append(f"The {plugin} shares its name with another package's.")
+                lines.append(f"The {plugin} has the same name as another package's.")
     return [*lines, ""] if lines else []
 
 

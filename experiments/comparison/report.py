@@ -1,4 +1,4 @@
-"""What a comparison tells: a sentence, and a page that needs nothing else."""
+"""The report of a comparison: a one-sentence verdict, and a self-contained HTML page."""
 
 import base64
 import html
@@ -19,7 +19,7 @@ Result: TypeAlias = Mapping[str, Any]
 
 
 def verdict(result: Result) -> str:
-    """Say in one sentence what a comparison showed."""
+    """Summarize a comparison in one sentence."""
     identity, names = result["identity"], list(result["backends"])
     if identity["identical"]:
         count = {2: "Both", 3: "All three", 4: "All four"}.get(len(names), f"All {len(names)}")
@@ -29,21 +29,21 @@ def verdict(result: Result) -> str:
         )
     params, metric = identity["first_difference"], identity["first_metric_difference"]
     place = params or metric
-    in_what = (
+    where = (
         tables.where(params, "leaf", "arrays")
         if params
         else tables.where(metric, "metric", "metrics")
     )
-    parted = [libraries.title(name) for name in place["backends"]]
+    diverged = [libraries.title(name) for name in place["backends"]]
     rest = [libraries.title(name) for name in names if name not in place["backends"]]
     sentence = (
-        f"{_listed(parted)} part{'s' if len(parted) == 1 else ''} from "
+        f"{_listed(diverged)} diverge{'s' if len(diverged) == 1 else ''} from "
         f"{rest[0] if len(rest) == 1 else 'the others'} at update {place['update']:,} "
-        f"({place['step']:,} environment steps), {in_what}"
+        f"({place['step']:,} environment steps), {where}"
     )
     if result["arithmetic"] == "canonical":
         return f"{sentence}, although the arithmetic is canonical."
-    return f"{sentence}; rerun with --arithmetic canonical to give all one order of summation."
+    return f"{sentence}; rerun with --arithmetic canonical for one order of summation."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -55,7 +55,7 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
 
     Args:
       out: the folder.
-      result: as `compare` returns it.
+      result: the result of `compare`.
       metrics: by backend and name, `[S, U]`.
     """
     text = json.dumps(plain(result), indent=2, allow_nan=False)
@@ -71,7 +71,7 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
 
 
 def page(result: Result, curves_png: bytes) -> str:
-    """Build the report: one HTML page that loads nothing."""
+    """Build the report, an HTML page without external resources."""
     facts = {
         "Command": result["command"],
         "Training": f"{result['num_updates']:,} updates of {result['steps_per_update']:,} "

@@ -74,8 +74,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
         def run(part: Any, *more: Any) -> Report:
             given.append((kind, (part, *more)))
             called = str(getattr(part, "name", type(part).__name__))
-            found = "failed" if "4x4" in called else "passed"
-            result = Result(name="shape", asks="Is it so?", why="So.", outcome=found, found="no")
+            outcome = "failed" if "4x4" in called else "passed"
+            result = Result(name="shape", question="?", why=".", outcome=outcome, found="no")
             return Report(f"{kind} {called!r}", (result,))
 
         return run
@@ -107,18 +107,21 @@ def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "command, says",
     [
-        ("", "first name what to check"),
-        ("--env probe:two-step", "first name what to check"),
-        ("poo", "unknown part 'poo'; did you mean 'ppo'"),
+        ("", "give the component to check first"),
+        ("--env probe:two-step", "give the component to check first"),
+        ("poo", "unknown component 'poo'; did you mean 'ppo'"),
         ("gymnx:CartPole-v1", "unknown environment suite 'gymnx'; did you mean 'gymnax'"),
         ("nowhere:Agent", "no module 'nowhere'"),
         ("{own}:Agnt", "did you mean 'agent'"),
-        ("{own}:Half", "Say which it should be: --kind algorithm, environment or network"),
-        ("{own}:unclear", "cannot tell what"),
-        ("{own}:unclear --kind thing", "unknown kind of part 'thing'"),
+        ("{own}:Half", "Give --kind algorithm, environment or network"),
+        ("{own}:unclear", "cannot infer the kind of"),
+        ("{own}:unclear --kind thing", "unknown kind of component 'thing'"),
         ("{own}:Half --kind algorithm", "lacks Config, Hyperparams, networks"),
         ("{own}:Failing", "RuntimeError: no grid today (own_"),
-        ("{own}:raising --env gridworld:2x2", "failed when it was made: KeyError: 'missing' (own_"),
+        (
+            "{own}:raising --env gridworld:2x2",
+            "when it was called: KeyError: 'missing' (own_",
+        ),
         ("{own}:Bare", "returns triglot.from_linen(...) of it"),
         ("{own}:network --env nosuch:env", "unknown environment suite 'nosuch'"),
         ("ppo --backends linnen --env probe:two-step", "did you mean 'linen'"),

@@ -121,9 +121,9 @@ def test_unknown_names_are_told_with_the_added_ones(install: Install) -> None:
         registry.make_env("roms:small")
     with pytest.raises(TriglotError, match="did you mean 'hall'"):
         registry.make_env("hal")
-    with pytest.raises(TriglotError, match=r"an installed package adds: lookup\."):
+    with pytest.raises(TriglotError, match=r"a name of an installed package: lookup\."):
         load_networks(["lokup"], GridWorld(2, 2))
-    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was made: KeyError"):
+    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was created: KeyError"):
         registry.make_env("rooms:huge")
 
 
