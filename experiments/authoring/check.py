@@ -153,7 +153,7 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
             algorithm=part.target,
             env=env,
             name=part.role,
-            config=small_config(part.algorithm.Config, choices.config),
+            config=from_overrides(part.algorithm.Config, choices.config),
             hyper=choices.hyper,
             backend=choices.backends[0],
         )
@@ -161,17 +161,24 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
     elif part.algorithm is None:
         yield label, lambda: check_agent(part.made, env)
     else:
-        config = small_config(part.algorithm.Config, choices.config)
         for backend in choices.backends:
-            make = partial(
-                registry.make_agent,
-                part.text,
-                env,
-                backend=backend,
-                config=config,
-                hyper=choices.hyper,
-            )
+            make = partial(_make_small_agent, part, env, backend, choices)
             yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
+
+
+def _make_small_agent(part: Part, env: Any, backend: str, choices: Choices) -> Any:
+    """Build a small agent, or one of the given size if the small values conflict with it."""
+
+    def make(config: Any) -> Any:
+        return registry.make_agent(
+            part.text, env, backend=backend, config=config, hyper=choices.hyper
+        )
+
+    config = part.algorithm.Config
+    try:
+        return make(small_config(config, choices.config))
+    except TriglotError:
+        return make(from_overrides(config, choices.config))
 
 
 def _compilable(env: Any) -> Any:
