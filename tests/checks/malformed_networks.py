@@ -1,4 +1,4 @@
-"""What people might take for a network, and the words by which each is told what is wrong."""
+"""Objects that are not networks, and the words that the finding must contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from triglot.core.specs import Box, Dict
 
 @dataclass(frozen=True)
 class Malformed:
-    """A part, tried by calling `attempt`; the sentence must hold `words`."""
+    """A component; `attempt` checks it, and the finding must contain `words`."""
 
     name: str
     attempt: Callable[[], Any]

@@ -110,8 +110,8 @@ def test_batchnorm_and_dropout_pass(library: str) -> None:
 
 
 def test_given_weights_pass() -> None:
-    sound = network()
-    assert_passes(start_from(sound, sound.init(jax.random.key(3))), OBS)
+    given = network()
+    assert_passes(start_from(given, given.init(jax.random.key(3))), OBS)
 
 
 @pytest.mark.slow
