@@ -21,7 +21,7 @@ from triglot.experiments.comparison.compare import CompareOptions, compare
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = Path(__file__).parent / "toy"
+TOY = Path(__file__).parents[1] / "packages" / "toy"
 SPEC = NetworkSpec(Box((4,)), MLP((8,)), (("logits", policy_head(2)), ("value", value_head())))
 USER_FILE = """
 import math
