@@ -1,9 +1,9 @@
-"""Scans over random keys that draw all random numbers in one batch before the loop.
+"""Scans over random keys that draw all random numbers before the loop.
 
-Drawing a few numbers at each step of a small loop costs more than the rest of the step. The
-equations of the traced step that depend on its key but not on the carry (action noise, resets of
-environments) are evaluated in one batch. The numbers are those of a plain scan and take `T` times
-the memory of one step.
+In a small loop, drawing a few numbers per step costs more than the rest of the step. The equations
+of the traced step that depend on its key and not on the carry (action noise, environment resets)
+are evaluated for all steps in one batch. The numbers equal those of a plain scan, and take `T`
+times the memory of one step.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,10 +19,10 @@ from .jaxprs import bind, needed, variables
 def scan_keys(
     step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """Compute `jax.lax.scan(step, carry, keys)` with the random numbers drawn before the loop.
+    """Compute `jax.lax.scan(step, carry, keys)`, with the random numbers drawn before the loop.
 
     Args:
-      step: `step(carry, keys) -> (carry, outputs)`, as in `jax.lax.scan`.
+      step: `step(carry, keys) -> (carry, outputs)`, as for `jax.lax.scan`.
       carry: any pytree of arrays.
       keys: typed keys `[T]`, or a pytree of them.
 
@@ -36,16 +36,14 @@ def scan_keys(
 def draw_ahead(
     step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
 ) -> tuple[list[jax.Array], Callable[[PyTree, list[jax.Array]], tuple[PyTree, PyTree]]]:
-    """Draw the random numbers of `scan_keys` before the loop.
+    """Split a step into the part that depends on keys only and the rest; evaluate the first.
 
     Args:
-      step: as in `scan_keys`.
-      carry: as in `scan_keys`; only its structure, shapes and dtypes are used.
-      keys: as in `scan_keys`.
+      step, carry, keys: as for `scan_keys`; only the shapes of `carry` are used.
 
     Returns:
-      The values drawn for `T` steps, `[T, ...]` each, and `step` as a function of the carry and one
-      step's values.
+      The random values of `T` steps, `[T, ...]` each, and `step` with one row of them as its
+      second argument.
     """
     closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(
         carry, jax.tree.map(lambda key: key[0], keys)
@@ -66,13 +64,13 @@ def draw_ahead(
         elif used & ahead:
             ahead.update(equation.outvars)
             before.append(equation)
-        else:  # Depends on constants only: cheap to recompute instead of stacking it T times.
+        else:  # Depends on constants only: evaluated in both parts, to avoid stacking it T times.
             before.append(equation)
             during.append(equation)
 
     computed = {var for equation in during for var in equation.outvars}
     wanted = [*variables(jaxpr.outvars), *(v for e in during for v in variables(e.invars))]
-    # In order of appearance: the order of a set differs between runs and would miss JAX's
+    # In order of appearance: the order of a set changes from run to run, and would miss JAX's
     # compilation cache.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
     before = needed(before, passed)

@@ -17,12 +17,12 @@ def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def variables(atoms: Iterable[Any]) -> list[Any]:
-    """List the variables among variables and literals."""
+    """Return the atoms that are variables, not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
 
 
 def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
-    """Filter the equations that the outputs depend on or that have effects."""
+    """Return the equations on which the outputs depend, and those with effects."""
     wanted, kept = set(variables(outputs)), []
     for equation in reversed(list(equations)):
         if equation.effects or wanted & set(equation.outvars):
@@ -32,12 +32,11 @@ def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
 
 
 def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) -> tuple[int, ...]:
-    """Find which leaves of `tree` the result of `function(tree, *args)` may depend on.
+    """Find the leaves of `tree` on which `function(tree, *args)` may depend.
 
     Args:
       function: traced, not executed.
-      tree: a pytree of arrays or `jax.ShapeDtypeStruct`s.
-      args: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+      tree, args: pytrees of arrays or `jax.ShapeDtypeStruct`s.
 
     Returns:
       Their indices in `jax.tree.leaves(tree)`.

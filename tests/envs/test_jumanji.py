@@ -60,8 +60,8 @@ def every() -> list[Any]:
     ]
 
 
-# What an adapter cannot mend: FlatPack shuffles its blocks with the key of their first rotation;
-# PacMan splits the key of its state twice, and lets go of what the first split gave.
+# Defects of jumanji: FlatPack shuffles its blocks with the key of their first rotation; PacMan
+# splits the key of its state twice.
 AMISS = {"FlatPack-v0": ("keys used once",), "PacMan-v1": ("keys used once",)}
 
 
