@@ -2,28 +2,35 @@
 
 Source: Sutton and Barto 2018, http://incompleteideas.net/book/the-book-2nd.html, sections 6.4 to
 6.6: after each step `Q(s, a) += learning_rate * (target - Q(s, a))` with `target = reward +
-discount * next_value`, and the next action is chosen by what was just learned.
-Differences: a truncated episode is bootstrapped from its true last observation, where SARSA, since
-nobody takes an action there, expects one of its policy. Of several environments, all transitions of
-a step are learned from at once: each target is from before, and the changes of one entry add up
+discount * next_value`, and the next action uses the updated values.
+Differences: a truncated episode bootstraps from its true last observation, where SARSA, which has
+no action there, takes the expectation under its policy. With several environments, all transitions
+of a step are learned at once: targets use the values from before, and changes of one entry add up
 (with many environments at one entry, lower the learning rate).
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from ..core.agent import PolicyInput, PolicyOutput, Trajectory
-from ..core.errors import TriglotError, unknown
-from ..core.hyper import UNIT_INTERVAL, check_counts, check_ranges
-from ..core.learner import Learner, LearnerState, Number
-from ..core.network import Network
+from ..core.agent import (
+    AgentBase,
+    AgentConfig,
+    AgentState,
+    PolicyInput,
+    PolicyOutput,
+    Trajectory,
+)
+from ..core.errors import TriglotError
+from ..core.hyper import Number, one_of, unit_interval
+from ..core.learner import LearnerState
 from ..core.networks.architecture import NetworkSpec, Table, q_head
-from ..core.networks.heads import check_heads, merge_heads
+from ..core.networks.heads import merge_heads
+from ..core.rl.optimizers import OptimizerFn, sgd
 from ..core.specs import Discrete, Spec, zeros
+from ..core.types import Metrics
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
 METHODS = ("q_learning", "sarsa", "expected_sarsa")
@@ -32,54 +39,49 @@ METHODS = ("q_learning", "sarsa", "expected_sarsa")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class QLearningHyperparams:
-    """The numbers of tabular control, which a sweep may vary under `vmap`.
+    """Hyperparameters of tabular control, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: how far a value moves towards its target, within [0, 1].
+      learning_rate: step size towards the target, within [0, 1].
       discount: of future rewards, within [0, 1].
       epsilon: probability of an action drawn uniformly, within [0, 1].
     """
 
-    learning_rate: Number = 0.1
-    discount: Number = 0.99
-    epsilon: Number = 0.1
+    learning_rate: Number = unit_interval(0.1)
+    discount: Number = unit_interval(0.99)
+    epsilon: Number = unit_interval(0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig:
-    """The choices and counts of tabular control, fixed when it is compiled.
+class QLearningConfig(AgentConfig):
+    """Static configuration of tabular control.
 
     Attributes:
-      method: whose target is learned. `q_learning`: the greatest next value. `sarsa`: the value of
-        the next action taken. `expected_sarsa`: the next values' expectation under the policy.
+      method: the target. `q_learning`: the maximum of the next values. `sarsa`: the value of the
+        next action taken. `expected_sarsa`: the expectation of the next values under the policy.
       num_envs: environments stepped at a time, `N`.
-      rollout_length: steps from each between two reports of metrics, `T`; learning happens after
-        every one of them.
+      rollout_length: steps from each between two reports of metrics, `T`; it learns after every
+        step.
       initial_value: of every entry of the table; above what can be earned, it makes the agent try
-        everything.
+        every action.
     """
 
-    method: Method = "q_learning"
+    method: Method = one_of(*METHODS)
     num_envs: int = 1
     rollout_length: int = 1024
     initial_value: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise unknown("method of Q-learning", str(self.method), METHODS)
-        check_counts("Q-learning", self)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Transitions to learn from, `[T, N]` each; None where a method needs no such thing.
+    """Transitions to learn from, `[T, N]` each; None where a method does not use it.
 
     Attributes:
       obs, action, reward, terminated, next_obs: as in `Trajectory`.
       next_action_mask: bool `[T, N, num_actions]`, or None where all are allowed.
-      truncated: of SARSA, as in `Trajectory`: there, nobody takes the next action.
-      next_action: of SARSA, the action taken after this one.
+      truncated: for SARSA, as in `Trajectory`: no next action is taken there.
+      next_action: for SARSA, the action taken after this one.
     """
 
     obs: jax.Array
@@ -94,100 +96,58 @@ class Step:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class QLearningState:
-    """Everything the agent has learned, and its numbers.
+class QLearningState(AgentState):
+    """Training state; `pending` is SARSA's last step `[1, N]`, until its next action is taken."""
 
-    Attributes:
-      learner: the table and the optimizer's state.
-      hyper: float32 `[]` each.
-      pending: of SARSA, the last step, `[1, N]`, which is learned from once the next action is
-        taken; None for the others.
-    """
-
-    learner: LearnerState
-    hyper: QLearningHyperparams
     pending: Step | None = None
 
 
 @dataclass(frozen=True)
-class QLearning:
-    """The agent.
+class QLearning(AgentBase):
+    """The agent; its network gives `q` `[B, num_actions]`.
 
-    Attributes:
-      network: gives `q` `[B, num_actions]`; a lookup table makes the update the classic rule.
-      obs_spec: must be `Discrete`.
-      action_spec: must be `Discrete`.
-      config: choices and counts.
-      hyper: the numbers it starts from.
-
-    Raises:
-      TriglotError: if observations or actions are not discrete, the network's outputs do not fit,
-        or a number is out of its range.
+    A lookup table makes the update the classic rule. Observations and actions are `Discrete`.
     """
 
-    network: Network
-    obs_spec: Spec
-    action_spec: Spec
     config: QLearningConfig = QLearningConfig()
     hyper: QLearningHyperparams = QLearningHyperparams()
+    optimizer: OptimizerFn = sgd
 
     Config = QLearningConfig
     Hyperparams = QLearningHyperparams
-    online = True
+    online: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_ranges("Q-learning", self.hyper, dict.fromkeys(vars(self.hyper), UNIT_INTERVAL))
+    @property
+    def heads(self) -> dict[str, tuple[int, ...]]:
         _discrete("observations", self.obs_spec)
-        needs = {"q": (self._actions.num_values,)}
-        check_heads(self.network, self.obs_spec, needs, algorithm="Q-learning")
+        return {"q": (self._actions.num_values,)}
 
     @staticmethod
     def networks(
         obs_spec: Spec, action_spec: Spec, config: QLearningConfig = QLearningConfig()
     ) -> dict[str, NetworkSpec]:
-        """Describe the table Q-learning uses where nobody brings another network."""
+        """Describe the table `q`."""
         _discrete("observations", obs_spec)
         head = q_head(_discrete("actions", action_spec).num_values)
         return {"q": NetworkSpec(obs_spec, Table(config.initial_value), (("q", head),))}
 
-    @property
-    def num_envs(self) -> int:
-        return self.config.num_envs
-
-    @property
-    def rollout_length(self) -> int:
-        return self.config.rollout_length
-
-    @property
-    def learner(self) -> Learner:
-        make = optax.inject_hyperparams(optax.sgd)
-        return Learner(self.network, make(learning_rate=self.hyper.learning_rate))
-
-    def init(
-        self, key: jax.Array, num_envs: int, hyper: QLearningHyperparams | None = None
-    ) -> QLearningState:
-        numbers = jax.tree.map(
-            lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
-        )
-        learner_state = self.learner.init(key)
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> QLearningState:
+        learned = super().init(key, num_envs, hyper)
         if self.config.method != "sarsa":
-            return QLearningState(learner=learner_state, hyper=numbers)
+            return QLearningState(**vars(learned))
         obs, action = (zeros(spec, 1, num_envs) for spec in (self.obs_spec, self.action_spec))
-        # Before the first step, one that changes nothing: its end pays what it is thought worth.
-        worth = select(self._values(learner_state, obs[0]), action[0])[None]
-        nothing = Step(
+        # Before the first step, one that changes nothing: it ends, and pays its present value.
+        value = select(self._values(learned.learner, obs[0]), action[0])[None]
+        pending = Step(
             obs=obs,
             action=action,
-            reward=worth,
+            reward=value,
             terminated=jnp.ones((1, num_envs), bool),
             next_obs=obs,
             next_action_mask=jnp.ones((1, num_envs, self._actions.num_values), bool),
             truncated=jnp.zeros((1, num_envs), bool),
         )
-        return QLearningState(learner=learner_state, hyper=numbers, pending=nothing)
-
-    def initial_carry(self, state: QLearningState, num_envs: int) -> tuple:
-        return ()
+        return QLearningState(**vars(learned), pending=pending)
 
     def act(
         self,
@@ -206,7 +166,7 @@ class QLearning:
 
     def update(
         self, state: QLearningState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[QLearningState, dict[str, jax.Array]]:
+    ) -> tuple[QLearningState, Metrics]:
         shared = ("obs", "action", "reward", "terminated", "next_obs", "next_action_mask")
         steps, pending = Step(**{name: getattr(trajectory, name) for name in shared}), None
         if self.config.method == "sarsa":
@@ -236,7 +196,7 @@ class QLearning:
     def _await_next_action(
         self, state: QLearningState, steps: Step, truncated: jax.Array
     ) -> tuple[Step, Step]:
-        """Put what was pending before the steps, and keep back the last, whose next is unknown."""
+        """Prepend the pending step, and keep back the last, whose next action is unknown."""
         mask = steps.next_action_mask
         if mask is None:
             mask = jnp.ones((*truncated.shape, self._actions.num_values), bool)
@@ -247,35 +207,34 @@ class QLearning:
 
     def _learn(
         self, learner_state: LearnerState, step: Step, key: jax.Array, hyper: QLearningHyperparams
-    ) -> tuple[LearnerState, dict[str, jax.Array]]:
+    ) -> tuple[LearnerState, Metrics]:
         """Take one step on `[N]` transitions."""
         target = step.reward + hyper.discount * jnp.where(
             step.terminated, 0.0, self._next_value(learner_state, step, hyper)
         )
 
-        def loss(outputs: Any, target: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        def loss(outputs: Any, target: jax.Array) -> tuple[jax.Array, Metrics]:
             error = target - select(merge_heads(outputs)["q"], step.action)
             # The sum over environments, not the mean: each transition moves its value in full.
             return 0.5 * jnp.sum(error**2), {"td_error": jnp.mean(jnp.abs(error))}
 
-        rate = {"learning_rate": hyper.learning_rate}
         learner_state, metrics = self.learner.step_on_outputs(
-            learner_state, step.obs, loss, target, key, rate
+            learner_state, step.obs, loss, target, key, hyper
         )
-        # On a table the loss and the gradient's norm say the same again, and cost a tenth.
+        # On a table the loss and the gradient norm are redundant, and cost a tenth of the time.
         return learner_state, {"td_error": metrics["td_error"]}
 
     def _next_value(
         self, learner_state: LearnerState, step: Step, hyper: QLearningHyperparams
     ) -> jax.Array:
-        """Value the successors, `[N]`: all that the three methods differ in."""
+        """Estimate the values of the successors, `[N]`, in which the three methods differ."""
         q = self._values(learner_state, step.next_obs)
-        greatest = jnp.max(_allowed(q, step.next_action_mask), axis=-1)
+        maximum = jnp.max(_allowed(q, step.next_action_mask), axis=-1)
         if self.config.method == "q_learning":
-            return greatest
-        # Equal greatest values share the rest of the probability: their expectation is theirs.
+            return maximum
+        # Equal maximum values share the rest of the probability, so that their mean is the maximum.
         mean = jnp.mean(q, axis=-1, where=step.next_action_mask)
-        expected = hyper.epsilon * mean + (1.0 - hyper.epsilon) * greatest
+        expected = hyper.epsilon * mean + (1.0 - hyper.epsilon) * maximum
         if step.next_action is None or step.truncated is None:
             return expected
         return jnp.where(step.truncated, expected, select(q, step.next_action))
@@ -335,7 +294,7 @@ def _allowed(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
 def _discrete(what: str, spec: Spec) -> Discrete:
     if not isinstance(spec, Discrete):
         raise TriglotError(
-            f"Q-learning keeps a table and needs discrete {what}, and this environment's are "
-            f"{spec}: choose an environment whose {what} are Discrete."
+            f"Q-learning needs Discrete {what}, which index a table, and this environment's are "
+            f"{spec}: choose an environment with Discrete {what}."
         )
     return spec

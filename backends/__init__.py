@@ -1,27 +1,25 @@
-"""One adapter per neural-network library, imported when it is used."""
+"""One adapter per neural-network library, imported on first use."""
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..core.errors import unknown
-from ..core.network import Network
-from ..core.networks.architecture import NetworkSpec, Table
-from ..core.networks.combinators import combine, ensemble
-from .canonical import with_arithmetic
+from ..core.errors import TriglotError
+from .libraries import find
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
+if TYPE_CHECKING:
+    from ..core.network import Network
+    from ..core.networks.architecture import NetworkSpec
 
 
 def build(
-    backend: str, specs: Mapping[str, NetworkSpec | Network], *, arithmetic: str = "native"
-) -> Network:
+    backend: str, specs: "Mapping[str, NetworkSpec | Network]", *, arithmetic: str = "native"
+) -> "Network":
     """Build an algorithm's networks from a library's zoo.
 
     Args:
-      backend: `haiku`, `linen`, `nnx`, `equinox` or `table`.
-      specs: what the algorithm asked for, by name; a network that is the same in every library is
-        taken as it is.
+      backend: `haiku`, `linen`, `nnx`, `equinox`, `table`, or the name of an installed library.
+      specs: the networks that the algorithm asks for, by name; a `Network` is used as it is.
       arithmetic: see `triglot.backends.canonical.with_arithmetic`.
 
     Returns:
@@ -30,16 +28,26 @@ def build(
     Raises:
       TriglotError: if the backend or the arithmetic is unknown, or the library is not installed.
     """
-    if backend not in BACKENDS:
-        raise unknown("backend", backend, BACKENDS)
-    adapter = importlib.import_module(f".{backend}", __name__)
+    from ..core.network import Network
+    from ..core.networks.architecture import Table
+    from ..core.networks.combinators import combine, ensemble
+    from .canonical import with_arithmetic
 
-    def made(name: str, spec: NetworkSpec | Network) -> Network:
+    adapter = find(backend).load_adapter()
+
+    def build_one(name: str, spec: "NetworkSpec | Network") -> Network:
         if isinstance(spec, Network):
             return spec
-        network = with_arithmetic(adapter.zoo(spec, name), arithmetic)
+        spec.check()
+        network = adapter.zoo(spec, name)
+        if not isinstance(network, Network):
+            raise TriglotError(
+                f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
+                f"{type(network).__name__}."
+            )
+        network = with_arithmetic(network, arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
-    return combine({name: made(name, spec) for name, spec in specs.items()})
+    return combine({name: build_one(name, spec) for name, spec in specs.items()})

@@ -1,22 +1,25 @@
-"""How a person's own module is called: which arguments it gets, read from its signature."""
+"""Arguments of a user's module, chosen by its signature."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ..core import specs
+from ..core.errors import TriglotError
+from ..core.types import PyTree
 
-PyTree: TypeAlias = Any
 InitialCarry: TypeAlias = Callable[[int], PyTree]
 Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 
-# What libraries call the switch between training and evaluation.
+# Names that libraries give to the switch between training and evaluation.
 TRAINING = ("train", "training", "is_training")
 EVALUATING = ("deterministic", "inference", "use_running_average")
+# Parameters that an adapter fills in itself.
+FILLED_IN = {"self", "key", "state", *TRAINING, *EVALUATING}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Read the names that a function, class or callable object may be given; none if unknown."""
+    """Read the parameters of a function, class or callable object; empty if they are unknown."""
     if isinstance(function, type):  # NNX's metaclass hides the constructor's signature
         function = function.__init__
     try:
@@ -38,20 +41,49 @@ def mode_arguments(names: Mapping[str, Any], train: bool) -> dict[str, bool]:
 
 
 def arguments(inputs: PyTree) -> tuple[PyTree, ...]:
-    """Spread several inputs over several arguments; a recurrent step has two, with its carry."""
+    """Convert inputs to positional arguments; `(obs, carry)` of a recurrent step gives two."""
     return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
-def example(inputs: Inputs, initial_carry: InitialCarry | None) -> tuple[PyTree, ...]:
-    """Make the arguments of a call on one example, `[1, ...]` each."""
-    made = tuple(specs.zeros(spec, 1) for spec in arguments(inputs))
+def check_arguments(
+    module: str, names: Mapping[str, inspect.Parameter], given: tuple[PyTree, ...]
+) -> None:
+    """Check that a module requires no more inputs than it is given.
+
+    Args:
+      module: the library and the name, for the message.
+      names: its parameters.
+      given: its positional arguments.
+
+    Raises:
+      TriglotError: if it requires more, with the advice for a recurrent module.
+    """
+    required = [
+        name
+        for name, parameter in names.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and name not in FILLED_IN
+    ]
+    if len(required) > len(given):
+        raise TriglotError(
+            f"{module} requires {len(required)} inputs ({', '.join(required)}) and was given "
+            f"{len(given)}. If it is recurrent, pass initial_carry=FUNCTION to its adapter, where "
+            "FUNCTION(num_envs) returns the carry at an episode's start. If it reads several "
+            "observations, its inputs must be a tuple."
+        )
+
+
+def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tuple[PyTree, ...]:
+    """Build the arguments of a call on a batch of one example, `[1, ...]` each."""
+    observations = tuple(specs.zeros(spec, 1) for spec in arguments(inputs))
     if initial_carry is None:
-        return made
-    return (made[0] if len(made) == 1 else made, initial_carry(1))
+        return observations
+    return (observations[0] if len(observations) == 1 else observations, initial_carry(1))
 
 
-def in_words(inputs: Inputs) -> str:
-    """Describe a batch of inputs."""
+def describe_inputs(inputs: Inputs) -> str:
+    """Describe a batch of inputs, such as `float32 [B, 4]`."""
 
     def one(spec: specs.Spec) -> str:
         if isinstance(spec, specs.Dict):

@@ -1,15 +1,17 @@
-"""Equinox's modules as `Network`s: `eqx.partition`, `eqx.combine`, `eqx.filter_value_and_grad`."""
+"""Adapter for Equinox, through `eqx.partition`, `eqx.combine` and `eqx.filter_value_and_grad`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells, equinox_layouts
-from .calling import InitialCarry, arguments, mode_arguments, parameters
+from .calling import InitialCarry, arguments, check_arguments, mode_arguments, parameters
 
 BATCH_AXIS = "batch"
 
@@ -20,55 +22,61 @@ def from_equinox(
     """Lift an Equinox module to a `Network`.
 
     Args:
-      module: its class or another constructor, which takes a key (by the name `key` where there is
-        one); or a module already made, whose present weights every training then starts from, with
-        its `eqx.nn.State` in a pair where it has one. It is called on one observation, and on
-        several inputs where they are a tuple; the batch is a `jax.vmap` over it with the axis name
-        `batch`. Where it takes `key`, it is given one in training; a module with state
-        (`eqx.nn.BatchNorm`) takes `state` and returns it beside its outputs. In evaluation
-        `eqx.nn.inference_mode` is set.
-      name: how errors and reports call it.
-      initial_carry: of a recurrent module `(obs, carry) -> (outputs, carry)`: makes the carry
-        `[N, ...]` for a number of environments.
+      module: a class or another constructor that takes a key, as `key` if it has a parameter of
+        that name; or a module, or a pair of a module and its `eqx.nn.State`, whose weights every
+        training then starts from. It is called on one observation; a tuple of inputs becomes
+        several arguments; the batch is a `jax.vmap` with the axis name `batch`. If it takes `key`,
+        it gets one in training; a module with state (`eqx.nn.BatchNorm`) takes `state` and returns
+        `(outputs, state)`. In evaluation `eqx.nn.inference_mode` is set.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
 
     Returns:
-      The network; `params` is the module with only its inexact arrays, `state` its other arrays and
-      those of its `eqx.nn.State`. A Python number on the module is no parameter and never changes.
+      The network; `params` is the module with only its inexact JAX arrays, `state` holds its other
+      JAX arrays and those of its `eqx.nn.State`. Python numbers and NumPy arrays on the module are
+      constants, which training does not change; use `jnp.asarray` to train one.
 
     Raises:
       MissingExtra: if Equinox is not installed.
-      TriglotError: if the constructor fails or makes no module, or a module with state does not
-        take it.
+      TriglotError: if the constructor fails or returns something else than a module, or a
+        module with state does not take `state`.
     """
     eqx = require("equinox", "equinox")
-    made = isinstance(module, eqx.Module | tuple)
+    is_built = isinstance(module, eqx.Module | tuple)
     by_name = "key" in parameters(module)
 
     def construct(key: jax.Array) -> Any:
-        if made:
+        if is_built:
             return module
         # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
         with jax.ensure_compile_time_eval():
             return module(key=key) if by_name else module(key)
 
     def with_state(built: Any) -> tuple[Any, Any]:
-        """Part a module from its state, be it made with `eqx.nn.make_with_state` or not."""
+        """Split a module from its state, whether built with `eqx.nn.make_with_state` or not."""
         if isinstance(built, tuple):
             return built
         return eqx.nn.delete_init_state(built), eqx.nn.State(built)
 
-    called = name or getattr(module, "__name__", type(module).__name__)
-    with user_error_context(f"the Equinox constructor {called!r} failed when given a key"):
-        abstract, abstract_state = eqx.filter_eval_shape(
-            lambda key: with_state(construct(key)), jax.random.key(0)
-        )
+    def with_constants_hidden(key: jax.Array) -> tuple[Any, Any]:
+        # filter_eval_shape would turn NumPy arrays into abstract arrays and lose their values.
+        built, state = with_state(construct(key))
+        return jax.tree.map(lambda leaf: _Constant(leaf) if _is_numpy(leaf) else leaf, built), state
+
+    shown = name or getattr(module, "__name__", type(module).__name__)
+    with user_error_context(f"the Equinox constructor {shown!r} failed when given a key"):
+        hidden, abstract_state = eqx.filter_eval_shape(with_constants_hidden, jax.random.key(0))
+    abstract = jax.tree.map(
+        lambda leaf: leaf.value if isinstance(leaf, _Constant) else leaf, hidden
+    )
     if not isinstance(abstract, eqx.Module) or not callable(abstract):
         raise TriglotError(
-            f"from_equinox takes a callable eqx.Module or what makes one from a key; {called!r} "
-            "made none."
+            f"from_equinox takes a callable eqx.Module or a function of a key that returns one; "
+            f"{shown!r} returned a {type(abstract).__name__}."
         )
-    # The skeleton is what is no array; it is found once, without computing any array. Its static
-    # marks (an index of State is one by identity) stand for those of every later construction.
+    # The skeleton holds everything but JAX arrays. It is found once, without computing an array,
+    # and used for every later construction: indices of State compare by identity.
     abstract_params, rest = eqx.partition(abstract, _is_trainable)
     abstract_buffers, skeleton = eqx.partition(rest, _is_array)
     state_structure = jax.tree.structure(abstract_state)
@@ -76,8 +84,8 @@ def from_equinox(
     stateful = state_structure.num_leaves > 0
     if stateful and "state" not in names:
         raise TriglotError(
-            f"the Equinox module {called!r} holds state (such as BatchNorm's), and its __call__ "
-            "takes no `state`: write __call__(self, obs, state) and return (outputs, state)."
+            f"the Equinox module {shown!r} holds state (such as BatchNorm's), but its __call__ "
+            "does not take `state`: write __call__(self, obs, state) and return (outputs, state)."
         )
 
     def init(key: jax.Array) -> Variables:
@@ -99,6 +107,7 @@ def from_equinox(
         built = eqx.nn.inference_mode(built, value=not train)
         modes = mode_arguments(names, train)
         given = arguments(inputs)
+        check_arguments(f"the Equinox module {shown!r}", names, given)
         keys = None
         if "key" in names and train and key is not None:
             keys = jax.random.split(key, jax.tree.leaves(given)[0].shape[0])
@@ -110,7 +119,7 @@ def from_equinox(
             outputs, state = built(*given, state=state, **more, **modes)
             return outputs, jax.tree.leaves(state)
 
-        # An eqx.nn.State can be used once only: its leaves are what is carried.
+        # Equinox refuses to use a State twice, so its leaves are carried instead.
         state = jax.tree.unflatten(state_structure, variables.state["state"])
         outputs, moved = jax.vmap(
             one,
@@ -127,26 +136,37 @@ def from_equinox(
         for path, _ in jax.tree_util.tree_leaves_with_path(abstract_params)
     ]
     return Network(
-        name=called if not made or name else type(abstract).__name__,
+        name=shown if not is_built or name else type(abstract).__name__,
         backend="equinox",
         init=init,
         apply=apply,
         value_and_grad=lambda loss: eqx.filter_value_and_grad(loss, has_aux=True),
         recurrent=initial_carry is not None,
         initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
-        random_start=not made,
+        random_start=not is_built,
         codec=Codec.named(abstract_params, leaves),
     )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a described network from Equinox's own layers."""
+    """Build a network from Equinox's own layers."""
     require("equinox", "equinox")
     from .zoo.equinox import make
 
     initial_carry = spec.cell.initial_carry if spec.cell else None
     network = from_equinox(make(spec), name=name, initial_carry=initial_carry)
     return cells.match_initializers(network) if spec.cell else network
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant:
+    """A NumPy array, as a leaf that JAX does not take for an array."""
+
+    value: np.ndarray | np.generic
+
+
+def _is_numpy(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Haiku's modules as `Network`s: `hk.transform_with_state`."""
+"""Adapter for Haiku, through `hk.transform_with_state`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,16 @@ from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
 from . import cells
-from .calling import InitialCarry, Inputs, arguments, example, in_words, mode_arguments, parameters
+from .calling import (
+    InitialCarry,
+    Inputs,
+    arguments,
+    check_arguments,
+    describe_inputs,
+    example_arguments,
+    mode_arguments,
+    parameters,
+)
 from .naming import canonical_name, place_of
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
@@ -27,25 +36,25 @@ def from_haiku(
     """Lift a Haiku function or module to a `Network`.
 
     Args:
-      function: builds modules and applies them to a batch of observations `[B, ...]`; or a subclass
-        of `hk.Module` that needs no arguments; or what `hk.transform` or
-        `hk.transform_with_state` gave. A function or module that takes `is_training` (or `train`,
-        or `deterministic`) is told; `hk.next_rng_key()` works in training.
+      function: a function that builds modules and applies them to a batch of observations
+        `[B, ...]`; a subclass of `hk.Module` with a constructor without arguments; or the result
+        of `hk.transform` or `hk.transform_with_state`. If it takes `is_training` (or `train`, or
+        `deterministic`), it gets that flag; `hk.next_rng_key()` works in training.
       obs_spec: one observation; a tuple of specs for several inputs.
-      name: how errors and reports call it.
-      initial_carry: of a recurrent function `(obs, carry) -> (outputs, carry)`: makes the carry
-        `[N, ...]` for a number of environments.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent function `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
 
     Returns:
-      The network; `params` and `state` are Haiku's own dictionaries. Parameters that are no floats
-      are kept in the state.
+      The network; `params` and `state` are Haiku's own dictionaries. Integer parameters are kept in
+      the state.
 
     Raises:
       MissingExtra: if Haiku is not installed.
-      TriglotError: if the function fails on such observations.
+      TriglotError: if the function fails on these observations.
     """
     hk = require("haiku", "haiku")
-    called = name or getattr(function, "__name__", type(function).__name__)
+    shown = name or getattr(function, "__name__", type(function).__name__)
     names = parameters(function)
     if isinstance(function, type) and issubclass(function, hk.Module):
         names, function = parameters(function.__call__), _constructing(function)
@@ -56,10 +65,11 @@ def from_haiku(
     transformed = function
 
     def init(key: jax.Array) -> Variables:
-        inputs = example(obs_spec, initial_carry)
-        # hk.BatchNorm makes its running averages only where it trains.
+        inputs = example_arguments(obs_spec, initial_carry)
+        check_arguments(f"the Haiku function {shown!r}", names, inputs)
+        # hk.BatchNorm creates its running averages in training only.
         modes = mode_arguments(names, True)
-        # hk.initializers.Orthogonal multiplies a matrix by a vector, which strict settings refuse.
+        # hk.initializers.Orthogonal multiplies a matrix by a vector, an error in strict mode.
         with jax.numpy_rank_promotion("allow"):
             params, state = transformed.init(key, *inputs, **modes)
         return Variables(params=params, state=state)
@@ -67,35 +77,32 @@ def from_haiku(
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
-        outputs, state = transformed.apply(
-            variables.params,
-            variables.state,
-            key,
-            *arguments(inputs),
-            **mode_arguments(names, train),
-        )
-        # A Haiku function moves its state whenever it is called; evaluation keeps it.
+        given = arguments(inputs)
+        check_arguments(f"the Haiku function {shown!r}", names, given)
+        modes = mode_arguments(names, train)
+        outputs, state = transformed.apply(variables.params, variables.state, key, *given, **modes)
+        # A Haiku function may update its state in any call; evaluation discards the update.
         return outputs, state if train else variables.state
 
-    found: dict[str, type] = {}  # the recurrent cells, by the names of their modules
+    cell_types: dict[str, type] = {}  # of the recurrent cells, by module name
 
     def note_cells(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         is_call = context.method_name == "__call__"
         if is_call and isinstance(context.module, hk.LSTM | hk.GRU):
-            found[context.module.module_name] = type(context.module)
+            cell_types[context.module.module_name] = type(context.module)
         return method(*args, **kwargs)
 
     with (
-        user_error_context(f"the Haiku function {called!r} failed on {in_words(obs_spec)}"),
+        user_error_context(f"the Haiku function {shown!r} failed on {describe_inputs(obs_spec)}"),
         hk.intercept_methods(note_cells),
     ):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
-        (_leaf(hk, path, leaf.shape, found), leaf.dtype)
+        (_leaf(hk, path, leaf.shape, cell_types), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     network = Network(
-        name=called,
+        name=shown,
         backend="haiku",
         init=init,
         apply=apply,
@@ -107,18 +114,20 @@ def from_haiku(
     return hold(network, buffers) if buffers else network
 
 
-def _leaf(hk: Any, path: Sequence[Any], shape: tuple[int, ...], found: dict[str, type]) -> Leaf:
-    """Name one parameter; those of a cell by gate, which Haiku keeps side by side."""
+def _leaf(
+    hk: Any, path: Sequence[Any], shape: tuple[int, ...], cell_types: dict[str, type]
+) -> Leaf:
+    """Name one parameter; Haiku concatenates the gates of a cell, which are named one by one."""
     module, parameter = path[0].key, path[-1].key
     name = canonical_name(path, LEAF_NAMES)
-    if issubclass(found.get(module, object), hk.GRU):
+    if issubclass(cell_types.get(module, object), hk.GRU):
         place = place_of(path, 1)
         gates = ("z", "r", "n")
         if parameter == "b":
             return cells.side_by_side(cells.biases(place, gates), cells.RESET_BEFORE)
         part = "input" if parameter == "w_i" else "recurrent"
         return cells.side_by_side(cells.kernels(place, part, gates), cells.RESET_BEFORE)
-    if module.endswith("/linear") and module[: -len("/linear")] in found:
+    if module.endswith("/linear") and module[: -len("/linear")] in cell_types:
         place = name.rpartition("/")[0].rpartition("/")[0]
         return _lstm_bias(place) if parameter == "b" else _lstm_kernel(place, shape[-1] // 4)
     return Leaf.one(name)
@@ -128,7 +137,7 @@ HAIKU_LSTM_GATES = ("i", "g", "f", "o")
 
 
 def _lstm_kernel(place: str, size: int) -> Leaf:
-    """Describe Haiku's one kernel `[..., in + size, 4 * size]` of inputs and hidden units."""
+    """Describe Haiku's single kernel `[..., in + size, 4 * size]` of inputs and hidden units."""
     names = [cells.kernels(place, part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
 
     def encode(array: jax.Array) -> tuple[jax.Array, ...]:
@@ -143,10 +152,9 @@ def _lstm_kernel(place: str, size: int) -> Leaf:
 
 
 def _lstm_bias(place: str) -> Leaf:
-    """Describe Haiku's bias `[4 * size]`: it adds 1 to the forget gate's when it computes.
+    """Describe Haiku's bias `[4 * size]`, stored without the 1 added to the forget gate.
 
-    The canonical bias is the one that acts, so carrying a small one over and back may change its
-    last bit.
+    The canonical bias includes that 1, so a round trip may change its last bit.
     """
 
     def encode(array: jax.Array) -> tuple[jax.Array, ...]:
@@ -161,7 +169,7 @@ def _lstm_bias(place: str) -> Leaf:
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a described network from Haiku's own layers."""
+    """Build a network from Haiku's own layers."""
     require("haiku", "haiku")
     from .zoo.haiku import make
 
@@ -171,5 +179,5 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """Make a function of a module's class: Haiku builds modules inside the transformed function."""
+    """Wrap a module's class: Haiku requires modules to be built inside the transformed function."""
     return lambda *inputs, **modes: module()(*inputs, **modes)

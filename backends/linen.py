@@ -1,4 +1,4 @@
-"""Flax Linen's modules as `Network`s: `init` and `apply` with mutable collections."""
+"""Adapter for Flax Linen, through `init` and `apply` with mutable collections."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,16 @@ from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
 from . import cells
-from .calling import InitialCarry, Inputs, arguments, example, in_words, mode_arguments, parameters
+from .calling import (
+    InitialCarry,
+    Inputs,
+    arguments,
+    check_arguments,
+    describe_inputs,
+    example_arguments,
+    mode_arguments,
+    parameters,
+)
 from .naming import canonical_name, place_of
 
 
@@ -25,21 +34,21 @@ def from_linen(
     """Lift a Linen module to a `Network`.
 
     Args:
-      module: a `flax.linen.Module`, called on a batch of observations `[B, ...]`. Where it takes
-        `train` (or `training`, `deterministic`, `use_running_average`), it is told; in training
-        `make_rng` of any name works.
+      module: a `flax.linen.Module`, called on a batch of observations `[B, ...]`. If it takes
+        `train` (or `training`, `deterministic`, `use_running_average`), it gets that flag;
+        `make_rng` of any name works in training.
       obs_spec: one observation; a tuple of specs for several inputs.
-      name: how errors and reports call it.
-      initial_carry: of a recurrent module `(obs, carry) -> (outputs, carry)`: makes the carry
-        `[N, ...]` for a number of environments.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
 
     Returns:
       The network; `params` is the collection of that name, `state` holds every other collection.
-      Parameters that are no floats are kept in the state.
+      Integer parameters are kept in the state.
 
     Raises:
       MissingExtra: if Flax is not installed.
-      TriglotError: if it is no module, or fails on such observations.
+      TriglotError: if it is not a module, or fails on these observations.
     """
     linen = require("flax.linen", "flax")
     if not isinstance(module, linen.Module):
@@ -48,11 +57,12 @@ def from_linen(
             f"from_linen takes an instance of a flax.linen.Module, such as Mine(hidden=64); got "
             f"{given}."
         )
-    called = name or type(module).__name__
+    shown = name or type(module).__name__
     names = parameters(module.__call__)
 
     def init(key: jax.Array) -> Variables:
-        inputs = example(obs_spec, initial_carry)
+        inputs = example_arguments(obs_spec, initial_carry)
+        check_arguments(f"the Linen module {shown!r}", names, inputs)
         state = dict(module.init(key, *inputs, **mode_arguments(names, False)))
         return Variables(params=state.pop("params", {}), state=state)
 
@@ -61,22 +71,23 @@ def from_linen(
     ) -> tuple[Any, Any]:
         collections = {"params": variables.params, **variables.state}
         given, modes = arguments(inputs), mode_arguments(names, train)
-        # One key serves every stream: Linen falls back to it for a name that it is not given.
+        check_arguments(f"the Linen module {shown!r}", names, given)
+        # A single key is Linen's fallback for every stream.
         if not variables.state:
             return module.apply(collections, *given, rngs=key, **modes), variables.state
-        # A module may move its collections whenever it is called; evaluation keeps them.
+        # A module may update its collections in any call; evaluation discards the update.
         mutable = list(variables.state)
         outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
         return outputs, state if train else variables.state
 
-    with user_error_context(f"the Linen module {called!r} failed on {in_words(obs_spec)}"):
+    with user_error_context(f"the Linen module {shown!r} failed on {describe_inputs(obs_spec)}"):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
         (_leaf(params, path), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     network = Network(
-        name=called,
+        name=shown,
         backend="linen",
         init=init,
         apply=apply,
@@ -89,7 +100,7 @@ def from_linen(
 
 
 def _leaf(params: Any, path: Sequence[Any]) -> Leaf:
-    """Name one parameter; those of a cell by its gate, which Linen writes as `ii`, `hf`, ..."""
+    """Name one parameter; the layers `ii`, `hf`, ... of a cell are named by gate."""
     name = canonical_name(path, {})
     if len(path) < 2:
         return Leaf.one(name)
@@ -113,7 +124,7 @@ def _leaf(params: Any, path: Sequence[Any]) -> Leaf:
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a described network from Linen's own layers."""
+    """Build a network from Linen's own layers."""
     require("flax", "flax")
     from .zoo.linen import make
 

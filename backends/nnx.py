@@ -1,4 +1,4 @@
-"""Flax NNX's modules as `Network`s: `nnx.split` and `nnx.merge`."""
+"""Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells
-from .calling import InitialCarry, arguments, mode_arguments, parameters
+from .calling import InitialCarry, arguments, check_arguments, mode_arguments, parameters
 from .naming import canonical_name, place_of
 
 
@@ -20,30 +20,31 @@ def from_nnx(
     """Lift an NNX module to a `Network`.
 
     Args:
-      module: its class or another constructor, which takes `nnx.Rngs` (by the name `rngs` where
-        there is one); or a module already made, whose present weights every training then starts
-        from. It is called on a batch of observations `[B, ...]`, and on several inputs where they
-        are a tuple. Its `train()` or `eval()` is called first; where `__call__` takes `train` (or
-        `training`, `deterministic`, `use_running_average`), it is told.
-      name: how errors and reports call it.
-      initial_carry: of a recurrent module `(obs, carry) -> (outputs, carry)`: makes the carry
-        `[N, ...]` for a number of environments.
+      module: a class or another constructor that takes `nnx.Rngs`, as `rngs` if it has a parameter
+        of that name; or a module, whose weights every training then starts from. It is called on a
+        batch of observations `[B, ...]`; a tuple of inputs becomes several arguments. Its `train()`
+        or `eval()` is called first; if `__call__` takes `train` (or `training`, `deterministic`,
+        `use_running_average`), it gets that flag.
+      name: shown in errors and reports.
+      initial_carry: for a recurrent module `(obs, carry) -> (outputs, carry)`:
+        `initial_carry(num_envs)` returns the carry `[N, ...]` at an episode's start.
 
     Returns:
-      The network; `params` is an `nnx.State` of floating-point `nnx.Param`s, `state` one of every
-      other variable but random streams, which `apply` rebuilds from its `key`.
+      The network; `params` is an `nnx.State` of the floating-point `nnx.Param`s, `state` one of all
+      other variables except random streams, which `apply` rebuilds from its `key`.
 
     Raises:
       MissingExtra: if Flax is not installed.
-      TriglotError: if the constructor fails or makes no module.
+      TriglotError: if the constructor fails or returns something else than a module.
     """
     nnx = require("flax.nnx", "flax")
-    made = isinstance(module, nnx.Module)
-    called = name or (type(module).__name__ if made else getattr(module, "__name__", repr(module)))
+    is_built = isinstance(module, nnx.Module)
+    own_name = type(module).__name__ if is_built else getattr(module, "__name__", repr(module))
+    shown = name or own_name
     by_name = "rngs" in parameters(module)
 
     def construct(key: jax.Array) -> Any:
-        if made:
+        if is_built:
             return module
         # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
         with jax.ensure_compile_time_eval():
@@ -57,11 +58,12 @@ def from_nnx(
     def split(module: Any) -> tuple[Any, Any, Any, Any]:
         return nnx.split(module, is_trainable, nnx.RngState, ...)
 
-    with user_error_context(f"the NNX constructor {called!r} failed when given nnx.Rngs"):
+    with user_error_context(f"the NNX constructor {shown!r} failed when given nnx.Rngs"):
         abstract = nnx.eval_shape(lambda: construct(jax.random.key(0)))
     if not isinstance(abstract, nnx.Module):
         raise TriglotError(
-            f"from_nnx takes an nnx.Module or what makes one from nnx.Rngs; {called!r} made none."
+            f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
+            f"returned a {type(abstract).__name__}."
         )
     graphdef, params, streams, _ = split(abstract)
     names = parameters(type(abstract).__call__)
@@ -84,39 +86,41 @@ def from_nnx(
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
-        # A merged module shares its Variables with the states it came from: copy, so that an
-        # eager call leaves its arguments alone.
+        # Without a copy the merged module shares its Variables with the arguments, and an eager
+        # call would change them.
         module = nnx.merge(graphdef, variables.params, seeded(key), variables.state, copy=True)
         if train:
             module.train()
         else:
             module.eval()
-        outputs = module(*arguments(inputs), **mode_arguments(names, train))
+        given = arguments(inputs)
+        check_arguments(f"the NNX module {shown!r}", names, given)
+        outputs = module(*given, **mode_arguments(names, train))
         return outputs, split(module)[3] if train else variables.state
 
     paths = [path[:-1] for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     leaves = [_leaf(nnx, abstract, path) for path in paths]
     return Network(
-        name=called,
+        name=shown,
         backend="nnx",
         init=init,
         apply=apply,
         value_and_grad=lambda loss: nnx.value_and_grad(loss, has_aux=True),
         recurrent=initial_carry is not None,
         initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
-        random_start=not made,
+        random_start=not is_built,
         codec=Codec.named(params, leaves),
     )
 
 
 def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
-    """Name one parameter; those of a cell by gate, which NNX mostly keeps side by side."""
+    """Name one parameter; NNX mostly concatenates a cell's gates, which are named one by one."""
     name = canonical_name(path, {})
     owners, words = [module], [key.key for key in path]
     for word in words[:-1]:
         attribute = isinstance(word, str) and hasattr(owners[-1], word)
         owners.append(getattr(owners[-1], word) if attribute else owners[-1][word])
-    if isinstance(owners[-1], nnx.GRUCell):  # the zoo's, with a bias that is no layer's
+    if isinstance(owners[-1], nnx.GRUCell):  # the zoo's, with a bias outside its layers
         return Leaf.one(cells.inner_bias(place_of(path, 1)), note=cells.RESET_AFTER)
     cell = owners[-2] if len(owners) > 1 else None
     place = place_of(path, 2)
@@ -124,7 +128,7 @@ def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
         gates, note = cells.LSTM_GATES, ""
     elif isinstance(cell, nnx.GRUCell):
         gates, note = cells.GRU_GATES, cells.RESET_AFTER
-    elif isinstance(cell, nnx.LSTMCell):  # a layer a gate: ii, if_, ..., hi, ...
+    elif isinstance(cell, nnx.LSTMCell):  # one layer per gate: ii, if_, ..., hi, ...
         gates, note = words[-2][1], ""
     else:
         return Leaf.one(name)
@@ -135,7 +139,7 @@ def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
-    """Build a described network from NNX's own layers."""
+    """Build a network from NNX's own layers."""
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 

@@ -1,7 +1,7 @@
-"""Checkers for parts that people bring: networks, agents and environments.
+"""Checkers for custom components: networks, agents and environments.
 
-Each asks its questions in order, and answers with what was found, why it matters and how to mend
-it. `Report.passed` says whether all went well; print the report to read it.
+Each runs an ordered list of checks and returns a `Report`: what was found, why it matters and how
+to fix it. `Report.passed` is True if no check failed; print the report to read it.
 """
 
 from .agent.check import check_agent

@@ -1,6 +1,8 @@
-"""What a checker asks, and what it found: one question at a time, each with its answer in words."""
+"""Checks and reports: run checks in order and collect a result with an explanation for each."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -11,100 +13,100 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 
 class Failed(Exception):
-    """A check found something.
+    """Raised by a check that found a defect.
 
     Attributes:
-      found: what was found, in words, with the numbers.
-      mend: how to mend it, where that depends on what was found.
+      found: the finding in one sentence, with the numbers.
+      fix: how to fix this finding; empty to use the check's general advice.
     """
 
-    def __init__(self, found: str, mend: str = "") -> None:
+    def __init__(self, found: str, fix: str = "") -> None:
         super().__init__(found)
-        self.found, self.mend = found, mend
+        self.found, self.fix = found, fix
 
 
 class NotApplicable(Exception):
-    """A check has nothing to ask of this part; the message says why."""
+    """Raised by a check that does not apply to this component; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Generic[Case]):
-    """One question.
+    """One check.
 
     Attributes:
-      name: what it is called in reports and tests.
-      asks: the question, of which yes is the right answer.
-      why: why it matters.
-      mend: how a part is usually mended.
-      run: returns where all is well, raises `Failed` or `NotApplicable`; any other exception is
-        taken for the part's own.
-      needs: names of checks without which this one has nothing to stand on.
+      name: its name in reports and tests.
+      question: the question it answers; yes means that it passed.
+      why: why a failure matters.
+      fix: how to fix the usual failure.
+      run: returns if the check passed, raises `Failed` or `NotApplicable` otherwise. Any other
+        exception counts as a failure of the component.
+      needs: names of the checks that must pass first.
     """
 
     name: str
-    asks: str
+    question: str
     why: str
-    mend: str
+    fix: str
     run: Callable[[Case], None]
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The answer to one question; `found` and `mend` are empty where it passed."""
+    """The result of one check; `found` and `fix` are empty if it passed."""
 
     name: str
-    asks: str
+    question: str
     why: str
     outcome: Outcome
     found: str = ""
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
         if self.outcome == "passed":
-            return f"  passed   {self.name}: {self.asks}"
+            return f"  passed   {self.name}: {self.question}"
         if self.outcome == "skipped":
             return f"  skipped  {self.name}: {self.found}"
         return (
-            f"  FAILED   {self.name}: {self.asks}\n"
+            f"  FAILED   {self.name}: {self.question}\n"
             f"           found: {self.found}\n"
             f"           why it matters: {self.why}\n"
-            f"           to mend it: {self.mend}"
+            f"           how to fix it: {self.fix}"
         )
 
 
 @dataclass(frozen=True)
 class Report:
-    """All answers about one part; print it to read them.
+    """All results for one component; print it to read them.
 
     Attributes:
-      part: what was checked, such as "network 'mine'".
-      results: in the order asked.
-      notes: observations that are no mistakes by themselves.
+      component: what was checked, such as "network 'mine'".
+      results: one per check, in order.
+      notes: observations that may or may not be mistakes.
     """
 
-    part: str
+    component: str
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Tell whether nothing failed."""
+        """Return True if no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Name the checks that failed."""
+        """Return the names of the checks that failed."""
         return tuple(result.name for result in self.results if result.outcome == "failed")
 
     def summary(self) -> str:
-        """Say the outcome in one line."""
+        """Return the counts of passed, failed and skipped checks in one line."""
         counts = {
             outcome: sum(result.outcome == outcome for result in self.results)
             for outcome in ("passed", "failed", "skipped")
         }
-        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-        return f"{self.part}: {told}" + (f" ({', '.join(self.failed)})" if self.failed else "")
+        text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        return f"{self.component}: {text}" + (f" ({', '.join(self.failed)})" if self.failed else "")
 
     def __str__(self) -> str:
         notes = [f"  note     {note}" for note in self.notes]
@@ -113,56 +115,86 @@ class Report:
 
 @dataclass(frozen=True)
 class Checklist(Generic[Case]):
-    """An ordered list of checks of one kind of part, filled by decorating functions."""
+    """An ordered list of checks, filled by decorating functions."""
 
     checks: list[Check[Case]] = field(default_factory=list)
 
     def check(
-        self, name: str, *, asks: str, why: str, mend: str, needs: Sequence[str] = ()
+        self, name: str, *, question: str, why: str, fix: str, needs: Sequence[str] = ()
     ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
         """Add the decorated function as a check."""
-        unknown = set(needs) - {check.name for check in self.checks}
-        if unknown:
-            raise TriglotError(f"check {name!r} needs {sorted(unknown)}, which do not precede it.")
 
         def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
-            made = Check(name=name, asks=asks, why=why, mend=mend, run=run, needs=tuple(needs))
-            self.checks.append(made)
+            self.checks.append(
+                Check(name=name, question=question, why=why, fix=fix, run=run, needs=tuple(needs))
+            )
             return run
 
         return add
 
-    def run(self, case: Case) -> Iterator[Result]:
-        """Ask one question after the other; those that stand on a failed one are skipped."""
-        broken: set[str] = set()
-        for check in self.checks:
-            result = _ask(check, case, [name for name in check.needs if name in broken])
-            if result.outcome == "failed" or (result.found and broken & set(check.needs)):
-                broken.add(check.name)
-            yield result
+    def run(self, case: Case) -> tuple[Result, ...]:
+        """Run the checks in order; skip those whose needed checks did not pass."""
+        results: list[Result] = []
+        not_passed: set[str] = set()
+        with _no_logging():
+            for check in self.checks:
+                missing = [name for name in check.needs if name in not_passed]
+                result = _run(check, case, missing)
+                if result.outcome == "failed" or missing:
+                    not_passed.add(check.name)
+                results.append(result)
+        return tuple(results)
 
 
-def _ask(check: Check[Case], case: Case, broken: list[str]) -> Result:
-    def answer(outcome: Outcome, found: str = "", mend: str = "") -> Result:
+def join(*groups: Sequence[Check]) -> Checklist:
+    """Concatenate groups of checks.
+
+    Raises:
+      TriglotError: if a check needs one that does not precede it.
+    """
+    checks = [check for group in groups for check in group]
+    known: set[str] = set()
+    for check in checks:
+        if missing := set(check.needs) - known:
+            raise TriglotError(
+                f"check {check.name!r} needs {sorted(missing)}: put these before it in the list."
+            )
+        known.add(check.name)
+    return Checklist(checks)
+
+
+def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
+    def result(outcome: Outcome, found: str = "", fix: str = "") -> Result:
         return Result(
             name=check.name,
-            asks=check.asks,
+            question=check.question,
             why=check.why,
             outcome=outcome,
             found=found,
-            mend=mend,
+            fix=fix,
         )
 
-    if broken:
-        return answer("skipped", f"it stands on {', '.join(broken)}, which did not pass.")
+    if missing:
+        return result("skipped", f"it needs {', '.join(missing)}, which did not pass.")
     try:
         check.run(case)
     except NotApplicable as reason:
-        return answer("skipped", str(reason))
+        return result("skipped", str(reason))
     except Failed as failure:
-        return answer("failed", failure.found, failure.mend or check.mend)
+        return result("failed", failure.found, failure.fix or check.fix)
     except TriglotError as error:
-        return answer("failed", str(error), check.mend)
+        return result("failed", str(error), check.fix)
     except Exception as error:
-        return answer("failed", describe(error), check.mend)
-    return answer("passed")
+        return result("failed", describe(error), check.fix)
+    return result("passed")
+
+
+@contextmanager
+def _no_logging() -> Iterator[None]:
+    # JAX and orbax log tracebacks of exceptions that the report states in one sentence.
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,22 +1,30 @@
-"""What an agent is, and the data that passes between it, the environments and the loop."""
+"""What an agent is, and the data that passes between it, the environments and the training loop."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 
-PyTree: TypeAlias = Any
+from .hyper import as_float32, check_config, check_hyperparams
+from .learner import Learner, LearnerState
+from .network import Network
+from .networks.architecture import NetworkSpec
+from .networks.heads import check_heads
+from .rl.optimizers import OptimizerFn, adam, check_optimizer
+from .specs import Spec
+from .types import Metrics, PyTree
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class PolicyInput:
-    """What a policy may see of `N` environments.
+    """What a policy observes of `N` environments.
 
     Attributes:
       obs: `[N, ...]`.
       first: bool `[N]`, an episode starts here.
-      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are.
+      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are allowed.
     """
 
     obs: PyTree
@@ -27,7 +35,13 @@ class PolicyInput:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class PolicyOutput:
-    """What a policy answers: an action `[N, ...]`, its next carry, and notes for the update."""
+    """What a policy returns.
+
+    Attributes:
+      action: `[N, ...]`.
+      carry: the recurrent carry for the next step, `[N, ...]`; `()` without one.
+      extras: arrays `[N, ...]` that `update` needs, such as log-probabilities.
+    """
 
     action: jax.Array
     carry: PyTree
@@ -40,12 +54,12 @@ class Trajectory:
     """`T` steps of `N` environments, time-major.
 
     Attributes:
-      obs, first, action_mask: what the policy saw, `[T, N, ...]`.
+      obs, first, action_mask: the policy's inputs, `[T, N, ...]`.
       action: `[T, N, ...]`.
       reward: float32 `[T, N]`.
-      terminated, truncated: bool `[T, N]`; they are never one flag.
+      terminated, truncated: bool `[T, N]`; never merge them.
       next_obs, next_action_mask: the true successor, from before any reset, `[T, N, ...]`.
-      extras: what `act` noted, `[T, N, ...]` each.
+      extras: the policy's extras, `[T, N, ...]` each.
       carry: the policy's carry before the first step, `[N, ...]`.
     """
 
@@ -64,26 +78,90 @@ class Trajectory:
 
 @runtime_checkable
 class Agent(Protocol):
-    """An algorithm; implement it as a frozen dataclass with shapes and counts in its fields.
+    """An algorithm with its network: a frozen dataclass of static configuration.
 
-    Numeric hyperparameters live in the state, so that a sweep over them is one compiled `vmap`.
-    One that learns after every step, and acts on what it has learned, also declares `online = True`
-    (see `is_online`).
+    Everything that training changes is in its state. `AgentBase` has a default for all members but
+    `Config`, `Hyperparams`, `networks`, `act` and `update`; inherit it, or declare the members.
     """
 
     @property
-    def hyper(self) -> PyTree:
-        """The numeric hyperparameters it starts from."""
+    def Config(self) -> type:
+        """Static configuration, fixed at compile time: a dataclass; its fields become options."""
+        ...
+
+    @property
+    def Hyperparams(self) -> type:
+        """Numeric hyperparameters: a pytree dataclass kept in the state, so that a sweep vmaps."""
+        ...
+
+    @staticmethod
+    def networks(
+        obs_spec: Spec, action_spec: Spec, config: Any
+    ) -> Mapping[str, NetworkSpec | Network]:
+        """Describe the default networks by name; they are built from a library's zoo."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """The network, or the combination of the networks by name."""
+        ...
+
+    @property
+    def obs_spec(self) -> Spec:
+        """Describe one observation."""
+        ...
+
+    @property
+    def action_spec(self) -> Spec:
+        """Describe one action."""
+        ...
+
+    @property
+    def config(self) -> Any:
+        """A `Config`."""
+        ...
+
+    @property
+    def hyper(self) -> Any:
+        """The `Hyperparams` that a training starts from."""
+        ...
+
+    @property
+    def optimizer(self) -> OptimizerFn:
+        """Build the optimizer from hyperparameters: `hyper -> optax.GradientTransformation`."""
         ...
 
     @property
     def num_envs(self) -> int:
-        """Number of environments `N` it steps at a time."""
+        """Number of environments `N` stepped at a time."""
         ...
 
     @property
     def rollout_length(self) -> int:
-        """Number of steps `T` it collects from each environment between updates."""
+        """Number of steps `T` collected from each environment between updates."""
+        ...
+
+    @property
+    def online(self) -> bool:
+        """Whether to call `update` after every step, with a trajectory of length 1.
+
+        A rollout is then `rollout_length` steps with as many updates; metrics are averaged over it.
+        """
+        ...
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first gradient step."""
+        ...
+
+    @property
+    def explores_by_parameters(self) -> bool:
+        """Whether exploration comes from the parameters, as in an evolution strategy."""
+        ...
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether the values of next observations enter the targets."""
         ...
 
     def init(self, key: jax.Array, num_envs: int, hyper: PyTree | None = None) -> Any:
@@ -91,7 +169,7 @@ class Agent(Protocol):
         ...
 
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
-        """Make the policy's carry at an episode's start; `()` where it has none."""
+        """Make the policy's carry at an episode's start, `[N, ...]`; `()` without one."""
         ...
 
     def act(
@@ -100,17 +178,122 @@ class Agent(Protocol):
         """Choose actions; greedily where `explore` is False."""
         ...
 
-    def update(
-        self, state: Any, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[Any, dict[str, jax.Array]]:
+    def update(self, state: Any, trajectory: Trajectory, key: jax.Array) -> tuple[Any, Metrics]:
         """Learn from one trajectory; the metrics are scalars."""
         ...
 
 
-def is_online(agent: Agent) -> bool:
-    """Tell whether the loop gives each step to the agent's `update`, as a trajectory of length 1.
+@runtime_checkable
+class ActionValues(Agent, Protocol):
+    """An agent that estimates action values; this is optional."""
 
-    A rollout is then `rollout_length` steps with as many calls of `update`, and its metrics are
-    their averages.
+    def action_values(self, state: Any, obs: PyTree) -> jax.Array:
+        """Estimate the values of the actions, float32 `[B, num_actions]`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """Static configuration that every agent has; counts must be at least 1.
+
+    Attributes:
+      num_envs: environments stepped at a time, `N`.
+      rollout_length: steps from each between updates, `T`.
     """
-    return getattr(agent, "online", False)
+
+    num_envs: int = 8
+    rollout_length: int = 64
+
+    def __post_init__(self) -> None:
+        check_config(type(self).__name__.removesuffix("Config"), self)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps in one rollout of all environments."""
+        return self.num_envs * self.rollout_length
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first gradient step."""
+        return 0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class AgentState:
+    """What an agent learns at least.
+
+    Attributes:
+      learner: network variables and optimizer state.
+      hyper: float32 `[]` each.
+    """
+
+    learner: LearnerState
+    hyper: Any
+
+
+@dataclass(frozen=True)
+class AgentBase:
+    """Defaults for the members of `Agent`; subclasses are frozen dataclasses too.
+
+    Attributes:
+      network: has the outputs that `heads` lists.
+      obs_spec: one observation.
+      action_spec: one action.
+      config: static configuration.
+      hyper: the hyperparameters that a training starts from.
+      optimizer: `hyper -> optax.GradientTransformation`, see `triglot.core.rl.optimizers`.
+
+    Raises:
+      TriglotError: if the network's outputs do not fit, a hyperparameter is out of range, or the
+        optimizer is not such a function.
+    """
+
+    network: Network
+    obs_spec: Spec
+    action_spec: Spec
+    config: Any = None
+    hyper: Any = None
+    optimizer: OptimizerFn = adam
+
+    online: ClassVar[bool] = False
+    explores_by_parameters: ClassVar[bool] = False
+    bootstraps: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_hyperparams(name, self.hyper)
+        check_optimizer(name, self.optimizer, self.hyper)
+        if self.heads:
+            check_heads(self.network, self.obs_spec, self.heads, algorithm=name)
+
+    @property
+    def heads(self) -> Mapping[str, tuple[int, ...]]:
+        """List the network's outputs that it needs: shapes by name, without the batch axis."""
+        return {}
+
+    @property
+    def num_envs(self) -> int:
+        return self.config.num_envs
+
+    @property
+    def rollout_length(self) -> int:
+        return self.config.rollout_length
+
+    @property
+    def learning_starts(self) -> int:
+        return self.config.learning_starts if isinstance(self.config, AgentConfig) else 0
+
+    @property
+    def learner(self) -> Learner:
+        """The network with its optimizer."""
+        return Learner(self.network, self.optimizer)
+
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
+        del num_envs
+        numbers = as_float32(self.hyper if hyper is None else hyper)
+        return AgentState(learner=self.learner.init(key, numbers), hyper=numbers)
+
+    def initial_carry(self, state: Any, num_envs: int) -> PyTree:
+        del state, num_envs
+        return ()

@@ -79,6 +79,21 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class CostlyReset(Environment, Protocol):
+    """An environment that says whether its resets are costly; this is optional."""
+
+    @property
+    def costly_reset(self) -> bool:
+        """Whether to prepare resets in a pool between rollouts, see `VectorEnvironment`."""
+        ...
+
+
+def has_costly_reset(env: Environment) -> bool:
+    """Whether an environment declares costly resets."""
+    return isinstance(env, CostlyReset) and env.costly_reset
+
+
+@runtime_checkable
 class Drawn(Environment, Protocol):
     """An environment that can draw its episodes; this is optional."""
 
@@ -148,8 +163,7 @@ class TimeLimit:
 
     @property
     def costly_reset(self) -> bool:
-        """Say what `env` says; see `VectorEnvironment`."""
-        return getattr(self.env, "costly_reset", False)
+        return has_costly_reset(self.env)
 
     def reset(self, key: jax.Array) -> TimeStep:
         step = self.env.reset(key)

@@ -1,4 +1,4 @@
-"""Environments that are stepped in Python, many at a time, such as Gymnasium's."""
+"""Vectorized environments that are stepped in Python, such as Gymnasium's."""
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -11,14 +11,14 @@ Arrays: TypeAlias = Any  # an array, or a dictionary of arrays where the spec is
 
 
 class HostStep(NamedTuple):
-    """What `N` environments said of one action; those whose episode ended have begun a new one.
+    """The batched result of one step; environments whose episode ended are reset.
 
     Attributes:
       reward: float32 `[N]`.
-      terminated, truncated: bool `[N]`, never both.
+      terminated, truncated: bool `[N]`, at most one of them True.
       next_obs: the true successor, from before any reset, `[N, ...]`.
-      obs: what the policy sees next, from after any reset, `[N, ...]`; `next_obs` itself where no
-        episode ended.
+      obs: the next policy input, from after any reset, `[N, ...]`; the same object as `next_obs` if
+        no episode ended.
     """
 
     reward: np.ndarray
@@ -29,10 +29,10 @@ class HostStep(NamedTuple):
 
 
 class HostVector(Protocol):
-    """`N` open environments, which remember where they stand. Arrays it gave are never changed."""
+    """`N` open, stateful environments. Returned arrays must not be modified later."""
 
     def reset(self, seed: int) -> Arrays:
-        """Begin all episodes anew, and return what the policy sees, `[N, ...]`."""
+        """Reset all environments and return the observations, `[N, ...]`."""
         ...
 
     def step(self, action: np.ndarray) -> HostStep:
@@ -40,17 +40,17 @@ class HostVector(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of processes, windows and files."""
+        """Close processes, windows and files."""
         ...
 
 
 @runtime_checkable
 class HostEnvironment(Protocol):
-    """One kind of environment; implement it as a frozen dataclass, so that it can be hashed."""
+    """A factory of environments; implement it as a frozen dataclass, so that it is hashable."""
 
     @property
     def name(self) -> str:
-        """Say how errors and reports call it."""
+        """Display name."""
         ...
 
     @property
@@ -64,37 +64,37 @@ class HostEnvironment(Protocol):
         ...
 
     def open(self, num_envs: int) -> HostVector:
-        """Start `num_envs` of them."""
+        """Open `num_envs` environments."""
         ...
 
 
 class FilmedVector(HostVector, Protocol):
-    """One open environment, which stays where its episode ended until it is reset."""
+    """One open environment that renders frames; it is not reset at the end of an episode."""
 
     def frame(self) -> np.ndarray:
-        """Draw where it stands, uint8 `[height, width, 3]`."""
+        """Render the current state, uint8 `[height, width, 3]`."""
         ...
 
 
 @runtime_checkable
 class Filmed(HostEnvironment, Protocol):
-    """A host environment whose episodes can be filmed; this is optional."""
+    """A host environment that can render frames (optional)."""
 
     @property
     def milliseconds(self) -> int:
-        """Say how long a frame is shown."""
+        """Display time of one frame, in milliseconds."""
         ...
 
     def open_filmed(self) -> FilmedVector:
-        """Start one of them, which draws itself."""
+        """Open one environment that renders frames."""
         ...
 
 
 def check_shapes(spec: Spec, obs: Arrays, num_envs: int) -> None:
-    """Refuse observations `[N, ...]` of another structure, shape or dtype than `spec` declares.
+    """Check that observations `[N, ...]` have the structure, shapes and dtypes of `spec`.
 
     Raises:
-      TriglotError: saying which.
+      TriglotError: with the first mismatch.
     """
     if isinstance(spec, Dict):
         if not isinstance(obs, dict) or sorted(obs) != [name for name, _ in spec.items]:
@@ -110,13 +110,13 @@ def check_shapes(spec: Spec, obs: Arrays, num_envs: int) -> None:
 
 
 def require_jittable(env: object) -> None:
-    """Refuse an environment that cannot be compiled.
+    """Reject a host environment where a compiled program is needed.
 
     Raises:
       TriglotError: if `env` is a `HostEnvironment`.
     """
     if isinstance(env, HostEnvironment):
         raise TriglotError(
-            f"{env.name} is stepped in Python, so that it cannot become part of a compiled program:"
-            " train on it by `triglot train` or triglot.train, or choose an environment of JAX."
+            f"{env.name} is stepped in Python and cannot be part of a compiled program: use "
+            "`triglot train` or triglot.train with it, or choose a JAX environment."
         )

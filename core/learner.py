@@ -1,6 +1,6 @@
-"""The only place that takes gradients, so that no algorithm names a library."""
+"""Gradient steps: the one place that takes gradients, so that no algorithm names a library."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -8,65 +8,70 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .errors import TriglotError
 from .network import Network, Variables
 from .numerics import divide_or_nan
 from .tracing.hoist import draw_ahead
+from .types import Metrics, PyTree
 
-PyTree: TypeAlias = Any
-Metrics: TypeAlias = dict[str, jax.Array]
-Number: TypeAlias = float | jax.Array  # a hyperparameter: float32 [] once a state holds it
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class LearnerState:
-    """A network's variables and its optimizer's state."""
+    """A network's variables and its optimizer's state.
+
+    Attributes:
+      variables: of the network.
+      opt_state: of the optimizer.
+      num_gradient_steps: int32 `[]`, gradient steps so far.
+    """
 
     variables: Variables
     opt_state: PyTree
+    num_gradient_steps: jax.Array
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A network and an optax transformation.
+    """A network and its optimizer.
 
-    To change the optimizer's numbers while it runs, or under `vmap`, build it with
-    `optax.inject_hyperparams` and give `step` the numbers.
+    Attributes:
+      network: any network.
+      optimizer: `hyper -> optax.GradientTransformation`; called inside each step with the traced
+        hyperparameters, so that a schedule or a sweep changes them without compiling again.
     """
 
     network: Network
-    optimizer: optax.GradientTransformation
+    optimizer: Callable[[Any], optax.GradientTransformation]
 
-    def init(self, key: jax.Array) -> LearnerState:
-        """Make the variables and the optimizer's state."""
-        variables = self.network.init(key)
-        return LearnerState(variables=variables, opt_state=self.optimizer.init(variables.params))
+    def init(self, key: jax.Array, hyper: Any = None) -> LearnerState:
+        """Initialize the variables and the optimizer's state."""
+        return self.start(self.network.init(key), hyper)
+
+    def start(self, variables: Variables, hyper: Any = None) -> LearnerState:
+        """Start from given variables."""
+        return LearnerState(
+            variables=variables,
+            opt_state=self.optimizer(hyper).init(variables.params),
+            num_gradient_steps=jnp.zeros((), jnp.int32),
+        )
 
     def step(
-        self,
-        state: LearnerState,
-        loss: Loss,
-        batch: Any,
-        key: jax.Array,
-        hyperparams: Mapping[str, Number] | None = None,
+        self, state: LearnerState, loss: Loss, batch: Any, key: jax.Array, hyper: Any = None
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step.
 
         Args:
-          state: where it stands.
+          state: of this learner.
           loss: `loss(variables, batch, key) -> (scalar, (metrics, new_state))`; it may call
-            `network.apply` as often as it likes, and returns the network state to keep.
+            `network.apply` any number of times, and returns the network state to keep.
           batch: passed to `loss`; target parameters travel here.
           key: passed to `loss`.
-          hyperparams: values for an optimizer made by `optax.inject_hyperparams`.
+          hyper: passed to the optimizer, with a scheduled `learning_rate` filled in.
 
         Returns:
           The next state, and the loss's metrics with `loss` and `grad_norm` (before any clipping).
-
-        Raises:
-          TriglotError: if `hyperparams` are given and the optimizer does not take them.
         """
         variables = state.variables
 
@@ -75,15 +80,13 @@ class Learner:
 
         value_and_grad = self.network.value_and_grad(objective)
         (value, (metrics, new_state)), grads = value_and_grad(variables.params)
-        opt_state = _set_hyperparams(state.opt_state, hyperparams)
-        # optax.adam raises a float to an integer count, which strict settings refuse.
-        with jax.numpy_dtype_promotion("standard"):
-            updates, opt_state = self.optimizer.update(grads, opt_state, variables.params)
+        updates, opt_state = self._transform(grads, state, hyper, variables.params)
         params = optax.apply_updates(variables.params, updates)
-        return (
-            LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
-            {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
-        )
+        return _stepped(state, params, new_state, opt_state), {
+            **metrics,
+            "loss": value,
+            "grad_norm": optax.tree.norm(grads),
+        }
 
     def step_on_outputs(
         self,
@@ -92,18 +95,18 @@ class Learner:
         loss: Callable[[PyTree, Any], tuple[jax.Array, Metrics]],
         batch: Any,
         key: jax.Array,
-        hyperparams: Mapping[str, Number] | None = None,
+        hyper: Any = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take one gradient step on a loss of the network's outputs for `inputs` alone.
 
-        Of a network that declares `scatter_add`, only the entries looked up are touched, as long as
-        the optimizer keeps no memory of single parameters and scales each gradient on its own, as
+        For a network that declares `scatter_add`, only the entries looked up are touched, as long
+        as the optimizer keeps no state per parameter and scales each gradient on its own, as
         `optax.sgd` does. The result is that of `step`, up to rounding where a batch looks one entry
-        up several times; only `grad_norm` then takes each as an entry of its own.
+        up several times; only `grad_norm` then counts each lookup as an entry of its own.
 
         Args:
-          state, key, hyperparams: as in `step`.
-          inputs: what the network reads.
+          state, key, hyper: as in `step`.
+          inputs: the network's inputs.
           loss: `loss(outputs, batch) -> (scalar, metrics)`.
           batch: passed to `loss`.
 
@@ -117,19 +120,35 @@ class Learner:
             value, metrics = loss(outputs, batch)
             return value, (metrics, new_state)
 
-        remembers = any(leaf.ndim for leaf in jax.tree.leaves(state.opt_state))
-        if network.scatter_add is None or remembers:
-            return self.step(state, whole, batch, key, hyperparams)
+        per_parameter = any(leaf.ndim for leaf in jax.tree.leaves(state.opt_state))
+        if network.scatter_add is None or per_parameter:
+            return self.step(state, whole, batch, key, hyper)
         outputs, new_state = network.apply(variables, inputs, key=key, train=True)
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(outputs, batch)
-        opt_state = _set_hyperparams(state.opt_state, hyperparams)
-        with jax.numpy_dtype_promotion("standard"):
-            changes, opt_state = self.optimizer.update(grads, opt_state)
+        changes, opt_state = self._transform(grads, state, hyper)
         params = network.scatter_add(variables.params, inputs, changes)
-        return (
-            LearnerState(variables=Variables(params=params, state=new_state), opt_state=opt_state),
-            {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)},
-        )
+        return _stepped(state, params, new_state, opt_state), {
+            **metrics,
+            "loss": value,
+            "grad_norm": optax.tree.norm(grads),
+        }
+
+    def _transform(
+        self, grads: PyTree, state: LearnerState, hyper: Any, params: PyTree = None
+    ) -> tuple[PyTree, PyTree]:
+        # optax.adam raises a float to an integer count, which strict promotion rejects.
+        with jax.numpy_dtype_promotion("standard"):
+            return self.optimizer(hyper).update(grads, state.opt_state, params)
+
+
+def _stepped(
+    state: LearnerState, params: PyTree, network_state: PyTree, opt_state: PyTree
+) -> LearnerState:
+    return LearnerState(
+        variables=Variables(params=params, state=network_state),
+        opt_state=opt_state,
+        num_gradient_steps=state.num_gradient_steps + 1,
+    )
 
 
 def steps_if_ready(
@@ -138,19 +157,19 @@ def steps_if_ready(
     state: PyTree,
     inputs: PyTree,
 ) -> tuple[PyTree, Metrics]:
-    """Take several steps where it is time, as it is once a replay holds enough.
+    """Run `K` steps if `ready`, as once a replay holds enough.
 
     Args:
       ready: bool `[]`.
       step: `step(state, input) -> (state, metrics)`.
       state: of an agent.
       inputs: `[K, ...]`, such as a key for each step; what depends on them alone, such as random
-        numbers, is computed whether it is time or not.
+        draws, is computed whether `ready` or not.
 
     Returns:
-      The state after the steps, with their average metrics; or the state as it is, with NaN.
+      The state after the steps with their average metrics; otherwise the given state, with NaN.
     """
-    # Outside of the condition, so that a training may draw for many updates at once.
+    # Outside of the condition, so that the draws of many updates can be batched.
     drawn, body = draw_ahead(step, state, inputs)
 
     def go(state: PyTree) -> tuple[PyTree, Metrics]:
@@ -163,17 +182,3 @@ def steps_if_ready(
         return state, jax.tree.map(lambda _: divide_or_nan(zero, zero), metrics)
 
     return jax.lax.cond(ready, go, wait, state)
-
-
-def _set_hyperparams(opt_state: Any, hyperparams: Mapping[str, Number] | None) -> Any:
-    if not hyperparams:
-        return opt_state
-    current = getattr(opt_state, "hyperparams", {})
-    missing = sorted(set(hyperparams) - set(current))
-    if missing:
-        raise TriglotError(
-            f"the optimizer has no hyperparameter {missing[0]!r} to set (it has "
-            f"{sorted(current)}): build it with optax.inject_hyperparams."
-        )
-    given = {name: jnp.asarray(value, jnp.float32) for name, value in hyperparams.items()}
-    return opt_state._replace(hyperparams={**current, **given})

@@ -1,5 +1,6 @@
-"""What observations and actions look like: small, frozen, hashable descriptions."""
+"""Specs of observations and actions: small, frozen, hashable descriptions."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ Bound: TypeAlias = float | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of `num_values` integers, from 0."""
+    """An integer from 0 to `num_values - 1`, shape `[]`."""
 
     num_values: int
     dtype: str = "int32"
@@ -43,14 +44,14 @@ class Box:
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple) or not isinstance(self.dtype, str):
             raise TriglotError(
-                f"Box takes its shape as a tuple and its dtype as a string, so that it can be "
-                f"hashed; got {self.shape!r} and {self.dtype!r}."
+                "Box takes a tuple as shape and a string as dtype, so that it can be hashed; got "
+                f"{self.shape!r} and {self.dtype!r}."
             )
         for name, bound in (("low", self.low), ("high", self.high)):
             if isinstance(bound, tuple) and len(bound) != int(np.prod(self.shape)):
                 raise TriglotError(
                     f"Box of shape {self.shape} needs {int(np.prod(self.shape))} values for "
-                    f"`{name}`, or one for all; got {len(bound)}."
+                    f"`{name}`, or one number for all; got {len(bound)}."
                 )
         low, high = self.bounds()
         if np.any(low > high):
@@ -73,27 +74,52 @@ class Box:
 
     @property
     def bounded(self) -> bool:
-        """Tell whether every element has two finite bounds."""
+        """Whether every element has two finite bounds."""
         low, high = self.bounds()
         return bool(np.isfinite(low).all() and np.isfinite(high).all())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Dict:
-    """A dictionary of specs, kept as sorted `(name, spec)` pairs so that it can be hashed."""
+    """A dictionary of values, each with its own spec.
+
+    Such an observation is a plain `dict` of arrays. Dict specs may be nested.
+
+    Attributes:
+      items: `(name, spec)` pairs, sorted by name so that equal specs have equal hashes.
+
+    >>> spec = Dict({"speed": Box((2,)), "image": Box((8, 8, 3), "uint8", 0, 255)})
+    >>> {name: value.shape for name, value in zeros(spec, 5).items()}
+    {'image': (5, 8, 8, 3), 'speed': (5, 2)}
+    """
 
     items: tuple[tuple[str, "Spec"], ...]
 
-    @classmethod
-    def of(cls, **specs: "Spec") -> "Dict":
-        return cls(tuple(sorted(specs.items())))
+    def __init__(self, items: "Mapping[str, Spec] | Iterable[tuple[str, Spec]]") -> None:
+        """Build it from `{name: spec}` or from `(name, spec)` pairs.
+
+        Raises:
+          TriglotError: if a name is not a string or a value is not a spec.
+        """
+        given = dict(items)
+        for name, spec in given.items():
+            if not isinstance(name, str) or not isinstance(spec, Discrete | Box | Dict):
+                raise TriglotError(
+                    "Dict takes {name: spec} with a string as name and a Discrete, Box or Dict as "
+                    f"spec; got {name!r}: {spec!r}."
+                )
+        object.__setattr__(self, "items", tuple(sorted(given.items())))
 
 
 Spec: TypeAlias = Discrete | Box | Dict
 
 
 def zeros(spec: Spec, *leading: int) -> Any:
-    """Build an array, or a dictionary of arrays, of zeros that fits `spec`.
+    """Build zeros with the structure, shapes and dtypes of `spec`.
+
+    Args:
+      spec: of one value.
+      leading: sizes of leading axes, such as the batch.
 
     >>> zeros(Box((4,)), 2).shape
     (2, 4)
@@ -104,7 +130,11 @@ def zeros(spec: Spec, *leading: int) -> Any:
 
 
 def sample(spec: Spec, key: jax.Array) -> Any:
-    """Draw one value uniformly from `spec`; an unbounded side is cut at 1 from the other or 0."""
+    """Draw one value uniformly from `spec`.
+
+    A Box element with one finite bound is drawn within 1 (2 below `high`) of it, one without bounds
+    from [-1, 1].
+    """
     if isinstance(spec, Dict):
         keys = jax.random.split(key, len(spec.items))
         return {name: sample(child, k) for (name, child), k in zip(spec.items, keys, strict=True)}
@@ -114,7 +144,7 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     if spec.dtype == "bool":
         return jax.random.bernoulli(key, shape=spec.shape)
     if np.issubdtype(spec.dtype, np.integer):
-        # `randint` leaves its upper end out; a span that int32 cannot count is cut.
+        # `randint` excludes its upper end, and the span must fit int32.
         span = np.minimum(high.astype(np.int64) - low.astype(np.int64) + 1, 2**31 - 1)
         drawn = jax.random.randint(key, spec.shape, 0, span.astype(np.int32), "int32")
         return drawn.astype(spec.dtype) + jnp.asarray(low)
@@ -130,10 +160,10 @@ def sample(spec: Spec, key: jax.Array) -> Any:
 
 
 def mismatch(spec: Spec, value: Any) -> str | None:
-    """Say how a concrete `value` departs from `spec` in structure, shape, dtype or bounds.
+    """Compare a concrete `value` with `spec`: structure, shape, dtype and bounds.
 
     Returns:
-      A sentence, or None where the value fits.
+      The first difference in words, or None if the value fits.
     """
     if isinstance(spec, Dict):
         if not isinstance(value, dict) or sorted(value) != [name for name, _ in spec.items]:
@@ -147,6 +177,6 @@ def mismatch(spec: Spec, value: Any) -> str | None:
             f"got {array.shape} and {array.dtype}"
         )
     low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
-    if not np.all((array >= low) & (array <= high)):  # NaN is within no bounds
+    if not np.all((array >= low) & (array <= high)):  # also true for NaN
         return f"expected values within [{np.min(low)}, {np.max(high)}], got {array.tolist()}"
     return None

@@ -1,36 +1,33 @@
-"""Train an agent from scratch: the host's loop around compiled chunks of updates."""
+"""Train an agent from scratch: a host loop over compiled chunks of updates."""
 
-import functools
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from .agent import Agent
-from .environment import Environment, check_constant_shapes
+from .environment import Environment
 from .errors import TriglotError
-from .host.trainer import HostProgram, HostTrainer
 from .host_environment import HostEnvironment
 from .hyper import fill_schedule_horizon
 from .loop.callbacks import Callback
+from .loop.chunks import run_chunks
 from .loop.state import RunnerState
-from .loop.trainer import Trainer, chunks, init_seeds, train_seeds, updates_for
-from .loop.vectorize import VectorEnvironment
-
-PyTree: TypeAlias = Any
+from .loop.trainer import init_seeds, updates_for
+from .trainers import make_trainer
+from .types import PyTree
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """What `train` returns.
+    """The result of `train`.
 
     Attributes:
-      runner_state: `[S, ...]` of the `S` seeds; `.agent` is what acts.
-      metrics: by name, float `[S, num_updates]` on the host.
-      num_updates: updates done per seed.
-      num_steps: environment steps done per seed.
+      runner_state: `[S, ...]`, one entry per seed; `.agent` is the agent state.
+      metrics: by name, float `[S, num_updates]`, on the host.
+      num_updates: updates per seed.
+      num_steps: environment steps per seed.
     """
 
     runner_state: RunnerState
@@ -54,60 +51,47 @@ def train(
 
     Args:
       agent: the algorithm with its network.
-      env: a single environment; the agent says how many copies it steps. One of the host is
+      env: a single environment; the agent steps `agent.num_envs` of them. A host environment is
         stepped in Python, between calls of a compiled policy and a compiled update. That is about
-        twice as fast after `jax.config.update("jax_cpu_enable_async_dispatch", False)`, which JAX
-        heeds before its first computation, and which `triglot train` does by itself.
-      key: a typed key; the seeds' keys are split from it.
+        twice as fast after `jax.config.update("jax_cpu_enable_async_dispatch", False)`, which must
+        be set before JAX's first computation; `triglot train` sets it.
+      key: a typed key, split into one key per seed.
       total_steps: environment steps per seed, rounded up to whole rollouts.
-      num_seeds: `S`, trained under `vmap`.
-      hyper: numeric hyperparameters in place of the agent's own.
-      callback: called after each chunk with the updates done so far and that chunk's metrics,
+      num_seeds: `S`, independent seeds, vmapped.
+      hyper: hyperparameters that replace the agent's own.
+      callback: called after each chunk with the number of updates done and the chunk's metrics,
         `[S, updates]` each.
-      every_update: called after each update, in their order and from inside the compiled program,
-        with the updates done so far and that update's metrics, `[S]` each. The program waits for
-        nobody, but a slow function slows it; an exception in it ends the training with JAX's error.
-        `callback` costs less.
+      every_update: called after each update, in order and from inside the compiled program, with
+        the number of updates done and the update's metrics, `[S]` each. The program does not wait
+        for it, but a slow function slows it down; an exception in it ends the training with JAX's
+        error. `callback` is cheaper.
 
     Returns:
-      The final states and every update's metrics.
+      The final states and the metrics of every update.
 
     Raises:
-      TriglotError: if `total_steps` or `num_seeds` is not positive, or the environment changes its
-        shapes.
-      HostFailure: if an environment of the host fails; it brings what was learned before.
+      TriglotError: if `total_steps` or `num_seeds` is not positive, or the environment's shapes
+        change between reset and step.
+      HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
     if num_seeds < 1:
         raise TriglotError(f"num_seeds must be at least 1, got {num_seeds}.")
-    with ExitStack() as stack:
-        if isinstance(env, HostEnvironment):
-            trainer = HostTrainer(agent, env, every_update=every_update)
-            program = stack.enter_context(closing(HostProgram(trainer)))
-        else:
-            vector = VectorEnvironment(env, agent.num_envs)
-            trainer = Trainer(agent, vector, every_update=every_update)
-            program = functools.partial(train_seeds, trainer)
-        num_updates = updates_for(trainer, total_steps)
-        hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
+    trainer = make_trainer(agent, env, every_update=every_update)
+    num_updates = updates_for(trainer, total_steps)
+    hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
+    with closing(trainer.program()) as program:
         state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
-        history, done = [], 0
-        for count in chunks(num_updates, trainer.chunk_size):
-            try:
-                state, buffers = program(state, count)
-            except TypeError:
-                if isinstance(trainer, Trainer):
-                    check_constant_shapes(trainer.env.env)  # says in words what JAX says of a scan
-                raise
-            metrics = {name: np.asarray(value[:, :count]) for name, value in buffers.items()}
-            history.append(metrics)
-            done += count
+        history = []
+        for chunk in run_chunks(program, state, num_updates, trainer.chunk_size):
+            state = chunk.runner_states
+            history.append(chunk.metrics)
             if callback is not None:
-                callback(done, metrics)
+                callback(chunk.num_updates, chunk.metrics)
     if every_update is not None:
-        jax.effects_barrier()  # else the last calls may still be on their way
+        jax.effects_barrier()  # the last calls may still be pending
     return TrainResult(
         runner_state=state,
         metrics={n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]},
-        num_updates=done,
-        num_steps=done * trainer.steps_per_update,
+        num_updates=num_updates,
+        num_steps=num_updates * trainer.steps_per_update,
     )

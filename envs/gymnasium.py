@@ -181,8 +181,7 @@ def spec_from_space(space: Any) -> Spec:
     if isinstance(space, spaces.Box):
         return Box(space.shape, _jax_dtype(space.dtype), _bound(space.low), _bound(space.high))
     if isinstance(space, spaces.Dict):
-        children = ((name, spec_from_space(child)) for name, child in space.spaces.items())
-        return Dict.of(**dict(children))
+        return Dict({name: spec_from_space(child) for name, child in space.spaces.items()})
     raise TriglotError(
         f"the Gymnasium space {space} has no counterpart: expected a Discrete, a Box or a Dict of "
         "these; convert it in a wrapper (gymnasium.wrappers.TransformAction, TransformObservation "

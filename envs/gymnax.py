@@ -213,7 +213,5 @@ def _like(default: Any, value: Any) -> Any:
 def _as_returned(spec: Spec, returned: Any) -> Spec:
     # Catch and FourRooms declare another dtype than they return.
     if isinstance(spec, Dict):
-        return Dict(
-            tuple((name, _as_returned(child, returned[name])) for name, child in spec.items)
-        )
+        return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
     return replace(spec, dtype=str(returned.dtype))

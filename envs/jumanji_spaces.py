@@ -95,8 +95,8 @@ def dict_spec(spec: Any, returned: Any) -> Spec:
     """Convert jumanji's observation spec, of the dtypes that are really returned."""
     children = getattr(spec, "_specs", None)
     if children:
-        return Dict.of(
-            **{name: dict_spec(child, getattr(returned, name)) for name, child in children.items()}
+        return Dict(
+            {name: dict_spec(child, getattr(returned, name)) for name, child in children.items()}
         )
     dtype = str(returned.dtype)
     if hasattr(spec, "num_values"):

@@ -1,39 +1,38 @@
-"""The command line, `triglot`; nothing heavy is imported before it is needed."""
+"""The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import itertools
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import TriglotError, unknown
-
-if TYPE_CHECKING:
-    from .options import TrainOptions
+from . import options as commands
+from .options import CompareOptions, TrainOptions
 
 HELP = """\
 usage: triglot [-h] COMMAND ...
 
-One reinforcement-learning agent, fluent in every JAX network library.
+Reinforcement learning in JAX: one agent, any network library.
 
 commands:
-  train      train an algorithm on one library
-  resume     go on with a training that was interrupted or killed
+  train      train an agent with one network library
+  resume     continue an interrupted training
   evaluate   play whole episodes with a trained agent
-  render     draw an episode of a trained agent
-  curves     draw the learning curves of several trainings
-  compare    train it on several, from the same weights, and report what differed
-  check      check a part of your own, or any other, before it trains
-  new        write a part of your own to start from
+  render     render episodes of a trained agent
+  curves     plot the learning curves of several runs
+  compare    train with several network libraries from the same weights, and report differences
+  check      check a custom or built-in component before training
+  new        create a custom component from a template
   list       list algorithms, backends and environments, and what is installed
-  version    show the versions of everything that matters
+  version    show the versions of triglot and its libraries
 
 examples:
   triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
-  triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16
+  triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16 --optimizer lion
   triglot resume runs/first
   triglot evaluate runs/first
   triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
@@ -41,19 +40,21 @@ examples:
   triglot check my_file:MyAgent --env gymnax:CartPole-v1
   triglot list gymnax
 
-`triglot COMMAND --help` explains a command, `triglot train ppo --help` with PPO's own options.
+`triglot COMMAND --help` explains a command; `triglot train ppo --help` includes PPO's options.
 """
 
 TRAIN_HELP = """\
-Train an algorithm in an environment, on networks of one library, several seeds in one program.
+Train an algorithm in an environment, on networks of one library, with all seeds in one program.
 
-The folder holds: config.json (what it takes to do the same again), metrics.jsonl (a line for each
-update, a value for each seed), summary.json, learning_curve.png and checkpoints, from which
-`triglot resume FOLDER` goes on.
+The run directory contains config.json (all options), metrics.jsonl (one line per update, one value
+per seed), summary.json, learning_curve.png and checkpoints, from which `triglot resume FOLDER`
+continues.
 
 triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
 
 triglot train ppo gridworld:8x8 --backend table --rollout-length 32
+
+triglot train ppo gymnax:CartPole-v1 --optimizer my_file:my_optimizer
 
 triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
 
@@ -61,21 +62,21 @@ triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nan
 """
 
 RESUME_HELP = """\
-Go on with a training from its last checkpoint, as if it had never stopped.
+Continue a training from its last checkpoint.
 
-The final parameters are those of a training that was never interrupted, bit for bit, on the same
-machine with the same versions; only environments of the host, such as Gymnasium's, cannot be saved
-and begin new episodes. One that was killed before its first checkpoint begins again.
+The final parameters equal those of an uninterrupted training bit for bit, on the same machine with
+the same versions. Exception: the state of host environments, such as Gymnasium's, cannot be saved,
+so they begin new episodes. A run without a checkpoint starts again from the beginning.
 
 triglot resume runs/first
 """
 
 EVALUATE_HELP = """\
-Play whole episodes with the agent of a training's last checkpoint, each seed's with its own.
+Play whole episodes with the agent of each seed, from the run's last checkpoint.
 
-Shows the mean return over the seeds with its 95% interval (Student's t; of one seed, over its
-episodes), the lengths, and how many episodes did not end within the steps allowed. Every episode is
-in evaluation.json in the training's folder, which the next evaluation replaces.
+Shows the mean return over seeds with its 95% confidence interval (Student's t; over episodes if
+there is one seed), the episode lengths, and the number of episodes cut at --max-steps. Every
+episode is written to evaluation.json in the run directory, which the next evaluation overwrites.
 
 triglot evaluate runs/first
 
@@ -83,12 +84,12 @@ triglot evaluate runs/first --sampled --episodes 1000 --seed 1
 """
 
 RENDER_HELP = """\
-Draw an episode of a trained agent: an animated GIF, or for brax a page for a browser.
+Render an episode of a trained agent: an animated GIF, or an HTML page for brax.
 
-gridworld, jumanji, brax, and of gymnax the MinAtar games, Catch, Pong, the mazes and PointRobot are
-drawn with what is installed; so is what Gymnasium draws as `rgb_array`. CartPole and the other
-classic control tasks of both need pygame: pip install 'triglot[render]'. An environment of your own
-is drawn if it has a method draw.
+No additional package is needed for gridworld, jumanji, brax, gymnax's MinAtar games, Catch, Pong,
+mazes and PointRobot, and for Gymnasium environments that support `rgb_array`. CartPole and the
+other classic control tasks of gymnax and Gymnasium need pygame: pip install 'triglot[render]'.
+A custom environment needs a method draw.
 
 triglot render runs/first
 
@@ -96,9 +97,9 @@ triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
 """
 
 CURVES_HELP = """\
-Draw the learning curves of several trainings in one picture: the mean over seeds, with a band.
+Plot the learning curves of several runs: the mean over seeds, with a band.
 
-A training that still runs is drawn as far as it is.
+A run that has not finished is plotted up to its last update.
 
 triglot curves runs/haiku runs/equinox --out curves.png
 
@@ -106,10 +107,11 @@ triglot curves runs/* --metric loss --band range --labels small large
 """
 
 COMPARE_HELP = """\
-Train an algorithm on several libraries from the same weights and keys, and report what differed.
+Train an algorithm with several network libraries from the same weights and keys, and report all
+differences.
 
-Each library trains in a process of its own. The folder holds: comparison.json, curves.png and
-report.html, which needs nothing else.
+Each library trains in a separate process. The folder contains comparison.json, curves.png and
+report.html, a self-contained page.
 
 triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 
@@ -118,11 +120,11 @@ triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic nat
 
 
 CHECK_HELP = """\
-Check a part: an algorithm, an environment, a network, or a whole suite of environments.
+Check a component: an algorithm, an environment, a network, or a whole suite of environments.
 
-The first line says the outcome; what failed is told with what was found, why it matters and how to
-mend it. The exit code is 0 where all passed, 1 where something failed, 2 where it could not be
-checked.
+The first line is the result. Each failure is reported with its cause, why it matters and how to fix
+it. The exit code is 0 if all checks passed, 1 if a check failed, and 2 if the component could not
+be checked.
 
 triglot check my_file:my_network --env gymnax:CartPole-v1
 
@@ -134,10 +136,10 @@ triglot check gymnax
 """
 
 NEW_HELP = """\
-Write a folder with a part of your own to start from, which passes its own check at once.
+Create a folder with a custom component from a template that passes its check.
 
-It holds the part, its test, a pyproject.toml with which `pip install -e` makes it appear in
-`triglot list`, and a README. Kinds: algorithm, environment, network.
+It contains the component, its test, a README and a pyproject.toml, so that `pip install -e` adds
+the component to `triglot list`. Kinds: algorithm, environment, network.
 
 triglot new algorithm my_agent
 
@@ -152,8 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: its arguments; None for those of the process.
 
     Returns:
-      The exit code: 0; 1 where a check failed; 2 after a mistake in what was given, told in one
-      line; 130 after Ctrl-C.
+      The exit code: 0; 1 if a check failed or a training diverged; 2 after a user error, which is
+      printed in one line; 130 after Ctrl-C.
     """
     started = time.perf_counter()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -167,32 +169,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TriglotError as error:
         print(f"triglot: error: {error}", file=sys.stderr)
         return 2
-    except SystemExit as stop:  # `--help` of a command ends so
+    except SystemExit as stop:  # raised by the `--help` of a command
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
         print("triglot: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read the output has seen enough, as `head` does
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _list(arguments: list[str], started: float) -> int:
     from .authoring import list as listing
-    from .options import ListOptions, parse
+    from .parsing import parse
 
     help_text = "List algorithms, backends and environments, and what is installed."
-    options = parse(ListOptions, arguments[1:], prog="triglot list", description=help_text)
+    options = parse(commands.ListOptions, arguments[1:], prog="triglot list", description=help_text)
     print(listing.suite(options.suite) if options.suite else listing.everything())
     return 0
 
 
 def _version(arguments: list[str], started: float) -> int:
-    from .options import Nothing, parse
+    from .parsing import parse
     from .version import device, versions
 
-    help_text = "Show the versions of everything that matters to a result, and the device."
-    parse(Nothing, arguments[1:], prog="triglot version", description=help_text)
+    help_text = "Show the versions of triglot and the libraries that influence results."
+    parse(commands.NoOptions, arguments[1:], prog="triglot version", description=help_text)
     shown = {name: number or "not installed" for name, number in versions().items()}
     for name, value in (shown | {"device": device()}).items():
         print(f"{name:<18} {value}")
@@ -200,93 +202,92 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 def _train(arguments: list[str], started: float) -> int:
-    from .options import TrainOptions
-
     options = _parse_with_algorithm(TrainOptions, arguments, TRAIN_HELP)
-    _keep_compiled_programs(options)
+    _set_compilation_cache(options)
     from .runs.train import train
 
     return train(options, started=started, arguments=arguments)
 
 
 def _resume(arguments: list[str], started: float) -> int:
-    from .options import ResumeCommand, parse
+    from .parsing import parse
 
-    chosen = parse(ResumeCommand, arguments[1:], prog="triglot resume", description=RESUME_HELP)
-    options = _begun(chosen.run)
+    prog = "triglot resume"
+    options = parse(commands.ResumeOptions, arguments[1:], prog=prog, description=RESUME_HELP)
+    run_options = _options_of_run(options.run)
     from .runs.train import resume
 
-    return resume(options, chosen.run, started=started, previous=chosen.previous)
+    return resume(run_options, options.run, started=started, previous=options.previous)
 
 
 def _evaluate(arguments: list[str], started: float) -> int:
-    from .options import EvaluateCommand, parse
+    from .parsing import parse
 
     prog = "triglot evaluate"
-    chosen = parse(EvaluateCommand, arguments[1:], prog=prog, description=EVALUATE_HELP)
-    options = _begun(chosen.run)
+    options = parse(commands.EvaluateOptions, arguments[1:], prog=prog, description=EVALUATE_HELP)
+    run_options = _options_of_run(options.run)
     from .runs.evaluate import evaluate_run
 
-    return evaluate_run(chosen, options)
+    return evaluate_run(options, run_options)
 
 
 def _render(arguments: list[str], started: float) -> int:
-    from .options import RenderCommand, parse
+    from .parsing import parse
 
-    chosen = parse(RenderCommand, arguments[1:], prog="triglot render", description=RENDER_HELP)
-    options = _begun(chosen.run)
+    prog = "triglot render"
+    options = parse(commands.RenderOptions, arguments[1:], prog=prog, description=RENDER_HELP)
+    run_options = _options_of_run(options.run)
     from .runs.render import render
 
-    return render(chosen, options)
+    return render(options, run_options)
 
 
 def _curves(arguments: list[str], started: float) -> int:
-    from .options import CurvesCommand, parse
+    from .parsing import parse
 
-    chosen = parse(CurvesCommand, arguments[1:], prog="triglot curves", description=CURVES_HELP)
+    prog = "triglot curves"
+    options = parse(commands.CurvesOptions, arguments[1:], prog=prog, description=CURVES_HELP)
     from .runs.curves import draw_curves
 
-    return draw_curves(chosen)
+    return draw_curves(options)
 
 
 def _compare(arguments: list[str], started: float) -> int:
-    from .options import CompareCommand
-    from .registry.components import overrides_of
+    from .registry.overrides import overrides_of
 
-    options = _parse_with_algorithm(CompareCommand, arguments, COMPARE_HELP)
-    from .comparison.compare import CompareOptions, compare
-    from .runs.plan import default_folder
+    options = _parse_with_algorithm(CompareOptions, arguments, COMPARE_HELP)
+    from .comparison.compare import compare
 
-    chosen: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
-    chosen["out"] = options.out or default_folder("compare", options.algorithm, options.env)
-    chosen["config"] = overrides_of(options.config)
-    chosen["hyper"] = overrides_of(options.hyper)
-    compare(CompareOptions(**chosen))
+    compare(
+        replace(options, config=overrides_of(options.config), hyper=overrides_of(options.hyper))
+    )
     return 0
 
 
 def _check(arguments: list[str], started: float) -> int:
-    from .options import CheckCommand, Nothing, parse
+    from .parsing import parse
 
     prog, given = "triglot check", arguments[1:]
-    command: Any = CheckCommand
     if given and given[0] in ("-h", "--help"):
-        description = f"{CHECK_HELP}\nAn algorithm has options of its own: {prog} ppo --help\n"
-        parse(command[Nothing, Nothing], ["--help"], prog=prog, description=description)
+        description = f"{CHECK_HELP}\nAn algorithm adds options: {prog} ppo --help\n"
+        parse(commands.CheckOptions, ["--help"], prog=prog, description=description)
     if not given or given[0].startswith("-"):
-        raise TriglotError(f"first name what to check: {prog} my_file:MyAgent")
+        raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
     from .authoring.check import Choices, check
+    from .registry.overrides import overrides_of
     from .registry.parts import find_part
 
-    # The part is found before its options are read, since an algorithm brings some of them.
+    # The component is found before its options are parsed, since an algorithm adds options.
     spaced = (second for first, second in itertools.pairwise(given) if first == "--kind")
     joined = (word.partition("=")[2] for word in given if word.startswith("--kind="))
     part = find_part(given[0], next(itertools.chain(spaced, joined), None))
-    brings = part.algorithm
-    whole = command[(brings.Config, brings.Hyperparams) if brings else (Nothing, Nothing)]
-    options = parse(whole, given, prog=prog, description=CHECK_HELP)
-    from .registry.components import overrides_of
-
+    options = parse(
+        commands.CheckOptions,
+        given,
+        prog=prog,
+        description=CHECK_HELP,
+        algorithm=part.algorithm,
+    )
     return check(
         part,
         Choices(
@@ -300,9 +301,10 @@ def _check(arguments: list[str], started: float) -> int:
 
 def _new(arguments: list[str], started: float) -> int:
     from .authoring.new import write
-    from .options import NewCommand, parse
+    from .parsing import parse
 
-    options = parse(NewCommand, arguments[1:], prog="triglot new", description=NEW_HELP)
+    prog = "triglot new"
+    options = parse(commands.NewOptions, arguments[1:], prog=prog, description=NEW_HELP)
     print(write(options.kind, options.name, backend=options.backend, out=options.out))
     return 0
 
@@ -322,49 +324,35 @@ COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
 
 
 def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
-    """Parse the options of a command whose first argument, the algorithm, brings some of them."""
-    from .options import Nothing, parse
+    """Parse the options of a command whose first argument, the algorithm, adds options."""
+    from .parsing import parse
     from .registry.components import find_algorithm, names
 
     prog = f"triglot {arguments[0]}"
     given = arguments[1:]
     if given and given[0] in ("-h", "--help"):
-        there = ", ".join(names("algorithm"))
-        description += f"\nThe algorithms ({there}) have options of their own: {prog} ppo --help\n"
-        parse(options[Nothing, Nothing], ["--help"], prog=prog, description=description)
+        choices = ", ".join(names("algorithm"))
+        description += f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
+        parse(options, ["--help"], prog=prog, description=description)
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
     if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
         raise TriglotError(
-            f"first name an algorithm and an environment: {prog} ppo gymnax:CartPole-v1"
+            f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
     algorithm = find_algorithm(given[0])
-    whole = options[algorithm.Config, algorithm.Hyperparams]
-    return parse(whole, given, prog=prog, description=description)
+    return parse(options, given, prog=prog, description=description, algorithm=algorithm)
 
 
-def begun(folder: Path) -> "TrainOptions":
-    """Read with what options the training in a folder was begun.
+def _options_of_run(folder: Path) -> TrainOptions:
+    from .runs.config import options_of_run
 
-    Raises:
-      TriglotError: if it is no training's folder.
-    """
-    import shlex
-
-    from .options import TrainOptions
-    from .runs.journal import read_config
-
-    command = shlex.split(read_config(folder)["command"])
-    return _parse_with_algorithm(TrainOptions, command[1:], TRAIN_HELP)
-
-
-def _begun(folder: Path) -> "TrainOptions":
-    options = begun(folder)
-    _keep_compiled_programs(options)
+    options = options_of_run(folder)
+    _set_compilation_cache(options)
     return options
 
 
-def _keep_compiled_programs(options: "TrainOptions") -> None:
-    """Let JAX keep what it compiles for the next run, unless told not to."""
+def _set_compilation_cache(options: TrainOptions) -> None:
+    """Configure JAX's persistent compilation cache."""
     import jax
 
     jax.config.update("jax_enable_compilation_cache", not options.no_compilation_cache)

@@ -1,4 +1,4 @@
-"""Means and intervals of returns, and how they are written."""
+"""Means, confidence intervals and formatting of returns."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 
 
 def last_return(metrics: Arrays) -> float | None:
-    """Average over seeds the return in the last update in which an episode ended."""
+    """Average, over seeds, the return of the last update in which an episode ended."""
     curves = metrics.get("episode_return", np.empty((0, 0)))
     ended = [curve[~np.isnan(curve)] for curve in curves]
     last = [float(values[-1]) for values in ended if len(values)]
@@ -20,7 +20,7 @@ def last_return(metrics: Arrays) -> float | None:
 
 
 def interval95(values: Sequence[float]) -> list[float] | None:
-    """Give the 95% interval of the mean by Student's t; None for fewer than two values.
+    """Compute the 95% confidence interval of the mean, by Student's t; None below two values.
 
     >>> [round(bound, 2) for bound in interval95([1.0, 2.0, 3.0])]
     [-0.48, 4.48]
@@ -34,7 +34,7 @@ def interval95(values: Sequence[float]) -> list[float] | None:
 
 
 def format_return(value: float) -> str:
-    """Write a return so that three digits of a small one are seen.
+    """Format a return, with more decimals for small ones.
 
     >>> format_return(0.4981), format_return(-1.5), format_return(499.96)
     ('0.498', '-1.50', '500.0')

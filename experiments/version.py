@@ -1,18 +1,21 @@
-"""The versions of everything that matters to a result."""
+"""The versions of the packages that influence results."""
 
 import platform
 from importlib import metadata
 
 from .. import __version__
+from ..backends.libraries import LIBRARIES
 
 PACKAGES = (
-    "jax", "jaxlib", "flax", "equinox", "dm-haiku", "optax", "rlax", "distrax", "chex", "gymnax",
+    "jax", "jaxlib",
+    *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
+    "optax", "rlax", "distrax", "chex", "gymnax",
     "jumanji", "brax", "gymnasium", "orbax-checkpoint", "numpy",
 )  # fmt: skip
 
 
 def versions() -> dict[str, str | None]:
-    """Look up the versions of triglot, Python and the libraries; None where one is missing."""
+    """Look up the versions of triglot, Python and the libraries; None if not installed."""
     return {
         "triglot": __version__,
         "python": platform.python_version(),
@@ -21,7 +24,7 @@ def versions() -> dict[str, str | None]:
 
 
 def package_version(package: str) -> str | None:
-    """Look up the installed version of a distribution; nothing is imported."""
+    """Look up the installed version of a distribution without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -29,7 +32,7 @@ def package_version(package: str) -> str | None:
 
 
 def device() -> str:
-    """Name the device that JAX computes on; this starts JAX's backend."""
+    """Describe JAX's device; this initializes JAX's backend."""
     import jax
 
     first = jax.devices()[0]

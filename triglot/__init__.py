@@ -5,9 +5,18 @@ loads no network or environment library, and leaves JAX's settings alone.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Without symbolic links, as on Windows by default, git checks out a text file for each link.
+if Path(__file__).with_name("core").is_file():
+    raise ImportError(
+        "this checkout of triglot has text files in place of symbolic links: run `git config "
+        "core.symlinks true` and check it out again (`git checkout -- triglot`), or install a "
+        "wheel with pip."
+    )
 
 _EXPORTS = {
     "core.network": ("Network", "Variables"),
@@ -17,7 +26,7 @@ _EXPORTS = {
     "core.learner": ("Learner",),
     "core.agent": ("Agent",),
     "core.environment": ("Environment", "TimeStep"),
-    "core.specs": ("Box", "Discrete"),
+    "core.specs": ("Box", "Dict", "Discrete"),
     "core.loop.trainer": ("Trainer",),
     "core.train": ("train",),
     "core.evaluate": ("evaluate",),
@@ -68,6 +77,7 @@ if TYPE_CHECKING:
     from .core.networks.combinators import start_from as start_from
     from .core.networks.unroll import unroll as unroll
     from .core.specs import Box as Box
+    from .core.specs import Dict as Dict
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
     from .experiments.registry.components import make_agent as make_agent

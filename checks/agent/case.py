@@ -1,36 +1,30 @@
-"""What `check_agent` tries an agent with: its calls, eager and compiled, each made once."""
+"""The calls with which `check_agent` tries an agent; each is computed once."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ...core.agent import Agent, PolicyInput, PolicyOutput, Trajectory, is_online
+from ...core.agent import Agent, PolicyInput, Trajectory
 from ...core.environment import Environment
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer
 from ...core.loop.vectorize import VectorEnvironment, VectorState
-from ..shared import Case, compiled, copied
-from .feeder import Feeder
-
-PyTree: TypeAlias = Any
+from ...core.types import PyTree
+from ..purity import Call, Case, Compiled, attempt
+from ..report import Failed
+from ..trees import copied, find_type_change
 
 CHUNK_SIZE = 2
 
 
-@dataclass(frozen=True)
-class Called:
-    """One eager call: what it returned, and its arguments as they were afterwards."""
-
-    result: Any
-    args: tuple[PyTree, ...]
-
-
 class AgentCase(Case):
-    """One agent under examination, and the environment it should act in."""
+    """An agent being checked, and the environment that it should act in."""
+
+    vmap_traces_only = True
 
     def __init__(self, agent: Agent, env: Environment, seed: int) -> None:
         super().__init__(seed)
@@ -43,7 +37,7 @@ class AgentCase(Case):
     @property
     def num_steps(self) -> int:
         """Steps in one trajectory, `T`."""
-        return 1 if is_online(self.agent) else self.agent.rollout_length
+        return 1 if self.agent.online else self.agent.rollout_length
 
     @cached_property
     def vector(self) -> VectorEnvironment:
@@ -56,51 +50,60 @@ class AgentCase(Case):
     @cached_property
     def started(self) -> VectorState:
         """The environments after a reset."""
-        return self.call("the environment's `reset`", compiled(self.vector.reset), self.key(0))
+        return Compiled("the environment's `reset`", self.vector.reset)(self.key(0))
 
     @cached_property
     def inputs(self) -> PolicyInput:
-        """What the policy sees at the start."""
+        """What the policy observes at the start."""
         start = self.started
         return PolicyInput(obs=start.obs, first=start.first, action_mask=start.action_mask)
 
-    def init(self, key: jax.Array) -> Any:
-        """Call `init`, eagerly."""
-        return self.call("`init(key, num_envs)`", self.agent.init, key, self.num_envs)
+    @cached_property
+    def init(self) -> Call:
+        return Call(
+            name="init",
+            function=lambda key: self.agent.init(key, self.num_envs),
+            args={"key": self.key(1)},
+            constants="num_envs",
+        )
+
+    @property
+    def made(self) -> Any:
+        return self.init.result
 
     @cached_property
-    def made(self) -> Any:
-        return self.init(self.key(1))
+    def fresh(self) -> Any:
+        """The initial state for another key."""
+        return self.init.run(self.key(8))
 
     @cached_property
     def carry(self) -> PyTree:
-        what = "`initial_carry(state, num_envs)`"
-        return self.call(what, self.agent.initial_carry, copied(self.made), self.num_envs)
-
-    def act(
-        self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, explore: bool
-    ) -> PolicyOutput:
-        """Call `act` under whatever transformation."""
-        return self.agent.act(state, carry, inputs, key, explore=explore)
-
-    def eager_act(self, explore: bool) -> Called:
-        """Call `act` on copies of its arguments."""
-        args = copied((self.made, self.carry, self.inputs))
-        what = f"`act(state, carry, inputs, key, explore={explore})`"
-        return Called(self.call(what, self.act, *args, self.key(2), explore), args)
+        text = "`initial_carry(state, num_envs)`"
+        return attempt(text, self.agent.initial_carry, copied(self.made), self.num_envs)
 
     @cached_property
-    def explored(self) -> Called:
-        return self.eager_act(True)
+    def acts(self) -> dict[bool, Call]:
+        """The calls of `act`, exploring (True) and greedy (False)."""
 
-    @cached_property
-    def greedy(self) -> Called:
-        return self.eager_act(False)
+        def call(explore: bool) -> Call:
+            return Call(
+                name="act",
+                function=lambda *args: self.agent.act(*args, explore=explore),
+                args={
+                    "state": self.made,
+                    "carry": self.carry,
+                    "inputs": self.inputs,
+                    "key": self.key(2),
+                },
+                constants=f"explore={explore}",
+            )
+
+        return {explore: call(explore) for explore in (True, False)}
 
     @cached_property
     def still(self) -> Trajectory:
-        """A trajectory `[T, N]` in which the first step is repeated, for other rewards each."""
-        output, inputs = self.explored.result, self.inputs
+        """A trajectory `[T, N]` that repeats the first step, with random rewards."""
+        output, inputs = self.acts[True].result, self.inputs
 
         def over_time(leaf: jax.Array) -> jax.Array:
             return jnp.broadcast_to(leaf, (self.num_steps, *leaf.shape))
@@ -119,36 +122,21 @@ class AgentCase(Case):
         reward = jax.random.normal(self.key(3), (self.num_steps, self.num_envs))
         return Trajectory(**jax.tree.map(over_time, step), reward=reward, carry=self.carry)
 
-    def eager_update(self) -> Called:
-        """Call `update` on copies of its arguments."""
-        args = copied((self.made, self.still))
-        what = "`update(state, trajectory, key)`"
-        return Called(self.call(what, self.agent.update, *args, self.key(4)), args)
-
     @cached_property
-    def updated(self) -> Called:
-        return self.eager_update()
-
-    @cached_property
-    def jitted_init(self) -> Callable[[jax.Array], Any]:
-        return self.jitted("`init`", lambda key: self.agent.init(key, self.num_envs))
-
-    @cached_property
-    def jitted_act(self) -> Callable[..., PolicyOutput]:
-        return self.jitted("`act`", self.act, static_argnums=4)
-
-    @cached_property
-    def jitted_update(self) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
-        return self.jitted("`update`", self.agent.update)
-
-    def jitted(self, what: str, function: Callable[..., Any], **options: Any) -> Any:
-        """Compile a function, whose exceptions are retold as findings."""
-        quickly = compiled(function, **options)
-        return lambda *args: self.call(f"{what} under jax.jit", quickly, *args)
+    def update(self) -> Call:
+        return Call(
+            name="update",
+            function=self.agent.update,
+            args={"state": self.made, "trajectory": self.still, "key": self.key(4)},
+            # Optimizers such as Adam amplify rounding errors of gradients near zero.
+            compare=lambda result: result[0],
+            rtol=1e-2,
+            atol=1e-3,
+        )
 
     @cached_property
     def start(self) -> RunnerState:
-        """Where training starts, without compiling it again."""
+        """The training state before the first update."""
         return RunnerState(
             key=self.key(5),
             agent=self.made,
@@ -158,19 +146,9 @@ class AgentCase(Case):
         )
 
     @cached_property
-    def traces(self) -> list[str]:
-        """One entry for each time that `train_chunk` was traced."""
-        return []
-
-    @cached_property
-    def train_chunk(self) -> Callable[[RunnerState], tuple[RunnerState, dict[str, jax.Array]]]:
-        """Do `CHUNK_SIZE` updates, compiled."""
-
-        def train_chunk(state: RunnerState) -> tuple[RunnerState, dict[str, jax.Array]]:
-            self.traces.append("train_chunk")
-            return self.trainer.train_chunk(state)
-
-        return self.jitted("training (`Trainer.train_chunk`)", train_chunk)
+    def train_chunk(self) -> Compiled:
+        """`CHUNK_SIZE` updates, compiled: runner state -> (runner state, metrics)."""
+        return Compiled("training (`Trainer.train_chunk`)", self.trainer.train_chunk)
 
     @cached_property
     def first_chunk(self) -> tuple[RunnerState, dict[str, jax.Array]]:
@@ -180,6 +158,44 @@ class AgentCase(Case):
     def second_chunk(self) -> tuple[RunnerState, dict[str, jax.Array]]:
         return self.train_chunk(self.first_chunk[0])
 
-    @cached_property
-    def feeder(self) -> Feeder:
-        return Feeder(self)
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return (self.init, self.acts[True], self.acts[False], self.update)
+
+    @property
+    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+        def steps(trajectory: Any, keys: list[jax.Array]) -> Any:
+            state = self.agent.init(keys[0], self.num_envs)
+            carry = self.agent.initial_carry(state, self.num_envs)
+            output = self.agent.act(state, carry, self.inputs, keys[1], explore=True)
+            state, _ = self.agent.update(state, trajectory, keys[2])
+            return output, self.agent.update(state, trajectory, keys[3])
+
+        return [(steps, (self.still, [self.key(number) for number in (30, 31, 32, 33)]))]
+
+    @property
+    def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
+        for call in self.acts.values():
+            yield "the carry", self.carry, call.result.carry
+        yield "state", self.made, self.update.result[0]
+
+    def run_loop(self) -> None:
+        after, metrics = self.first_chunk
+        if found := find_type_change("the runner state", self.start, after):
+            raise Failed(f"after {CHUNK_SIZE} updates, {found}.")
+        for name, value in metrics.items():
+            if value.shape != (CHUNK_SIZE,):
+                raise Failed(
+                    f"metric {name!r} has shape {list(value.shape[1:])} in training; expected []."
+                )
+
+    def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
+        yield "the initial state", self.train_chunk, (self.start,)
+        after = self.first_chunk[0]
+        yield "the state that training returned", self.train_chunk, (after,)
+        fresh = replace(after, agent=self.fresh)
+        yield "the state of another key", self.train_chunk, (fresh,)
+
+    @property
+    def stored(self) -> dict[str, PyTree]:
+        return {"state": self.made, "carry": self.carry, "env": self.started}

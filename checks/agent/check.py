@@ -1,29 +1,47 @@
-"""The checker of agents."""
+"""`check_agent`: check an agent before it trains."""
 
 from typing import Any
 
-from ..report import Report
-from .case import AgentCase
-from .ends import CHECKS
+from ..purity import purity_checks
+from ..report import Report, join
+from . import learning, protocol, training
+from .feeder import LearningCase
+
+CHECKS = join(
+    protocol.CHECKS.checks,
+    purity_checks(
+        "arguments unchanged",
+        "deterministic",
+        "keys used once",
+        "jit",
+        "vmap",
+        "scan",
+        "compiles once",
+        "checkpoint",
+        needs=["update"],
+    ),
+    training.CHECKS.checks,
+    learning.CHECKS.checks,
+)
 
 
 def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
-    """Check an agent before it trains: what it answers, and what it learns from episodes' ends.
+    """Check an agent: its interface, its purity, and what it learns at episode ends.
 
-    It acts and learns in copies of an environment, and on trajectories made up.
+    It acts and learns in the environment and on synthetic trajectories. Small `num_envs` and
+    `rollout_length` make this fast.
 
     Args:
-      agent: a `triglot.Agent`, or what somebody takes for one; small counts make it quick.
-      env: a single environment that it should act in.
-      seed: of the keys and trajectories it is tried with.
+      agent: a `triglot.Agent`; anything else is reported as a failure.
+      env: a single environment for the agent to act in.
+      seed: random seed of the keys and trajectories.
 
     Returns:
-      The report; print it to read what was found, why it matters and how to mend it. Nothing that
-      the agent does raises an exception here.
+      The report. Exceptions raised by the agent are findings in it.
     """
-    case = AgentCase(agent, env, seed)
-    results = tuple(CHECKS.run(case))
+    case = LearningCase(agent, env, seed)
+    results = CHECKS.run(case)
     name = getattr(env, "name", None)
-    place = f" on {name}" if isinstance(name, str) else ""
-    called = agent.__name__ if isinstance(agent, type) else type(agent).__name__
-    return Report(f"agent {called}{place}", results, tuple(case.notes))
+    where = f" on {name}" if isinstance(name, str) else ""
+    title = agent.__name__ if isinstance(agent, type) else type(agent).__name__
+    return Report(f"agent {title}{where}", results, tuple(case.notes))

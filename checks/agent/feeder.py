@@ -1,9 +1,8 @@
-"""Trajectories made up for an agent: observations and rewards drawn, flags as they are told."""
+"""Synthetic trajectories: random observations and rewards, with given termination flags."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,29 +10,27 @@ import numpy as np
 
 from ...core import specs
 from ...core.agent import PolicyInput, Trajectory
-from ..shared import by_path, is_inexact, numbers, unequal
-
-if TYPE_CHECKING:
-    from .case import AgentCase
-
-PyTree: TypeAlias = Any
+from ...core.types import PyTree
+from ..purity import Compiled
+from ..trees import by_path, find_value_difference, is_inexact, to_float64
+from .case import AgentCase
 
 NUM_DRAWN = 50
-MOST_STEPS = 20_000  # of the environments, before an agent is said to learn nothing
+MAX_STEPS = 20_000  # environment steps after which an unchanged agent counts as not learning
 NUM_VIEWS, POOL_SIZE = 32, 4
 
 
 class Feeder:
-    """Feeds an agent such trajectories, and tells what it learned from what it only stored.
+    """Updates an agent on synthetic trajectories, and separates what it learns from what it stores.
 
     Attributes:
-      ends: bool `[T, N]`, where episodes end: every third step.
-      nowhere: bool `[T, N]`, False throughout.
-      views: observations drawn, `[V, ...]`.
-      pool: a few of them, all different, `[P, ...]`; so few that a table meets each often.
+      ends: bool `[T, N]`, True where episodes end: every third step.
+      nowhere: bool `[T, N]`, False everywhere.
+      views: random observations `[V, ...]`.
+      pool: a few different ones of them, `[P, ...]`, so that a table sees each of them often.
     """
 
-    def __init__(self, case: "AgentCase") -> None:
+    def __init__(self, case: AgentCase) -> None:
         self.case, self.agent = case, case.agent
         self.shape = (case.num_steps, case.num_envs)
         time, env = np.indices(self.shape)
@@ -41,7 +38,7 @@ class Feeder:
         self.nowhere = jnp.zeros(self.shape, bool)
         keys = jax.random.split(case.key(40), NUM_VIEWS)
         self.views = jax.vmap(lambda key: specs.sample(case.env.obs_spec, key))(keys)
-        rows = [numbers(leaf).reshape(NUM_VIEWS, -1) for leaf in jax.tree.leaves(self.views)]
+        rows = [to_float64(leaf).reshape(NUM_VIEWS, -1) for leaf in jax.tree.leaves(self.views)]
         _, chosen = np.unique(np.concatenate(rows, axis=1), axis=0, return_index=True)
         self.pool = jax.tree.map(lambda leaf: leaf[np.sort(chosen)[:POOL_SIZE]], self.views)
 
@@ -51,12 +48,12 @@ class Feeder:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Numbers of updates to try: most agents learn in a few; a replay may have to fill."""
-        most = -(-MOST_STEPS // (self.shape[0] * self.shape[1]))
+        """Numbers of updates to try: most agents learn in a few; a replay buffer has to fill."""
+        most = -(-MAX_STEPS // (self.shape[0] * self.shape[1]))
         return (8, NUM_DRAWN, *([most] if most > NUM_DRAWN else []))
 
     def drawn(self, agent_key: int = 41) -> dict[str, jax.Array]:
-        """Draw what trajectories are made of, which take turns; the agent's keys by a number.
+        """Draw the contents of `NUM_DRAWN` trajectories, on the host.
 
         Compiling the generators would take longer than all the updates.
         """
@@ -78,13 +75,13 @@ class Feeder:
         swapped: jax.Array,
         drawn: dict[str, jax.Array],
     ) -> Trajectory:
-        """Let the agent act on drawn observations.
+        """Let the agent act on random observations.
 
         Args:
-          state: the agent's.
+          state: state of the agent.
           flags: terminated and truncated, bool `[T, N]` each.
-          swapped: bool `[T, N]`, where next_obs is another than it would be.
-          drawn: as `drawn` makes it, for one trajectory.
+          swapped: bool `[T, N]`, True where next_obs is replaced by another observation.
+          drawn: the contents of one trajectory, from `drawn`.
         """
         index, follows = drawn["index"], drawn["follows"] + swapped.astype(jnp.int32)
         follows = follows % self.pool_size
@@ -94,15 +91,15 @@ class Feeder:
         allowed = None if mask is None else jnp.ones((*self.shape[:1], *mask.shape), bool)
         obs = jax.tree.map(lambda leaf: leaf[index], self.pool)
 
-        def step(carry: PyTree, seen: tuple) -> tuple[PyTree, tuple]:
-            obs, first, mask, key = seen
+        def step(carry: PyTree, visible: tuple) -> tuple[PyTree, tuple]:
+            obs, first, mask, key = visible
             inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
             output = self.agent.act(state, carry, inputs, key, explore=True)
             return output.carry, (output.action, output.extras)
 
         carry = self.agent.initial_carry(state, self.case.num_envs)
-        seen = (obs, first, allowed, drawn["act_keys"])
-        _, (action, extras) = jax.lax.scan(step, carry, seen)
+        visible = (obs, first, allowed, drawn["act_keys"])
+        _, (action, extras) = jax.lax.scan(step, carry, visible)
         return Trajectory(
             obs=obs,
             first=first,
@@ -118,25 +115,25 @@ class Feeder:
         )
 
     def actions(self, state: Any, observations: PyTree, key: jax.Array, explore: bool) -> PyTree:
-        """Act on every observation, `[V, ...]`, in every environment; actions `[V, N, ...]`."""
+        """Act on each of the observations `[V, ...]` in each environment; actions `[V, N, ...]`."""
         num_views = jax.tree.leaves(observations)[0].shape[0]
         steps, envs = np.indices((num_views, self.case.num_envs))
         actions = []
-        for row, own in zip(
-            (steps + envs) % num_views, jax.random.split(key, num_views), strict=True
-        ):
+        act = self.case.acts[explore].compiled
+        keys = jax.random.split(key, num_views)
+        for row, row_key in zip((steps + envs) % num_views, keys, strict=True):
             obs = jax.tree.map(lambda leaf, row=row: leaf[row], observations)
             inputs = replace(self.case.inputs, obs=obs)
-            output = self.case.jitted_act(state, self.case.carry, inputs, own, explore)
+            output = act(state, self.case.carry, inputs, row_key)
             actions.append(output.action)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
 
     @cached_property
-    def compiled_trajectory(self) -> Callable[..., Trajectory]:
-        return self.case.jitted("`act`, in a scan,", self.trajectory)
+    def compiled_trajectory(self) -> Compiled:
+        return Compiled("`act` in a scan", self.trajectory)
 
     @cached_property
-    def compiled_feed(self) -> Callable[..., Any]:
+    def compiled_feed(self) -> Compiled:
         def feed(
             state: Any,
             flags: tuple[jax.Array, jax.Array],
@@ -151,7 +148,7 @@ class Feeder:
 
             return jax.lax.fori_loop(0, count, body, state)
 
-        return self.case.jitted("`update` on trajectories made up,", feed)
+        return Compiled("`update` on synthetic trajectories", feed)
 
     def feed(
         self,
@@ -162,7 +159,7 @@ class Feeder:
         state: Any = None,
         agent_key: int = 41,
     ) -> Any:
-        """Update `count` times, from the state that init gave or from another."""
+        """Return the state after `count` updates, from `state` or else the initial one."""
         return self.compiled_feed(
             self.case.made if state is None else state,
             (terminated, truncated),
@@ -173,43 +170,50 @@ class Feeder:
 
     @cached_property
     def stored(self) -> set[str]:
-        """Name the arrays that keep what they are shown as it is: replay, counters."""
-        shown = self.compiled_trajectory(
+        """Return the paths of arrays that store inputs unchanged: replay buffers, counters."""
+        trajectory = self.compiled_trajectory(
             self.case.made,
             (self.ends, self.nowhere),
             self.nowhere,
             jax.tree.map(lambda leaf: leaf[0], self.drawn()),
         )
-        values = [numbers(leaf).ravel() for leaf in jax.tree.leaves((shown, self.agent.hyper))]
+        values = [
+            to_float64(leaf).ravel() for leaf in jax.tree.leaves((trajectory, self.agent.hyper))
+        ]
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
         updated = self.feed(self.ends, self.nowhere, self.nowhere, 1)
         before, after = by_path(self.case.made), by_path(updated)
         found = set()
         for path in before:
-            old, new = numbers(before[path]), numbers(after[path])
-            if (moved := old != new).any() and np.isin(new[moved], known).all():
+            old, new = to_float64(before[path]), to_float64(after[path])
+            if (changed := old != new).any() and np.isin(new[changed], known).all():
                 found.add(path)
         return found
 
     def learned(self, state: Any) -> dict[str, jax.Array]:
-        """Choose the floating-point arrays that learning changed."""
+        """Return the floating-point arrays that learning changed, by path."""
         before = by_path(self.case.made)
         return {
             path: leaf
             for path, leaf in by_path(state).items()
-            if is_inexact(leaf) and path not in self.stored and unequal(path, before[path], leaf)
+            if is_inexact(leaf)
+            and path not in self.stored
+            and find_value_difference(path, before[path], leaf)
         }
 
-    def apart(self, first: Any, second: Any) -> str:
-        """Say in which learned array two states differ; "" where in none."""
+    def difference(self, first: Any, second: Any) -> str:
+        """Describe the first learned array in which two states differ, or return ""."""
         names = self.learned(first).keys() | self.learned(second).keys()
         one, other = by_path(first), by_path(second)
-        found = (unequal(n, one[n], other[n], rtol=1e-6, atol=1e-7) for n in sorted(names))
+        found = (
+            find_value_difference(name, one[name], other[name], rtol=1e-6, atol=1e-7)
+            for name in sorted(names)
+        )
         return next((text for text in found if text), "")
 
     @cached_property
-    def taught(self) -> Any:
-        """The agent's state after as many updates as it takes to learn; None if it never does."""
+    def trained(self) -> Any:
+        """The state after enough updates for the agent to learn; None if it never does."""
         for count in self.counts[1:]:
             state = self.feed(self.ends, self.nowhere, self.nowhere, count)
             if self.learned(state):
@@ -217,26 +221,34 @@ class Feeder:
         return None
 
     @cached_property
-    def told_apart(self) -> tuple[int, str]:
-        """Count the updates after which terminated steps taught other things than truncated ones.
+    def flag_difference(self) -> tuple[int, str]:
+        """Compare learning from terminated steps with learning from truncated ones.
 
         Returns:
-          The count, and the difference in words; "" where there was none.
+          The number of updates, and the first difference in words; "" if there is none.
         """
         difference = ""
         for count in self.counts:
             terminated = self.feed(self.ends, self.nowhere, self.nowhere, count)
             truncated = self.feed(self.nowhere, self.ends, self.nowhere, count)
-            if difference := self.apart(terminated, truncated):
+            if difference := self.difference(terminated, truncated):
                 return count, difference
         return self.counts[-1], difference
 
-    def reads_successor(self, terminated: jax.Array, truncated: jax.Array) -> str:
-        """Say what next_obs of the steps that end, or of all where none does, changes; or ""."""
-        count = self.told_apart[0]
+    def uses_next_obs(self, terminated: jax.Array, truncated: jax.Array) -> str:
+        """Describe the effect of next_obs at the steps that end, or at all if none does; or ""."""
+        count = self.flag_difference[0]
         swapped = terminated | truncated
         swapped = jnp.where(swapped.any(), swapped, ~swapped)
-        return self.apart(
+        return self.difference(
             self.feed(terminated, truncated, self.nowhere, count),
             self.feed(terminated, truncated, swapped, count),
         )
+
+
+class LearningCase(AgentCase):
+    """An agent being checked, with the feeder of its synthetic trajectories."""
+
+    @cached_property
+    def feeder(self) -> Feeder:
+        return Feeder(self)

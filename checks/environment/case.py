@@ -1,9 +1,9 @@
-"""What `check_environment` tries an environment with: calls and rollouts, each made once."""
+"""The calls and rollouts with which `check_environment` tries one; each is computed once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,74 +12,107 @@ import numpy as np
 from ...core import specs
 from ...core.environment import Environment, TimeStep
 from ...core.specs import Spec
-from ..shared import Case, numbers
-
-PyTree: TypeAlias = Any
+from ...core.types import PyTree
+from ..purity import Call, Case, Compiled, attempt
+from ..trees import to_float64
 
 NUM_ENVS, NUM_STEPS, NUM_STARTS = 4, 512, 256
-MAX_PLAYED_BYTES = 2**28
+MAX_ROLLOUT_BYTES = 2**28
 
 
 class EnvironmentCase(Case):
-    """One environment under examination; whatever is asked of it is computed once."""
+    """An environment being checked."""
 
     def __init__(self, env: Environment, seed: int) -> None:
         super().__init__(seed)
         self.env = env
 
-    def reset(self, number: int) -> Any:
-        """Reset without compiling."""
-        return self.call("`reset(key)`", self.env.reset, self.key(number))
-
-    def step(self, state: PyTree, action: PyTree, number: int) -> Any:
-        """Step without compiling."""
-        return self.call(
-            "`step(state, action, key)`", self.env.step, state, action, self.key(number)
+    @cached_property
+    def reset(self) -> Call:
+        return Call(
+            name="reset",
+            function=lambda key: self.env.reset(key),
+            args={"key": self.key(0)},
+            rtol=1e-3,
+            batch=lambda: (self.start_keys,),
         )
 
     @cached_property
+    def step(self) -> Call:
+        return Call(
+            name="step",
+            function=lambda state, action, key: self.env.step(state, action, key),
+            args={"state": self.start.state, "action": self.action, "key": self.key(2)},
+            rtol=1e-3,
+            batch=lambda: (
+                self.starts.state,
+                jax.vmap(self.choose)(self.starts.action_mask, self.start_keys),
+                self.start_keys,
+            ),
+        )
+
+    @property
     def start(self) -> Any:
-        return self.reset(0)
+        return self.reset.result
+
+    @property
+    def after(self) -> Any:
+        return self.step.result
 
     @cached_property
     def action(self) -> PyTree:
         """One action that is allowed at `start`."""
         return self.choose(self.start.action_mask, self.key(1))
 
-    @cached_property
-    def after(self) -> Any:
-        return self.step(self.start.state, self.action, 2)
+    @property
+    def compiled_steps(self) -> dict[str, TimeStep]:
+        """The results of the compiled methods, by method."""
+        return {"reset": self.reset.compiled_result, "step": self.step.compiled_result}
 
     @cached_property
-    def types(self) -> tuple[TimeStep, TimeStep]:
-        """The abstract results of a reset and of the step after it."""
-        start = self.call("compiling `reset`", jax.eval_shape, self._reset, self.key(0))
-        after = self.call(
-            "compiling `step`", jax.eval_shape, self._step, start.state, self.action, self.key(2)
-        )
-        return start, after
-
-    @cached_property
-    def compiled_reset(self) -> Callable[[jax.Array], TimeStep]:
-        return jax.jit(self._reset)
-
-    @cached_property
-    def compiled_step(self) -> Callable[..., TimeStep]:
-        return jax.jit(self._step)
-
-    @cached_property
-    def steps(self) -> Callable[..., TimeStep]:
-        """Step as many environments as there are starts, compiled: `steps(state, action, keys)`."""
-        return jax.jit(jax.vmap(self._step))
+    def start_keys(self) -> jax.Array:
+        return jax.random.split(self.key(3), NUM_STARTS)
 
     @cached_property
     def starts(self) -> TimeStep:
         """`NUM_STARTS` resets, compiled and batched."""
-        keys = jax.random.split(self.key(3), NUM_STARTS)
-        return self.call("`reset` under jax.vmap", jax.jit(jax.vmap(self._reset)), keys)
+        return self.reset.batched(self.start_keys)
+
+    @property
+    def calls(self) -> Iterator[Call]:
+        yield self.reset
+        yield self.step
+
+    @property
+    def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
+        def episode(action: PyTree, keys: list[jax.Array]) -> Any:
+            step = self.env.reset(keys[0])
+            for key in keys[1:]:
+                step = self.env.step(step.state, action, key)
+            return step
+
+        return [(episode, (self.action, [self.key(number) for number in range(9, 13)]))]
+
+    @property
+    def carried(self) -> list[tuple[str, PyTree, PyTree]]:
+        start, after = self.compiled_steps.values()
+        return [("state", start.state, after.state)]
+
+    def run_loop(self) -> None:
+        _ = self.rollout
+
+    def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
+        start, after = self.compiled_steps.values()
+        for text, result in (("reset", start), ("step", after)):
+            args = (result.state, self.action, self.key(2))
+            yield f"the state that {text} returned", self.step.compiled, args
+
+    @property
+    def stored(self) -> dict[str, PyTree]:
+        return dict(self.compiled_steps)
 
     def choose(self, mask: Any, key: jax.Array) -> PyTree:
-        """Draw an action uniformly, of those that `mask` allows where it is a mask."""
+        """Draw a uniformly random action; with an action mask, an allowed one."""
         spec = self.env.action_spec
         drawn = specs.sample(spec, key)
         if not is_mask(mask, spec):
@@ -88,48 +121,43 @@ class EnvironmentCase(Case):
         return jax.random.categorical(jax.random.fold_in(key, 0), allowed).astype(drawn.dtype)
 
     @cached_property
-    def played(self) -> "Played":
-        """Random play of `NUM_ENVS` environments, restarted by the checker where episodes end."""
-        step_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.types))
-        num_steps = min(NUM_STEPS, max(32, MAX_PLAYED_BYTES // max(1, step_bytes * NUM_ENVS)))
+    def rollout(self) -> "Rollout":
+        """Random actions in `NUM_ENVS` environments, reset by the checker at episode ends."""
+        leaves = jax.tree.leaves(self.compiled_steps)
+        step_bytes = NUM_ENVS * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+        num_steps = min(NUM_STEPS, max(32, MAX_ROLLOUT_BYTES // max(1, step_bytes)))
         starts = self.starts
 
-        def step(carry: tuple[Stand, jax.Array], key: jax.Array) -> tuple:
-            before, used = carry
+        def step(carry: tuple[StepInput, jax.Array], key: jax.Array) -> tuple:
+            before, num_used = carry
             action_keys, step_keys = jax.random.split(key, (2, NUM_ENVS))
             action = jax.vmap(self.choose)(before.action_mask, action_keys)
-            after = jax.vmap(self._step)(before.state, action, step_keys)
+            after = jax.vmap(self.step.function)(before.state, action, step_keys)
             done = after.terminated | after.truncated
-            dealt = (used + jnp.cumsum(done.astype(jnp.int32)) - 1) % NUM_STARTS
+            rows = (num_used + jnp.cumsum(done.astype(jnp.int32)) - 1) % NUM_STARTS
 
-            def where_done(start: jax.Array, going_on: jax.Array) -> jax.Array:
-                mask = done.reshape(done.shape + (1,) * (going_on.ndim - 1))
-                return jnp.where(mask, start[dealt], going_on)
+            def where_done(start: jax.Array, current: jax.Array) -> jax.Array:
+                mask = done.reshape(done.shape + (1,) * (current.ndim - 1))
+                return jnp.where(mask, start[rows], current)
 
-            now = jax.tree.map(where_done, Stand.of(starts), Stand.of(after))
-            return (now, used + done.sum(dtype=jnp.int32)), (before, action, after)
+            now = jax.tree.map(where_done, StepInput.of(starts), StepInput.of(after))
+            return (now, num_used + done.sum(dtype=jnp.int32)), (before, action, after)
 
         def run(keys: jax.Array) -> Any:
-            first = jax.tree.map(lambda leaf: leaf[:NUM_ENVS], Stand.of(starts))
+            first = jax.tree.map(lambda leaf: leaf[:NUM_ENVS], StepInput.of(starts))
             return jax.lax.scan(step, (first, jnp.int32(NUM_ENVS)), keys)[1]
 
+        def finished(keys: jax.Array) -> Any:
+            return jax.block_until_ready(jax.jit(run)(keys))
+
         keys = jax.random.split(self.key(4), num_steps)
-        before, action, after = self.call("playing at random", _finished, jax.jit(run), keys)
-        return Played(before=before, action=action, after=after)
-
-    def _reset(self, key: jax.Array) -> Any:
-        return self.env.reset(key)
-
-    def _step(self, state: PyTree, action: PyTree, key: jax.Array) -> Any:
-        return self.env.step(state, action, key)
-
-
-def _finished(function: Callable[..., Any], *args: Any) -> Any:
-    return jax.block_until_ready(function(*args))
+        text = "a rollout of random actions"
+        before, action, after = attempt(text, finished, keys)
+        return Rollout(before=before, action=action, after=after)
 
 
 def is_mask(mask: Any, spec: Spec) -> bool:
-    """Tell whether `mask` is a mask of the actions of `spec`."""
+    """Return True if `mask` is an action mask for `spec`."""
     return (
         isinstance(spec, specs.Discrete)
         and np.shape(mask) == (spec.num_values,)
@@ -139,23 +167,23 @@ def is_mask(mask: Any, spec: Spec) -> bool:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Stand:
-    """What the next step is taken from."""
+class StepInput:
+    """The parts of a TimeStep from which the next action and step are computed."""
 
     state: PyTree
     obs: PyTree
     action_mask: Any
 
     @classmethod
-    def of(cls, step: TimeStep) -> "Stand":
+    def of(cls, step: TimeStep) -> "StepInput":
         return cls(state=step.state, obs=step.obs, action_mask=step.action_mask)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
-    """Steps `[T, N, ...]`; `after` is from before any restart, `before` from after it."""
+class Rollout:
+    """Steps `[T, N, ...]`; `after` comes before any reset, `before` after it."""
 
-    before: Stand
+    before: StepInput
     action: PyTree
     after: TimeStep
 
@@ -166,7 +194,7 @@ class Played:
 
     @cached_property
     def time(self) -> np.ndarray:
-        """The number of each step in its episode, from 1: int `[T, N]`."""
+        """Number of each step in its episode, from 1: int `[T, N]`."""
         time = np.zeros(self.done.shape, int)
         running = np.zeros(self.done.shape[1], int)
         for t, done in enumerate(self.done):
@@ -176,22 +204,22 @@ class Played:
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """Which of the `T x N` steps end an episode of at least two."""
+        """Indices of the steps, of `T x N`, that end an episode of at least two steps."""
         return np.flatnonzero(self.done & (self.time > 1))
 
     @cached_property
     def middles(self) -> np.ndarray:
-        """Which of the `T x N` steps go on."""
+        """Indices of the steps, of `T x N`, that do not end an episode."""
         return np.flatnonzero(~self.done)
 
     def where(self, step: int) -> str:
-        """Say which of the `T x N` steps is meant."""
+        """Describe one of the `T x N` steps."""
         return f"step {self.time.ravel()[step]} of an episode"
 
 
 def flat(tree: PyTree, leading: int) -> np.ndarray:
-    """Lay the numbers of a tree side by side: float64 `[prod(leading axes), D]`."""
-    rows = [numbers(leaf) for leaf in jax.tree.leaves(tree)]
+    """Concatenate the values of a tree: float64 `[prod(leading axes), D]`."""
+    rows = [to_float64(leaf) for leaf in jax.tree.leaves(tree)]
     if not rows:
         return np.zeros((0, 0))
     count = int(np.prod(rows[0].shape[:leading]))
@@ -201,7 +229,7 @@ def flat(tree: PyTree, leading: int) -> np.ndarray:
 def spec_leaves(
     spec: Spec, value: PyTree, path: str = "obs"
 ) -> Iterator[tuple[str, specs.Box | specs.Discrete, Any]]:
-    """Walk a spec and a value of its structure together."""
+    """Yield path, spec and value of each leaf of a spec."""
     if isinstance(spec, specs.Dict):
         for name, child in spec.items:
             yield from spec_leaves(child, value[name], f"{path}[{name!r}]")

@@ -1,4 +1,4 @@
-"""Questions to an environment that is played: does it keep its word, and are its ends true?"""
+"""Checks of an environment in use: its starts, observations, actions and episode ends."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -8,30 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
-from ..agent import episode_ends
-from ..report import Failed, NotApplicable
-from ..shared import by_path, numbers
+from ..report import Checklist, Failed, NotApplicable
+from ..trees import by_path, is_inexact, to_float64
+from . import episode_ends
 from .case import NUM_STARTS, EnvironmentCase, spec_leaves
-from .types import CHECKS
 
-
-@CHECKS.check(
-    "compiled play",
-    asks="Can it be played in one compiled loop?",
-    why="So it is trained.",
-    mend="Look at what was raised; jax.disable_jit() shows where.",
-    needs=["batched agrees", "stable types", "flags", "observation"],
-)
-def _compiled_play(case: EnvironmentCase) -> None:
-    _ = case.played
+CHECKS: Checklist[EnvironmentCase] = Checklist()
 
 
 @CHECKS.check(
     "clean start",
-    asks="Is nothing over, and nothing paid, after a reset?",
-    why="An episode that starts ended is restarted for ever.",
-    mend="Return first_step(state, obs), which sets reward and flags.",
-    needs=["compiled play"],
+    question="Are the reward and both flags 0 after a reset?",
+    why="An episode that starts ended is reset forever.",
+    fix="Return first_step(state, obs), which sets reward and flags.",
+    needs=["scan"],
 )
 def _clean_start(case: EnvironmentCase) -> None:
     for field in ("terminated", "truncated", "reward"):
@@ -45,44 +35,45 @@ def _clean_start(case: EnvironmentCase) -> None:
 
 @CHECKS.check(
     "one end",
-    asks="Is an episode's end either `terminated` or `truncated`?",
-    why="The one says that nothing follows, the other that the task would go on: agents bootstrap "
-    "after the one and not after the other.",
-    mend="truncated=truncated & ~terminated: where the task ended, it ended.",
-    needs=["compiled play"],
+    question="Is at most one of `terminated` and `truncated` True?",
+    why="Agents bootstrap after a truncated step, and do not after a terminated one.",
+    fix="truncated=truncated & ~terminated.",
+    needs=["scan"],
 )
 def _one_end(case: EnvironmentCase) -> None:
-    after = case.played.after
+    after = case.rollout.after
     both = np.asarray(after.terminated) & np.asarray(after.truncated)
     if both.any():
-        first = case.played.where(int(np.flatnonzero(both)[0]))
-        raise Failed(f"both are true at {both.sum()} of {case.played.done.sum()} ends ({first}).")
+        first = case.rollout.where(int(np.flatnonzero(both)[0]))
+        raise Failed(
+            f"both are True at {both.sum()} of {case.rollout.done.sum()} episode ends ({first})."
+        )
 
 
 @CHECKS.check(
     "finite",
-    asks="Are observations and rewards finite numbers?",
-    why="One NaN makes every parameter NaN at the next update.",
-    mend="Look for divisions by zero, square roots and logarithms of numbers <= 0, and overflow; "
+    question="Are observations and rewards finite?",
+    why="One NaN spreads to every parameter in one update.",
+    fix="Look for division by zero, square roots and logarithms of numbers <= 0, and overflow; "
     "jax_debug_nans finds the line.",
-    needs=["compiled play"],
+    needs=["scan"],
 )
 def _finite(case: EnvironmentCase) -> None:
-    starts, after = case.starts, case.played.after
+    starts, after = case.starts, case.rollout.after
     for place, value, _ in _not_finite({"obs": starts.obs, "reward": starts.reward}, 1):
         raise Failed(f"{place} is {value} after a reset.")
     for place, value, at in _not_finite({"obs": after.obs, "reward": after.reward}, 2):
         raise Failed(f"{place} is {value} at {_where(case, at)}.")
 
 
-# The first that is wrong in each array: its place, its value, and its indices.
+# The first wrong element of each array: its path, its value and its indices.
 Wrong: TypeAlias = Iterator[tuple[str, str, list[int]]]
 
 
 def _not_finite(tree: Any, leading: int) -> Wrong:
     for path, leaf in by_path(tree).items():
-        if jnp.issubdtype(leaf.dtype, jnp.inexact):
-            yield from _first(path, leaf, ~np.isfinite(numbers(leaf)), leading)
+        if is_inexact(leaf):
+            yield from _first(path, leaf, ~np.isfinite(to_float64(leaf)), leading)
 
 
 def _first(path: str, leaf: Any, wrong: np.ndarray, leading: int) -> Wrong:
@@ -92,21 +83,21 @@ def _first(path: str, leaf: Any, wrong: np.ndarray, leading: int) -> Wrong:
 
 
 def _where(case: EnvironmentCase, at: list[int]) -> str:
-    return case.played.where(at[0] * case.played.done.shape[1] + at[1])
+    return case.rollout.where(at[0] * case.rollout.done.shape[1] + at[1])
 
 
 @CHECKS.check(
     "declared bounds",
-    asks="Do observations stay within the bounds that `obs_spec` declares?",
-    why="Observations are scaled by their bounds, and tables are as large as they say.",
-    mend="Widen the bounds to what occurs (infinite is allowed), or clip what is returned.",
-    needs=["compiled play"],
+    question="Are observations within the bounds that `obs_spec` declares?",
+    why="Observations are scaled by these bounds, and tables are sized by them.",
+    fix="Widen the bounds (infinite bounds are allowed), or clip the observation.",
+    needs=["scan"],
 )
 def _declared_bounds(case: EnvironmentCase) -> None:
     spec = case.env.obs_spec
     for place, found, _ in _outside(spec, case.starts.obs, 1):
         raise Failed(f"{place} is {found}, after a reset.")
-    for place, found, at in _outside(spec, case.played.after.obs, 2):
+    for place, found, at in _outside(spec, case.rollout.after.obs, 2):
         raise Failed(f"{place} is {found}, at {_where(case, at)}.")
 
 
@@ -117,35 +108,35 @@ def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
         else:
             low, high = child.bounds()
         values = np.asarray(leaf)
-        wrong = np.isfinite(numbers(leaf)) & ((values < low) | (values > high))
+        wrong = np.isfinite(to_float64(leaf)) & ((values < low) | (values > high))
         for place, value, at in _first(path, leaf, wrong, leading):
             element = tuple(at[leading:])
-            yield place, f"{value} and not within [{low[element]}, {high[element]}]", at
+            yield place, f"{value}, outside [{low[element]}, {high[element]}]", at
 
 
 @CHECKS.check(
     "allowed actions",
-    asks="Does the mask allow an action wherever one is to be taken?",
-    why="A policy with no action left has no probabilities: they become NaN.",
-    mend="End the episode where no action is left, or allow one that does nothing.",
-    needs=["compiled play"],
+    question="Does the action mask allow at least one action before every step?",
+    why="If no action is allowed, the probabilities of the policy become NaN.",
+    fix="End the episode when no action is left, or allow one that does nothing.",
+    needs=["scan"],
 )
 def _allowed_actions(case: EnvironmentCase) -> None:
     if case.starts.action_mask is None:
-        raise NotApplicable("it gives no action_mask.")
+        raise NotApplicable("it has no action_mask.")
     if not np.asarray(case.starts.action_mask).any(axis=-1).all():
         raise Failed("after a reset, no action is allowed.")
-    none_left = ~np.asarray(case.played.after.action_mask).any(axis=-1)
-    wanting = np.flatnonzero(none_left & ~np.asarray(case.played.after.terminated))
+    none_left = ~np.asarray(case.rollout.after.action_mask).any(axis=-1)
+    wanting = np.flatnonzero(none_left & ~np.asarray(case.rollout.after.terminated))
     if len(wanting):
-        raise Failed(f"no action is allowed after {case.played.where(int(wanting[0]))}.")
+        raise Failed(f"no action is allowed after {case.rollout.where(int(wanting[0]))}.")
 
 
 @CHECKS.check(
     "every action",
-    asks="Is every declared action taken without NaN, the bounds themselves included?",
-    why="Sooner or later an agent takes it.",
-    mend="Handle the actions at the bounds of `action_spec`, or declare narrower ones.",
+    question="Do all actions of `action_spec`, including its bounds, give finite results?",
+    why="An exploring agent takes all of them.",
+    fix="Handle the actions at the bounds of `action_spec`, or declare narrower bounds.",
     needs=["finite"],
 )
 def _every_action(case: EnvironmentCase) -> None:
@@ -153,7 +144,7 @@ def _every_action(case: EnvironmentCase) -> None:
     number = jnp.arange(NUM_STARTS)
     keys = jax.random.split(case.key(13), NUM_STARTS)
     actions = jax.vmap(lambda i, key: _action_number(spec, i, key))(number, keys)
-    after = case.call("`step` under jax.vmap", case.steps, case.starts.state, actions, keys)
+    after = case.step.batched(case.starts.state, actions, keys)
     allowed = np.ones(NUM_STARTS, bool)
     if case.starts.action_mask is not None:
         allowed = np.asarray(case.starts.action_mask)[np.arange(NUM_STARTS), np.asarray(actions)]
@@ -167,7 +158,7 @@ def _every_action(case: EnvironmentCase) -> None:
 
 
 def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
-    """Give an end of the range for numbers 0 and 1, and then the others in order or at random."""
+    """Return a bound of the range for numbers 0 and 1, otherwise the next or a random action."""
     if isinstance(spec, specs.Dict):
         keys = jax.random.split(key, len(spec.items))
         return {
@@ -190,10 +181,10 @@ def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
 
 @CHECKS.check(
     "no self-reset",
-    asks="Does it stay where it is when an episode ends?",
-    why="The caller resets; an environment that does so itself hides the last state, and the value "
-    "of a truncated episode is then taken from the next one's start.",
-    mend="Return the state that the action led to, and let triglot reset.",
+    question="Does `step` return the last state of an episode, without a reset?",
+    why="triglot resets. If `step` resets, the last state is lost, and a truncated episode "
+    "bootstraps on the next episode's first observation.",
+    fix="Return the state that follows the action, without a reset.",
     needs=["finite"],
 )
 def _no_self_reset(case: EnvironmentCase) -> None:
@@ -204,9 +195,9 @@ def _no_self_reset(case: EnvironmentCase) -> None:
 
 @CHECKS.check(
     "last observation",
-    asks="Is the observation at an episode's end that of its last state?",
-    why="Where an episode was cut, agents bootstrap on it.",
-    mend="Compute obs from the state that is returned, after the last action and before any reset.",
+    question="Does the last observation of an episode show its last state?",
+    why="Agents bootstrap on it after a truncation.",
+    fix="Compute obs from the returned state: after the last action, before any reset.",
     needs=["no self-reset"],
 )
 def _last_observation(case: EnvironmentCase) -> None:

@@ -1,14 +1,17 @@
-"""The first questions to an environment: is everything there, and can it be called so?"""
+"""Checks of an environment's interface: its attributes, its signatures and its TimeSteps."""
 
 import inspect
 import operator
 from typing import Any
 
 import jax
+import numpy as np
 
 from ...core import specs
-from ..messages import described, told
+from ...core.environment import TimeStep
+from ..messages import describe_error, describe_value
 from ..report import Checklist, Failed
+from ..trees import by_path
 from .case import EnvironmentCase
 
 CHECKS: Checklist[EnvironmentCase] = Checklist()
@@ -16,105 +19,160 @@ CHECKS: Checklist[EnvironmentCase] = Checklist()
 
 @CHECKS.check(
     "protocol",
-    asks="Does it have a name, two specs, reset(key) and step(state, action, key)?",
-    why="Agents are built from the specs, and everything else calls these two methods.",
-    mend="Write a frozen dataclass with `name`, `obs_spec`, `action_spec`, `reset` and `step`, as "
-    "triglot.Environment describes; no base class is needed.",
+    question="Does it have a name, two specs, reset(key) and step(state, action, key)?",
+    why="Agents are built from the specs; the training loop calls reset and step.",
+    fix="Write a frozen dataclass with `name`, `obs_spec`, `action_spec`, `reset` and `step`, as "
+    "documented in triglot.Environment; a base class is not needed.",
 )
 def _protocol(case: EnvironmentCase) -> None:
     env: Any = case.env
     if inspect.isclass(env):
-        raise Failed(f"{env.__name__} is a class, not an environment.", f"Give {env.__name__}().")
+        raise Failed(f"{env.__name__} is a class, not an environment.", f"Pass {env.__name__}().")
     for attribute in ("name", "obs_spec", "action_spec", "reset", "step"):
         try:
             value = getattr(env, attribute)
         except AttributeError as error:
             if hasattr(type(env), attribute):
-                raise Failed(f"its `{attribute}` raised {told(error)}") from None
+                raise Failed(f"its `{attribute}` raised {describe_error(error)}.") from None
             raise Failed(f"it has no `{attribute}`.{_resembles(env)}") from None
         except Exception as error:
-            raise Failed(f"its `{attribute}` raised {told(error)}") from None
-        _right_attribute(attribute, value)
+            raise Failed(f"its `{attribute}` raised {describe_error(error)}.") from None
+        _check_attribute(attribute, value)
 
 
 def _resembles(env: Any) -> str:
     if env is None or isinstance(env, dict | list | tuple | str | int | float):
-        return f" It is {described(env)}."
+        return f" It is {describe_value(env)}."
     if hasattr(env, "observation_space"):
         return (
-            " It looks like an environment of Gymnasium or gymnax (it has an `observation_space`): "
+            " It looks like a Gymnasium or gymnax environment (it has an `observation_space`): "
             "for gymnax, use triglot.envs.gymnax.make."
         )
     return ""
 
 
-def _right_attribute(attribute: str, value: Any) -> None:
+def _check_attribute(attribute: str, value: Any) -> None:
     if attribute == "name":
         if not isinstance(value, str):
-            raise Failed(f"its `name` is {described(value)}; a string was expected.")
+            raise Failed(f"its `name` is {describe_value(value)}; expected a string.")
     elif attribute in ("obs_spec", "action_spec"):
-        _right_spec(attribute, value)
+        _check_spec(attribute, value)
     elif not callable(value):
-        raise Failed(f"its `{attribute}` is {described(value)}, and cannot be called.")
+        raise Failed(f"its `{attribute}` is {describe_value(value)}; expected a method.")
     else:
-        _right_signature(attribute, value)
+        _check_signature(attribute, value)
 
 
-def _right_spec(attribute: str, spec: Any) -> None:
+def _check_spec(attribute: str, spec: Any) -> None:
     if not isinstance(spec, specs.Discrete | specs.Box | specs.Dict):
         kind = f"{type(spec).__module__.split('.')[0]}'s {type(spec).__name__}"
-        mend = ""
+        fix = ""
         if hasattr(spec, "sample") and hasattr(spec, "contains"):
-            mend = "triglot.envs.gymnasium.spec_from_space converts a Gymnasium space."
+            fix = "triglot.envs.gymnasium.spec_from_space converts a Gymnasium space."
         elif callable(spec):
-            kind, mend = "a method", f"Make `{attribute}` an attribute or a @property."
-        raise Failed(f"its `{attribute}` is {kind}; a Box, Discrete or Dict was expected.", mend)
+            kind, fix = "a method", f"Make `{attribute}` an attribute or a @property."
+        raise Failed(f"its `{attribute}` is {kind}; expected a Box, Discrete or Dict.", fix)
     try:
         if isinstance(spec, specs.Discrete):
             operator.index(spec.num_values)
         specs.sample(spec, jax.random.key(0))
     except Exception as error:
-        raise Failed(
-            f"no value can be drawn from its `{attribute}` {spec}: {told(error)}"
-        ) from None
+        raise Failed(f"sampling its `{attribute}` {spec} raised {describe_error(error)}.") from None
 
 
-def _right_signature(method: str, function: Any) -> None:
+def _check_signature(method: str, function: Any) -> None:
     expected = ["key"] if method == "reset" else ["state", "action", "key"]
-    asked = f"{method}({', '.join(expected)})"
+    call = f"{method}({', '.join(expected)})"
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin tells none; calling it will show
+    except (TypeError, ValueError):  # builtins have no signature
         return
     try:
         bound = signature.bind(*expected).arguments
     except TypeError as error:
         raise Failed(
-            f"it is called as {asked}, and its own is {method}{signature}: {error}."
+            f"it is called as {call}, but is defined as {method}{signature}: {error}."
         ) from None
     given = [name for name in bound if name in expected]
     if given != [name for name in expected if name in given]:
         raise Failed(
-            f"it is called as {asked}, and its own takes ({', '.join(bound)}), in another order."
+            f"it is called as {call}, but its parameters are ({', '.join(bound)}), in another "
+            "order."
         )
 
 
 @CHECKS.check(
     "hashing",
-    asks="Can it be hashed, and is it equal to itself?",
-    why="It is a constant of the compiled program, which is found again by its hash.",
-    mend="Make it a dataclass with frozen=True whose fields are numbers, strings and tuples, and "
-    "keep arrays in the state or make them in the methods.",
+    question="Is it hashable, and equal to itself?",
+    why="It is a static argument of jitted functions; the compilation cache looks it up by hash.",
+    fix="Make it a dataclass with frozen=True whose fields are numbers, strings and tuples; keep "
+    "arrays in the state or create them in the methods.",
     needs=["protocol"],
 )
 def _hashing(case: EnvironmentCase) -> None:
     env = case.env
-    for what, value in (("it", env), ("obs_spec", env.obs_spec), ("action_spec", env.action_spec)):
+    for name, value in (("it", env), ("obs_spec", env.obs_spec), ("action_spec", env.action_spec)):
         try:
             first, again, equal = hash(value), hash(value), bool(value == value)
         except Exception as error:
-            raise Failed(f"{what} cannot be hashed and compared: {told(error)}") from None
+            raise Failed(f"hashing or comparing {name} raised {describe_error(error)}.") from None
         if first != again or not equal:
-            raise Failed(f"{what} is not equal to itself, or has another hash each time.")
+            raise Failed(f"{name} is not equal to itself, or its hash changes.")
     if env.obs_spec != env.obs_spec or env.action_spec != env.action_spec:
-        raise Failed("its specs are other ones each time they are asked for.")
+        raise Failed("its specs differ from one access to the next.")
+
+
+@CHECKS.check(
+    "reset",
+    question="Does reset(key) return a TimeStep?",
+    why="Every episode starts with it.",
+    fix="Return triglot.core.environment.first_step(state, obs).",
+    needs=["protocol"],
+)
+def _reset(case: EnvironmentCase) -> None:
+    _check_time_step("reset", case.start)
+
+
+@CHECKS.check(
+    "step",
+    question="Does step(state, action, key) return a TimeStep?",
+    why="The training loop reads the TimeStep by name.",
+    fix="Return TimeStep(state=..., obs=..., reward=..., terminated=..., truncated=...).",
+    needs=["reset"],
+)
+def _step(case: EnvironmentCase) -> None:
+    _check_time_step("step", case.after)
+
+
+def _check_time_step(method: str, result: Any) -> None:
+    if isinstance(result, TimeStep):
+        return
+    hint = ""
+    if inspect.isgenerator(result) or inspect.iscoroutine(result):
+        result.close()
+        hint = " Use `return`, not `yield`, and no `async`."
+    elif isinstance(result, tuple) and method == "step" and 4 <= len(result) <= 6:
+        hint = " Other libraries return such tuples."
+    elif result is None:
+        hint = " Is a `return` missing?"
+    raise Failed(f"{method} returned {describe_value(result)}; expected a TimeStep.{hint}")
+
+
+@CHECKS.check(
+    "arrays",
+    question="Are all leaves of a TimeStep numeric arrays?",
+    why="jit turns Python numbers and objects into constants of the compiled program.",
+    fix="Convert numbers with jnp.asarray(x, dtype); keep settings in fields of the environment.",
+    needs=["step"],
+)
+def _arrays(case: EnvironmentCase) -> None:
+    for method, result in (("reset", case.start), ("step", case.after)):
+        for path, leaf in by_path(result).items():
+            is_numpy = isinstance(leaf, np.ndarray | np.generic)
+            if not (isinstance(leaf, jax.Array) or is_numpy) or (
+                is_numpy and leaf.dtype.kind in "OUS"
+            ):
+                raise Failed(
+                    f"after {method}, `{path}` is {describe_value(leaf)}; expected an array of "
+                    "numbers."
+                )

@@ -1,26 +1,42 @@
-"""The checker of networks."""
+"""`check_network`: check a network before it trains."""
 
 from typing import Any
 
-from ..report import Report
+from ..purity import purity_checks
+from ..report import Report, join
+from . import outputs, protocol
 from .case import NetworkCase
-from .transforms import CHECKS
+
+CHECKS = join(
+    protocol.CHECKS.checks,
+    purity_checks(
+        "arguments unchanged",
+        "deterministic",
+        "keys used once",
+        "jit",
+        "vmap",
+        "scan",
+        "compiles once",
+        "checkpoint",
+        needs=["training"],
+    ),
+    outputs.CHECKS.checks,
+)
 
 
 def check_network(network: Any, obs_spec: Any, *, seed: int = 0) -> Report:
-    """Check a network before it trains: what it answers, under which transformations.
+    """Check a network: its outputs, its purity, its gradients and its carry.
 
     Args:
-      network: a `triglot.Network`, or what somebody takes for one.
-      obs_spec: one observation, such as `env.obs_spec`; a tuple of specs for several inputs.
-      seed: of the keys and observations it is tried with.
+      network: a `triglot.Network`; anything else is reported as a failure.
+      obs_spec: the spec of one observation, such as `env.obs_spec`; a tuple for several inputs.
+      seed: random seed of the keys and observations.
 
     Returns:
-      The report; print it to read what was found, why it matters and how to mend it. Nothing that
-      the network does raises an exception here.
+      The report. Exceptions raised by the network are findings in it.
     """
     case = NetworkCase(network, obs_spec, seed)
-    results = tuple(CHECKS.run(case))
+    results = CHECKS.run(case)
     name = getattr(network, "name", None)
-    called = repr(name) if isinstance(name, str) else f"of type {type(network).__name__}"
-    return Report(f"network {called}", results, tuple(case.notes))
+    title = repr(name) if isinstance(name, str) else f"of type {type(network).__name__}"
+    return Report(f"network {title}", results, tuple(case.notes))

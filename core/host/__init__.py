@@ -1,1 +1,1 @@
-"""Training and evaluation in environments that are stepped in Python."""
+"""Train and evaluate in environments that are stepped in Python."""

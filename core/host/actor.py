@@ -1,8 +1,8 @@
-"""An agent's `act`, compiled for being called once per step from Python."""
+"""An agent's `act`, compiled to be called once per step from Python."""
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +11,14 @@ from ..agent import Agent, PolicyInput
 from ..loop.trainer import vmap_seeds
 from ..specs import Spec, zeros
 from ..tracing.jaxprs import leaves_read
-
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 class Actor(NamedTuple):
-    """A compiled `act`, which is given no more of the agent's state than it reads.
+    """A compiled `act` whose arguments are only the leaves of the agent state that it reads.
 
     Attributes:
-      read: places of what it reads among the state's leaves.
+      read: indices of these leaves among the state's leaves.
       call: `call(state_read, carry, key_data, obs, first) -> (action, carry, extras)`, each
         `[S, ...]`; jitted.
     """
@@ -28,23 +27,23 @@ class Actor(NamedTuple):
     call: Callable[..., tuple[jax.Array, PyTree, dict[str, jax.Array]]]
 
     def of(self, agent_state: PyTree) -> list[jax.Array]:
-        """Take from a state what `call` reads."""
+        """Select the leaves that `call` reads."""
         leaves = jax.tree.leaves(agent_state)
-        return [leaves[place] for place in self.read]
+        return [leaves[index] for index in self.read]
 
 
 def actor(
     agent: Agent, agent_state: PyTree, obs_spec: Spec, num_envs: int, *, explore: bool, impl: Any
 ) -> Actor:
-    """Build it; equal ones are built and compiled once.
+    """Build an actor; the result is cached, so equal arguments compile once.
 
     Args:
       agent: the algorithm.
-      agent_state: `[S, ...]`, for its shapes.
-      obs_spec: one observation.
+      agent_state: `[S, ...]`, read for its shapes only.
+      obs_spec: the spec of one observation.
       num_envs: `N`.
-      explore: act as in training, or greedily.
-      impl: of the keys, see `jax.random.key_impl`.
+      explore: sample actions as in training instead of acting greedily.
+      impl: the keys' implementation, see `jax.random.key_impl`.
     """
     one_seed = jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], agent_state))
     leaves, treedef = jax.tree.flatten(one_seed)
@@ -73,12 +72,12 @@ def _actor(
     first = jax.ShapeDtypeStruct((num_envs,), bool)
     read = leaves_read(act, state, carry, key, obs, first)
 
-    def call(seen: tuple) -> tuple:
-        given, carry, key_data, obs, first = seen
+    def call(inputs: tuple) -> tuple:
+        selected, carry, key_data, obs, first = inputs
         leaves = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
-        for place, leaf in zip(read, given, strict=True):
-            leaves[place] = leaf
+        for index, leaf in zip(read, selected, strict=True):
+            leaves[index] = leaf
         key = jax.random.wrap_key_data(key_data, impl=impl)
         return act(treedef.unflatten(leaves), carry, key, obs, first)
 
-    return Actor(read, jax.jit(lambda *seen: vmap_seeds(call, seen)))
+    return Actor(read, jax.jit(lambda *inputs: vmap_seeds(call, inputs)))

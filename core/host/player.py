@@ -1,4 +1,4 @@
-"""A trained policy in host environments: whole episodes, and films of them."""
+"""Play whole episodes in host environments, and render them frame by frame."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -10,13 +10,13 @@ import numpy as np
 
 from ..agent import Agent
 from ..host_environment import Filmed, HostEnvironment, HostStep, HostVector
-from ..loop.episode import Episode
+from ..loop.episode import Episode, Episodes
 from .actor import actor
 from .vector import HostRunner
 
 
 class Player:
-    """A policy in `N` host environments, which are open until `close`."""
+    """A policy in `N` host environments, which stay open until `close`."""
 
     def __init__(
         self,
@@ -29,37 +29,61 @@ class Player:
         explore: bool,
         vector: HostVector | None = None,
     ) -> None:
-        """Open the environments, unless `vector` is these, and begin their episodes.
+        """Open the environments, or take the open `vector`, and reset them.
 
         Raises:
-          TriglotError: if that fails.
+          TriglotError: if opening or resetting fails.
         """
         impl = jax.random.key_impl(key)
         one_seed = jax.tree.map(lambda leaf: leaf[None], agent_state)
         acting = actor(agent, one_seed, env.obs_spec, num_envs, explore=explore, impl=impl)
         self._act, self._read = acting.call, acting.of(one_seed)
         carry = agent.initial_carry(agent_state, num_envs)
-        self._memory = jax.tree.map(lambda leaf: leaf[None], carry)
+        self._carry = jax.tree.map(lambda leaf: leaf[None], carry)
         reset_key, self._loop_key = jax.random.split(key)
         seeds = [int(jax.random.bits(reset_key))]
         self._runner = HostRunner(env, num_envs, seeds, [vector] if vector else [])
 
     def step(self) -> HostStep:
-        """Take one step in each, `[N, ...]`.
+        """Take one step in each environment, `[N, ...]`.
 
         Raises:
           TriglotError: if an environment fails.
         """
         runner = self._runner
         key = jax.random.key_data(jax.random.fold_in(self._loop_key, runner.num_steps))
-        seen = (self._read, self._memory, key[None], runner.obs, runner.first)
-        action, self._memory, _ = self._act(*seen)
+        inputs = (self._read, self._carry, key[None], runner.obs, runner.first)
+        action, self._carry, _ = self._act(*inputs)
         step = runner.step(np.asarray(action))
         return HostStep(*(jax.tree.map(lambda leaf: leaf[0], part) for part in step))
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         self._runner.close()
+
+
+def play_episodes(
+    agent: Agent,
+    env: HostEnvironment,
+    agent_state: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+    explore: bool,
+) -> Episodes:
+    """Play `num_episodes` episodes in parallel; see `core.evaluate.evaluate`."""
+    returns, lengths = np.zeros(num_episodes, np.float32), np.zeros(num_episodes, np.int32)
+    running, num_steps = np.ones(num_episodes, bool), 0
+    with closing(Player(agent, env, agent_state, key, num_episodes, explore=explore)) as player:
+        while running.any() and num_steps < max_steps:
+            step, num_steps = player.step(), num_steps + 1
+            returns += np.where(running, step.reward, np.float32(0.0))
+            lengths += running
+            running &= ~(step.terminated | step.truncated)
+    return Episodes(
+        returns=jnp.asarray(returns), lengths=jnp.asarray(lengths), finished=jnp.asarray(~running)
+    )
 
 
 def film(
@@ -71,24 +95,24 @@ def film(
     max_steps: int = 1000,
     explore: bool = False,
 ) -> Generator[np.ndarray, None, Episode]:
-    """Play one episode of a host environment, and give a frame of each state, the start first.
+    """Play one episode of a host environment and yield a frame of each state.
 
     Args:
       agent: the algorithm.
-      env: a single environment that can be filmed.
-      agent_state: the agent's state, of one seed.
+      env: a single environment that renders frames.
+      agent_state: the agent state of one seed.
       key: a typed key.
-      max_steps: greatest number of steps.
-      explore: act greedily (False) or as in training.
+      max_steps: maximum number of steps.
+      explore: sample actions as in training instead of acting greedily.
 
     Yields:
-      uint8 `[height, width, 3]`.
+      Frames, uint8 `[height, width, 3]`, beginning with the initial state.
 
     Returns:
-      What the episode came to; without states.
+      The episode's return and length, without states.
 
     Raises:
-      TriglotError: if the environment fails or cannot draw itself.
+      TriglotError: if the environment fails or cannot render.
     """
     vector = env.open_filmed()
     total, length, finished = 0.0, 0, False

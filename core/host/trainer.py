@@ -1,8 +1,8 @@
-"""Training where environments are stepped in Python: acting and learning are compiled.
+"""Train in environments that are stepped in Python; acting and learning are compiled.
 
-Calling a compiled program costs more than such a small program takes. So there is one call per
-step of all environments, it is given no more arrays than acting reads, and the only thing waited
-for is the action; what a rollout brought goes to the device when it is whole.
+The call of a small compiled program takes longer than the program. So there is one call per step of
+all environments, its arguments are only the arrays that `act` reads, and only the action is waited
+for. Rollouts are transferred to the device as a whole.
 """
 
 import functools
@@ -14,29 +14,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent import Agent, Trajectory, is_online
+from ..agent import Agent, Trajectory
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..loop.callbacks import Callback
+from ..loop.episode import Episodes
+from ..loop.interface import OnStage, ignore_stage
 from ..loop.state import RunnerState, update_keys
 from ..loop.trainer import vmap_seeds
 from ..specs import zeros
+from ..types import PyTree
 from .actor import Actor, actor
+from .player import play_episodes
 from .vector import HostRunner, over_time
 
-# What is told of a step, in the order in which it becomes known.
-SEEN = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
+# The arrays that are recorded per step, in this order.
+RECORDED = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
 
-PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, np.ndarray]
 
 
 class HostFailure(TriglotError):
-    """An environment failed while an agent trained in it.
+    """A host environment failed during training.
 
     Attributes:
-      runner_state: from after the last whole update.
-      metrics: of the updates that the call had done, `[S, updates]` each; empty before the first.
+      runner_state: the state after the last whole update.
+      metrics: of the updates done in the failed call, `[S, updates]` each; empty if there are none.
     """
 
     def __init__(self, message: str, runner_state: RunnerState, metrics: Metrics) -> None:
@@ -47,15 +50,15 @@ class HostFailure(TriglotError):
 
 @dataclass(frozen=True)
 class HostTrainer:
-    """An agent in host environments; the counterpart of `Trainer`.
+    """An agent in host environments; it uses random keys as `Trainer` does.
 
-    Keys are used as `Trainer` uses them. The environments' own state is no part of `RunnerState`,
-    since in general it cannot be saved: whoever goes on from a saved state begins new episodes.
+    The environments' state is not part of `RunnerState`, because in general it cannot be saved: a
+    resumed run starts new episodes.
 
     Attributes:
-      agent: the algorithm.
-      env: what it steps `agent.num_envs` of.
-      chunk_size: most updates in one chunk.
+      agent: the algorithm; it steps `agent.num_envs` environments.
+      env: the single environment.
+      chunk_size: maximum number of updates per chunk.
       every_update: called after each update, see `train`; or None.
     """
 
@@ -65,12 +68,22 @@ class HostTrainer:
     every_update: Callback | None = None
 
     @property
+    def single_env(self) -> HostEnvironment:
+        """The single environment."""
+        return self.env
+
+    @property
+    def steps_on_host(self) -> bool:
+        """True: environments are stepped in Python."""
+        return True
+
+    @property
     def steps_per_update(self) -> int:
-        """Environment steps that one update consumes."""
+        """Environment steps per update."""
         return self.agent.rollout_length * self.agent.num_envs
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
-        """Make the agent; pure."""
+        """Initialize the agent; pure."""
         agent_key, _, run_key = jax.random.split(key, 3)
         agent_state = self.agent.init(agent_key, self.agent.num_envs, hyper)
         return RunnerState(
@@ -81,12 +94,32 @@ class HostTrainer:
             num_updates=jnp.zeros((), jnp.int32),
         )
 
+    def program(self) -> "HostProgram":
+        """Build the program that trains all seeds."""
+        return HostProgram(self)
+
+    def check(self) -> None:
+        """Trace the agent's `init` without running it."""
+        jax.eval_shape(self.init, jax.random.key(0))
+
+    def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
+        """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
+        return play_episodes(self.agent, self.env, agent_state, key, **options)
+
+    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+        """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
+        played = [
+            self.evaluate(jax.tree.map(lambda leaf, s=seed: leaf[s], agent_states), key, **options)
+            for seed, key in enumerate(keys)
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
+
 
 class HostProgram:
-    """Does updates of all seeds: for a `HostTrainer` what `train_seeds` is for a `Trainer`.
+    """The `Program` of a `HostTrainer`.
 
-    The environments are opened at the first call, seeded from the states' keys, and go on from call
-    to call. Each seed has environments of its own, side by side: one call acts for all seeds.
+    The first call opens the environments, seeded from the states' keys; later calls continue with
+    them. Each seed has separate environments, and one call of `act` serves all seeds.
     """
 
     def __init__(self, trainer: HostTrainer) -> None:
@@ -96,15 +129,11 @@ class HostProgram:
         self._actor: Actor | None = None
         self._learn: Callable[..., tuple] | None = None
 
-    def compile(self, state: RunnerState) -> None:
-        """Compile ahead of the first call, which otherwise does it.
-
-        Args:
-          state: `[S, ...]`, for its shapes.
-        """
+    def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
+        """Compile acting and learning before the first call; see `Program.compile`."""
         agent, spec = self._trainer.agent, self._trainer.env.obs_spec
         shape = (state.num_updates.shape[0], agent.num_envs)
-        num_steps = 1 if is_online(agent) else agent.rollout_length
+        num_steps = 1 if agent.online else agent.rollout_length
         built = self._find_actor(state)
 
         def example(state: RunnerState) -> tuple[tuple, tuple]:
@@ -123,18 +152,17 @@ class HostProgram:
         _keys(agent, state.key, state.num_updates)
         self._actor = built._replace(call=act.lower(*acting).compile())
         self._learn = _learn.lower(agent, jax.random.key_impl(state.key), *learning).compile()
+        on_stage("compile")
 
-    def __call__(
-        self, state: RunnerState, num_updates: int | np.integer
-    ) -> tuple[RunnerState, Metrics]:
-        """Do `num_updates` updates of every seed; the states given are used up.
+    def __call__(self, state: RunnerState, num_updates: Any) -> tuple[RunnerState, Metrics]:
+        """Run `num_updates` updates of every seed. The given states are donated.
 
         Returns:
-          Where training stands then, and each metric `[S, num_updates]`.
+          The new states, and each metric `[S, num_updates]`.
 
         Raises:
-          HostFailure: if an environment fails, changes its observations' shape, or gives numbers
-            that are not finite; what was learned before is in it.
+          HostFailure: if an environment raises, or returns observations of another shape or values
+            that are not finite. It holds the state after the last whole update.
         """
         self._state = state
         history: list[dict[str, Any]] = []
@@ -146,13 +174,13 @@ class HostProgram:
                 self._learn = functools.partial(_learn, self._trainer.agent, impl)
             for _ in range(int(num_updates)):
                 history.append(self._update(self._actor, self._learn, self._runner))
-                self._tell(history[-1])
+                self._run_callback(history[-1])
         except TriglotError as error:
             raise HostFailure(str(error), self._state, _stacked(history)) from error
         return self._state, _stacked(history)
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         if self._runner is not None:
             self._runner.close()
 
@@ -169,11 +197,11 @@ class HostProgram:
     def _update(
         self, actor: Actor, learn: Callable[..., tuple], runner: HostRunner
     ) -> dict[str, Any]:
-        """Collect one rollout and learn from it, or in it where the agent is online."""
+        """Collect one rollout and learn from it; an online agent learns after every step."""
         agent, state = self._trainer.agent, self._state
         act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
-        per_update = 1 if is_online(agent) else agent.rollout_length
-        whole, learned = [], []
+        per_update = 1 if agent.online else agent.rollout_length
+        rollouts, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
@@ -181,47 +209,47 @@ class HostProgram:
                 action, carry, extras = actor.call(read, carry, act_keys[:, time], obs, first)
                 on_host = np.asarray(action)
                 steps.append(((obs, first, on_host, *runner.step(on_host)[:-1]), extras))
-            told, extras = over_time(steps)
-            seen: dict[str, Any] = dict(zip(SEEN, told, strict=True))
+            arrays, extras = over_time(steps)
+            seen: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(seen)
             agent_state, metrics = learn(
                 self._state.agent,
                 _trajectory({**seen, "extras": extras}, self._state.carry),
                 learn_keys[:, start],
             )
-            whole.append(seen)
+            rollouts.append(seen)
             learned.append(metrics)
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
-        return {**runner.episodes(_joined(whole)), **metrics}
+        return {**runner.episodes(_joined(rollouts)), **metrics}
 
-    def _tell(self, metrics: dict[str, Any]) -> None:
+    def _run_callback(self, metrics: dict[str, Any]) -> None:
         if self._trainer.every_update is not None:
-            done, told = jax.device_get((self._state.num_updates, metrics))
-            self._trainer.every_update(int(done[0]), told)
+            done, on_host = jax.device_get((self._state.num_updates, metrics))
+            self._trainer.every_update(int(done[0]), on_host)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Make the keys of each seed's next update, `[S]` keys, as `Trainer` and its rollout do.
+    """Make the keys of each seed's next update from `[S]` keys, as `Trainer` and its rollout do.
 
     Returns:
-      The data of the keys of acting and of learning, `[S, T, ...]` each; of learning only the
-      first, where the agent is not online.
+      Key data for acting, `[S, T, ...]`, and for learning, `[S, T, ...]` if the agent is online and
+      `[S, 1, ...]` otherwise.
     """
 
     def split(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
-        own, count = update_keys(key, number), agent.rollout_length
-        if is_online(agent):
-            act_key, _, learn_key = jax.random.split(own.rollout, 3)
+        keys, count = update_keys(key, number), agent.rollout_length
+        if agent.online:
+            act_key, _, learn_key = jax.random.split(keys.rollout, 3)
             act_keys = jax.random.split(act_key, count)
             learn_keys = jax.random.split(learn_key, count)
         else:
             act_keys = jax.vmap(lambda k: jax.random.split(k)[0])(
-                jax.random.split(own.rollout, count)
+                jax.random.split(keys.rollout, count)
             )
-            learn_keys = own.learn[None]
+            learn_keys = keys.learn[None]
         return jax.random.key_data(act_keys), jax.random.key_data(learn_keys)
 
     return jax.vmap(split)(keys, num_updates)
@@ -231,10 +259,10 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
 def _learn(
     agent: Agent, impl: Any, agent_state: Any, trajectory: Trajectory, key_data: jax.Array
 ) -> tuple[Any, dict[str, jax.Array]]:
-    """Learn from each seed's trajectory; the states given are used up."""
+    """Learn from each seed's trajectory; the given states are donated."""
 
-    def learn(given: tuple[Any, Trajectory, jax.Array]) -> tuple[Any, dict[str, jax.Array]]:
-        state, trajectory, key_data = given
+    def learn(inputs: tuple[Any, Trajectory, jax.Array]) -> tuple[Any, dict[str, jax.Array]]:
+        state, trajectory, key_data = inputs
         return agent.update(state, trajectory, jax.random.wrap_key_data(key_data, impl=impl))
 
     return vmap_seeds(learn, (agent_state, trajectory, key_data))

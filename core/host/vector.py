@@ -1,22 +1,21 @@
-"""Host environments as they are stepped: checked, counted, and collected into trajectories."""
+"""Step host environments: check their results and count their episodes."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import TriglotError, describe
 from ..host_environment import Arrays, HostEnvironment, HostStep, HostVector, check_shapes
-
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 class HostRunner:
-    """`S` times `N` open environments, where they stand, and what their episodes came to.
+    """`S` times `N` open environments, with the returns and lengths of their running episodes.
 
     Attributes:
-      obs: what the policies see, `[S, N, ...]`.
+      obs: the next policy input, `[S, N, ...]`.
       first: bool `[S, N]`, an episode starts here.
       num_steps: steps taken in each environment since they were opened.
     """
@@ -28,9 +27,16 @@ class HostRunner:
         seeds: Sequence[int],
         vectors: Sequence[HostVector] = (),
     ) -> None:
-        """Open `num_envs` environments for each of the seeds, and begin their episodes.
+        """Open `num_envs` environments per seed and reset them.
 
-        `vectors` are these, for whoever has opened them already.
+        Args:
+          env: the single environment.
+          num_envs: `N`.
+          seeds: `[S]`, seeds of the environments.
+          vectors: environments that are open already, for the first seeds.
+
+        Raises:
+          TriglotError: if opening or resetting fails.
         """
         self._env, self._num_envs = env, num_envs
         self.num_steps = 0
@@ -46,17 +52,17 @@ class HostRunner:
                 check_shapes(env.obs_spec, obs, num_envs)
         except Exception as error:
             self.close()
-            raise TriglotError(f"{env.name} failed when it was begun: {_said(error)}.") from error
-        self.obs = _side_by_side(starts)
+            raise TriglotError(f"{env.name} failed on open or reset: {_message(error)}.") from error
+        self.obs = _stack_seeds(starts)
 
     def step(self, action: np.ndarray) -> HostStep:
-        """Take actions `[S, N, ...]` and return what came of them, likewise.
+        """Take actions `[S, N, ...]`.
 
         Raises:
-          TriglotError: if an environment fails or its observations have changed their shape.
+          TriglotError: if an environment raises or its observations change their shape.
         """
-        steps = [self._step(v, own) for v, own in zip(self._vectors, action, strict=True)]
-        step = HostStep(*map(_side_by_side, zip(*steps, strict=True)))
+        steps = [self._step(v, actions) for v, actions in zip(self._vectors, action, strict=True)]
+        step = HostStep(*map(_stack_seeds, zip(*steps, strict=True)))
         self.num_steps += 1
         self.obs = step.obs
         self.first = step.terminated | step.truncated
@@ -65,11 +71,11 @@ class HostRunner:
     def episodes(self, seen: dict[str, Any]) -> dict[str, np.ndarray]:
         """Average over the episodes that ended in steps `[S, T, N]`, float32 `[S]` each.
 
-        The steps must follow those of the call before. Where none ended, an average is NaN.
+        The steps must follow those of the previous call. An average over no episode is NaN.
         """
         reward, done = seen["reward"], seen["terminated"] | seen["truncated"]
         num_steps = done.shape[1]
-        # The sum of an episode is that up to its end, less that up to the end before it.
+        # An episode's sum is the running sum at its end minus the one at the previous end.
         total = self._returns[:, None] + np.cumsum(reward, axis=1, dtype=np.float64)
         time = self._lengths[:, None] + np.arange(1, num_steps + 1)[None, :, None]
         last_end = np.maximum.accumulate(np.where(done, np.arange(num_steps)[:, None], -1), axis=1)
@@ -93,10 +99,10 @@ class HostRunner:
         return {name: value.astype(np.float32) for name, value in found.items()}
 
     def check_finite(self, seen: dict[str, Any]) -> None:
-        """Refuse rewards and observations `[S, T, N, ...]` of the last steps that are no numbers.
+        """Reject NaN and infinite rewards and observations in the last steps, `[S, T, N, ...]`.
 
         Raises:
-          TriglotError: naming the first such step.
+          TriglotError: with the first such step.
         """
         for name in ("reward", "next_obs", "obs"):
             for leaf in jax.tree.leaves(seen[name]):
@@ -106,14 +112,14 @@ class HostRunner:
                 time, seed, env = np.argwhere(np.swapaxes(bad, 0, 1))[0]
                 step = self.num_steps - leaf.shape[1] + int(time) + 1
                 raise TriglotError(
-                    f"{self._env.name} gave {name} {leaf[seed, time, env].tolist()} in step "
+                    f"{self._env.name} returned {name} {leaf[seed, time, env].tolist()} in step "
                     f"{step:,} of environment {env}"
                     + (f" of seed {seed}" if len(self._vectors) > 1 else "")
-                    + ": numbers must be finite, so mend the environment."
+                    + ": values must be finite, fix the environment."
                 )
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         for vector in self._vectors:
             vector.close()
 
@@ -123,26 +129,26 @@ class HostRunner:
             check_shapes(self._env.obs_spec, step.next_obs, self._num_envs)
         except Exception as error:
             where = f"{self._env.name} failed in step {self.num_steps + 1:,}"
-            raise TriglotError(f"{where}: {_said(error)}.") from error
+            raise TriglotError(f"{where}: {_message(error)}.") from error
         return step
 
 
 def over_time(steps: Sequence[PyTree]) -> PyTree:
-    """Put `T` steps `[S, ...]` together on the host: `[S, T, ...]`."""
+    """Stack `T` steps `[S, ...]` on the host to `[S, T, ...]`."""
 
-    def together(*leaves: Any) -> np.ndarray:
-        # Several times as fast as np.stack, for as small arrays as these.
+    def stack(*leaves: Any) -> np.ndarray:
+        # Several times as fast as np.stack for small arrays.
         arrays = np.concatenate([np.asarray(leaf) for leaf in leaves])
         return arrays.reshape(len(leaves), *np.shape(leaves[0])).swapaxes(0, 1)
 
-    return jax.tree.map(together, *steps)
+    return jax.tree.map(stack, *steps)
 
 
-def _side_by_side(parts: Sequence[Arrays]) -> Arrays:
+def _stack_seeds(parts: Sequence[Arrays]) -> Arrays:
     if isinstance(parts[0], dict):
-        return {name: _side_by_side([part[name] for part in parts]) for name in parts[0]}
+        return {name: _stack_seeds([part[name] for part in parts]) for name in parts[0]}
     return parts[0][None] if len(parts) == 1 else np.stack(parts)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return (str(error) if isinstance(error, TriglotError) else describe(error)).rstrip(".")

@@ -1,7 +1,8 @@
-"""Training states on disk: every array of a `RunnerState`, typed keys among them, by orbax.
+"""Save and restore training states, including typed keys, by orbax.
 
-A checkpoint is a folder that holds what orbax writes and `manifest.json`, a digest of each file. It
-appears under its name when all of it is on disk: whatever kills a program, there is no half of one.
+A checkpoint is a folder with orbax's files and `manifest.json`, a digest of each file. It is
+written under a temporary name and renamed when it is complete, so that an interruption leaves no
+partial checkpoint.
 """
 
 import hashlib
@@ -23,24 +24,24 @@ State = TypeVar("State")
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished-"
-OVERHEAD = 2**18  # bytes beside the arrays, generously
+OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 
 
 class DamagedError(TriglotError):
-    """A checkpoint is not as it was written."""
+    """A checkpoint is incomplete or was modified."""
 
 
 def save(path: Path, state: object) -> None:
-    """Write a pytree of arrays to a new folder, whole or not at all.
+    """Write a pytree of arrays to a new folder, atomically.
 
     Raises:
-      TriglotError: if there is something at `path` already.
-      CannotWrite: if it cannot be written (a full disk, a folder that is read-only).
+      TriglotError: if `path` exists.
+      CannotWrite: if it cannot be written (a full disk, a read-only folder).
     """
     import orbax.checkpoint as ocp
 
     if path.exists():
-        raise TriglotError(f"{path} exists already, and no checkpoint is overwritten.")
+        raise TriglotError(f"{path} already exists: delete it, or choose another path.")
     unfinished = path.absolute().with_name(UNFINISHED + path.name)
     _sweep(unfinished.parent)
     with writing(path):
@@ -53,71 +54,73 @@ def save(path: Path, state: object) -> None:
         _sync(unfinished / MANIFEST)
         os.rename(unfinished, path)
         _sync(path.absolute().parent)
-    # Orbax wraps what the system says in errors of many kinds.
+    # Orbax wraps the system's errors in many types.
     except Exception as error:
         _sweep(unfinished.parent)
         raise CannotWrite(f"the checkpoint {path} cannot be written: {_cause(error)}.") from error
 
 
 def restore(path: Path, like: State) -> State:
-    """Read a pytree that `save` wrote.
+    """Read a pytree written by `save`.
 
     Args:
       path: the folder.
-      like: a pytree of the same structure, shapes and dtypes; `jax.ShapeDtypeStruct`s suffice.
+      like: a pytree of the same structure, shapes and dtypes; `jax.ShapeDtypeStruct` leaves
+        suffice.
 
     Returns:
       The arrays, in the structure of `like`.
 
     Raises:
-      TriglotError: if there is no checkpoint, it cannot be read, or it holds another training's
-        state (of another algorithm, library, size or number of seeds).
+      TriglotError: if there is no checkpoint, or its structure, shapes or dtypes differ from `like`
+        (another algorithm, library, size or number of seeds).
+      DamagedError: if it is incomplete or was modified.
     """
     import orbax.checkpoint as ocp
 
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
-    _check_whole(path)
+    _check_digests(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
         try:
             metadata = checkpointer.metadata(path.absolute()).item_metadata
             if metadata is None:
-                raise DamagedError(f"{path} is no whole checkpoint: it does not say what it holds.")
-            # Orbax itself would cast another dtype without a word.
-            _check_same(path, _describe(metadata.tree), _describe(_plain(abstract)))
-            return jax.tree.map(_as_made, checkpointer.restore(path.absolute(), abstract))
+                raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
+            # Orbax would silently cast a different dtype.
+            _check_same(path, _leaf_types(metadata.tree), _leaf_types(_plain(abstract)))
+            return jax.tree.map(_uncommitted, checkpointer.restore(path.absolute(), abstract))
         except TriglotError:
             raise
-        # Orbax raises errors of many kinds, and says in each what it found.
+        # Orbax raises many types of errors.
         except Exception as error:
-            found = " ".join(str(error).split())[:200]
-            raise DamagedError(f"{path} is no whole checkpoint: {found}") from error
+            message = " ".join(str(error).split())[:200]
+            raise DamagedError(f"{path} is not a complete checkpoint: {message}") from error
 
 
-def _as_made(leaf: jax.Array) -> jax.Array:
-    """Free an array from the device that orbax committed it to.
+def _uncommitted(leaf: jax.Array) -> jax.Array:
+    """Undo orbax's commitment of an array to a device.
 
-    A program for committed arrays is another one, which the cache of compiled programs lacks.
+    A program for committed arrays is compiled separately, so it would miss the compilation cache.
     """
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(
-            _as_made(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf)
+            _uncommitted(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf)
         )
     return jnp.array(np.asarray(leaf))
 
 
 def _plain(abstract: Any) -> Any:
-    """Show typed keys as the integers that are stored."""
+    """Replace typed keys by the integers that are stored."""
 
-    def shown(leaf: Any) -> Any:
+    def stored(leaf: Any) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
 
-    return jax.tree.map(shown, abstract)
+    return jax.tree.map(stored, abstract)
 
 
-def _describe(tree: Any) -> dict[str, str]:
+def _leaf_types(tree: Any) -> dict[str, str]:
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): f"{leaf.dtype}{list(leaf.shape)}"
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -126,40 +129,40 @@ def _describe(tree: Any) -> dict[str, str]:
 
 def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) -> None:
     for name in sorted(stored.keys() | expected.keys()):
-        there, here = stored.get(name, "absent"), expected.get(name, "absent")
-        if there != here:
+        found, wanted = stored.get(name, "absent"), expected.get(name, "absent")
+        if found != wanted:
             raise TriglotError(
-                f"the checkpoint {path} is of another training: {name} is {there} in it, and "
-                f"{here} was expected."
+                f"the checkpoint {path} belongs to another training: {name} is {found} in it, but "
+                f"expected {wanted}."
             )
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one training, numbered by the updates done, of which the last few are kept.
+    """The checkpoints of one run, numbered by updates done; only the last few are kept.
 
     Attributes:
-      folder: where they are.
-      keep: how many; 2, so that there is one to go back to.
+      folder: their parent folder.
+      keep: how many to keep; the default 2 leaves a fallback if the last one is damaged.
     """
 
     folder: Path
     keep: int = 2
 
     def numbers(self) -> list[int]:
-        """List those there are, by updates done."""
+        """List the existing checkpoints by updates done, in ascending order."""
         names = (path.name for path in self.folder.glob("[0-9]*"))
         return sorted(int(name) for name in names if name.isdigit())
 
     def path(self, number: int) -> Path:
-        """Say where one is."""
+        """Path of one checkpoint."""
         return self.folder / f"{number:08d}"
 
     def save(self, number: int, state: object) -> None:
-        """Write one, and then let go of the oldest; one that is there already is kept.
+        """Write a checkpoint unless it exists, then delete the oldest ones.
 
         Raises:
-          CannotWrite: if it cannot be written; those there were are left alone.
+          CannotWrite: if it cannot be written; the existing ones are kept.
         """
         if number in self.numbers():
             return
@@ -170,17 +173,17 @@ class Checkpoints:
             shutil.rmtree(self.path(old), ignore_errors=True)
 
     def restore(self, like: State, *, previous: bool = False) -> tuple[int, State]:
-        """Read the last one.
+        """Read the last checkpoint.
 
         Args:
           like: see `restore`.
-          previous: where the last is damaged, take the one before.
+          previous: if the last one is damaged, read the one before it.
 
         Returns:
           The updates done, and the state.
 
         Raises:
-          TriglotError: if there is none, or it is damaged or of another training.
+          TriglotError: if there is none, it is damaged, or it does not fit `like`.
         """
         numbers = self.numbers()
         if not numbers:
@@ -192,14 +195,14 @@ class Checkpoints:
                 return numbers[-2], restore(self.path(numbers[-2]), like)
             if len(numbers) > 1:
                 raise DamagedError(
-                    f"{error} The one before it, after {numbers[-2]:,} updates, is there: "
-                    "`triglot resume --previous` goes on from it."
+                    f"{error} `triglot resume --previous` continues from the one before it, after "
+                    f"{numbers[-2]:,} updates."
                 ) from None
             raise
 
 
 def _find_room(path: Path, num_bytes: int) -> None:
-    """Fail while nothing is written yet: orbax's threads would fail late, each with a traceback."""
+    """Fail early on a full disk: orbax's threads would fail late, each with a traceback."""
     try:
         with path.open("wb") as file:
             if hasattr(os, "posix_fallocate"):  # not on macOS
@@ -209,13 +212,13 @@ def _find_room(path: Path, num_bytes: int) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a program that was killed left half written, and orbax's own such folders."""
-    for left in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Remove unfinished checkpoints of killed programs."""
+    for unfinished in folder.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _cause(error: Exception) -> str:
-    """Find what the system said, which stands at the end of a long message of orbax's."""
+    """Extract the system's error from orbax's long message."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     code = re.search(r"os_error_code='(\d+)'", str(error))
@@ -230,20 +233,20 @@ def _digests(folder: Path) -> dict[str, str]:
     }
 
 
-def _check_whole(path: Path) -> None:
+def _check_digests(path: Path) -> None:
     try:
         expected = json.loads((path / MANIFEST).read_text())
         found = _digests(path)
     except (OSError, ValueError) as error:
-        raise DamagedError(f"{path} is no whole checkpoint: {describe(error)}.") from None
+        raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
-            state = "is missing" if name not in found else "is not as it was written"
+            state = "is missing" if name not in found else "was modified"
             raise DamagedError(f"the checkpoint {path} is damaged: its file {name} {state}.")
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or the names in a folder are on disk."""
+    """Flush a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,29 +1,44 @@
-"""One episode with everything that was seen on the way, for pictures."""
+"""Play whole episodes in one compiled program: many for returns, or one that keeps its states."""
 
 import functools
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
+from ..types import PyTree
 
-PyTree: TypeAlias = Any
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Episodes:
+    """The results of `E` evaluation episodes.
+
+    Attributes:
+      returns: float32 `[E]`, undiscounted.
+      lengths: int32 `[E]`, in steps.
+      finished: bool `[E]`, False where the episode was cut at `max_steps`.
+    """
+
+    returns: jax.Array
+    lengths: jax.Array
+    finished: jax.Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """What `record` saw.
+    """One episode with the environment's states.
 
     Attributes:
-      states: the environment's states, `[max_steps + 1, ...]`, the start first; those after
-        `length` mean nothing.
-      length: int32 `[]`, steps.
+      states: `[max_steps + 1, ...]`, beginning with the initial state; entries after `length` are
+        undefined.
+      length: int32 `[]`, in steps.
       episode_return: float32 `[]`, undiscounted.
-      finished: bool `[]`, the episode ended by itself within the steps allowed.
+      finished: bool `[]`, False where the episode was cut at `max_steps`.
     """
 
     states: PyTree
@@ -32,8 +47,65 @@ class Episode:
     finished: jax.Array
 
     def played(self) -> PyTree:
-        """Cut the states to the episode, `[length + 1, ...]`; not under `jit`."""
+        """Cut the states to the episode, `[length + 1, ...]`; does not work under `jit`."""
         return jax.tree.map(lambda leaf: leaf[: int(self.length) + 1], self.states)
+
+
+@functools.partial(
+    jax.jit, static_argnames=("agent", "env", "num_episodes", "max_steps", "explore")
+)
+def play_episodes(
+    agent: Agent,
+    env: Environment,
+    agent_state: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+    explore: bool,
+) -> Episodes:
+    """Play `num_episodes` episodes in parallel; see `core.evaluate.evaluate`."""
+    reset_key, loop_key = jax.random.split(key)
+    start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
+    inputs = PolicyInput(
+        obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask
+    )
+    loop = {
+        "state": start.state,
+        "inputs": inputs,
+        "carry": agent.initial_carry(agent_state, num_episodes),
+        "returns": jnp.zeros((num_episodes,), jnp.float32),
+        "lengths": jnp.zeros((num_episodes,), jnp.int32),
+        "running": jnp.ones((num_episodes,), bool),
+        "time": jnp.zeros((), jnp.int32),
+    }
+
+    def any_running(loop: dict) -> jax.Array:
+        return loop["running"].any() & (loop["time"] < max_steps)
+
+    def step(loop: dict) -> dict:
+        act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, loop["time"]))
+        output = agent.act(agent_state, loop["carry"], loop["inputs"], act_key, explore=explore)
+        env_keys = jax.random.split(env_key, num_episodes)
+        stepped = jax.vmap(env.step)(loop["state"], output.action, env_keys)
+        running = loop["running"]
+        return {
+            "state": stepped.state,
+            "inputs": PolicyInput(
+                obs=stepped.obs,
+                first=jnp.zeros((num_episodes,), bool),
+                action_mask=stepped.action_mask,
+            ),
+            "carry": output.carry,
+            # `where`, because an environment stepped past its end may return NaN.
+            "returns": loop["returns"] + jnp.where(running, stepped.reward, 0.0),
+            "lengths": loop["lengths"] + running.astype(jnp.int32),
+            "running": running & ~(stepped.terminated | stepped.truncated),
+            "time": loop["time"] + 1,
+        }
+
+    last = jax.lax.while_loop(any_running, step, loop)
+    return Episodes(returns=last["returns"], lengths=last["lengths"], finished=~last["running"])
 
 
 @functools.partial(jax.jit, static_argnames=("agent", "env", "max_steps", "explore"))
@@ -51,13 +123,13 @@ def play_episode(
     Args:
       agent: the algorithm; hashed, as `env` is.
       env: a single environment.
-      agent_state: the agent's state, of one seed.
+      agent_state: the agent state of one seed.
       key: a typed key.
-      max_steps: greatest number of steps.
-      explore: act greedily (False) or as in training.
+      max_steps: maximum number of steps.
+      explore: sample actions as in training instead of acting greedily.
 
     Returns:
-      The states and what the episode came to.
+      The states, the return and the length.
     """
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(reset_key[None])
@@ -72,7 +144,7 @@ def play_episode(
         "length": jnp.zeros((), jnp.int32),
     }
 
-    def going_on(loop: dict) -> jax.Array:
+    def is_running(loop: dict) -> jax.Array:
         ended = loop["step"].terminated | loop["step"].truncated
         return ~ended[0] & (loop["length"] < max_steps)
 
@@ -92,7 +164,7 @@ def play_episode(
             "length": length + 1,
         }
 
-    last = jax.lax.while_loop(going_on, advance, loop)
+    last = jax.lax.while_loop(is_running, advance, loop)
     ended = last["step"].terminated | last["step"].truncated
     return Episode(
         states=last["states"],

@@ -1,7 +1,7 @@
-"""Collecting trajectories: one scan, statistics reduced as it goes."""
+"""Collect trajectories in one scan, with episode statistics reduced in its carry."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +11,14 @@ from jaxtyping import PyTree as TreeOf
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
+from ..types import PyTree
 from .vectorize import Transition, VectorEnvironment, VectorState
-
-PyTree: TypeAlias = Any
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class EpisodeStats:
-    """Sums over the episodes that ended; float32 `[]` each."""
+    """Sums over finished episodes; float32 `[]` each."""
 
     count: jax.Array
     return_sum: jax.Array
@@ -31,7 +30,7 @@ class EpisodeStats:
         return cls(count=zero, return_sum=zero, length_sum=zero)
 
     def add(self, transition: Transition) -> "EpisodeStats":
-        """Count the episodes that end with `transition`."""
+        """Add the episodes that end with `transition`."""
         done = transition.done.astype(jnp.float32)
         return EpisodeStats(
             count=self.count + done.sum(),
@@ -57,10 +56,10 @@ def rollout(
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Trajectory, EpisodeStats]:
-    """Let the agent act for `agent.rollout_length` steps, exploring.
+    """Act for `agent.rollout_length` steps with exploration.
 
     Returns:
-      The environments' state and the carry after the last step, the trajectory `[T, N]`, and the
+      The environment state and the carry after the last step, the trajectory `[T, N]`, and the
       statistics of the episodes that ended in it.
     """
 
@@ -86,11 +85,11 @@ def online_rollout(
     env_state: VectorState,
     key: jax.Array,
 ) -> tuple[VectorState, PyTree, Any, dict[str, jax.Array], EpisodeStats]:
-    """Let the agent act and learn in turn for `agent.rollout_length` steps, exploring.
+    """Alternate one exploring step and one update, `agent.rollout_length` times.
 
     Returns:
-      The environments' state, the carry and the agent's state after the last step, its metrics
-      averaged over the steps, and the statistics of the episodes that ended.
+      The environment state, the carry and the agent state after the last step, the metrics averaged
+      over the steps, and the statistics of the episodes that ended.
     """
 
     def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
@@ -105,8 +104,8 @@ def online_rollout(
         return (env_state, next_carry, agent_state, sums, stats.add(transition)), None
 
     num_steps = agent.rollout_length
-    # Split by use first: what nobody uses of a step's keys is then never computed.
-    keys = tuple(jax.random.split(own, num_steps) for own in jax.random.split(key, 3))
+    # Split by use first, so that XLA drops the keys of unused uses.
+    keys = tuple(jax.random.split(part, num_steps) for part in jax.random.split(key, 3))
     start = (env_state, carry, agent_state, None, EpisodeStats.zero())
     ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

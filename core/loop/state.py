@@ -1,23 +1,23 @@
 """The runner state, and the random keys of each update."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class RunnerState:
-    """Everything training needs to go on.
+    """The complete state of a training run.
 
     Attributes:
-      key: of all updates; each folds its number in, see `update_keys`.
-      agent: the agent's state.
+      key: the run's key; the key of an update is folded from it, see `update_keys`.
+      agent: the agent state.
       carry: the policy's carry, `[N, ...]`.
-      env: the environments, a `VectorState`; `()` where they are stepped in Python.
+      env: the environments' `VectorState`; `()` for host environments.
       num_updates: int32 `[]`, updates done.
     """
 
@@ -29,8 +29,14 @@ class RunnerState:
 
 
 class UpdateKeys(NamedTuple):
-    """The keys of one update: of new starts for the pool, of acting in the environments, of
-    learning, and of opening environments of the host before it."""
+    """The keys of one update.
+
+    Attributes:
+      pool: refills the pool of initial states.
+      rollout: acts and steps the environments.
+      learn: learns from the trajectory.
+      start: opens host environments before the update.
+    """
 
     pool: jax.Array
     rollout: jax.Array
@@ -39,8 +45,9 @@ class UpdateKeys(NamedTuple):
 
 
 def update_keys(key: jax.Array, num_updates: jax.Array) -> UpdateKeys:
-    """Make the keys of the update that follows `num_updates` others, int32 `[]`.
+    """Make the keys of update number `num_updates`, int32 `[]`, counted from 0.
 
-    They do not wait for the update before, so that those of many are made at once.
+    They depend on the run's key and the number only, so the keys of many updates can be made at
+    once.
     """
     return UpdateKeys(*jax.random.split(jax.random.fold_in(key, num_updates), 4))

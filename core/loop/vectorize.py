@@ -1,33 +1,31 @@
-"""Many copies of one environment, with resets that keep the true successor observation."""
+"""Vectorize an environment, with automatic resets that keep the true successor observation."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from ..environment import Environment, TimeStep
+from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
+from ..types import PyTree
 
-PyTree: TypeAlias = Any
-
-
-# Starts that a pool makes in one call: of fewer than some 64, a generated maze costs far more.
+# Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
-# Steps of an episode, on average, down to which a rollout's episodes have a start each.
+# A pool has enough initial states for episodes of at least this mean length.
 _SHORT_EPISODE = 8
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A ring of `R` starts made in advance, dealt in order.
+    """A ring buffer of `R` precomputed initial states, used in order.
 
     Attributes:
-      starts: `[R, ...]`.
-      next: int32 `[]`, which start is dealt next.
-      dealt: int32 `[]`, how many before it were dealt and not made anew since.
+      starts: initial states, `[R, ...]`.
+      next: int32 `[]`, the index of the next one to use.
+      dealt: int32 `[]`, how many before it were used and not yet replaced.
     """
 
     starts: TimeStep
@@ -38,15 +36,15 @@ class Pool:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class VectorState:
-    """Where `N` environments stand, after any reset.
+    """The state of `N` environments, after any reset.
 
     Attributes:
-      state: the environments' own states, `[N, ...]`.
-      obs, action_mask: what the policy sees next, `[N, ...]`.
+      state: the environments' states, `[N, ...]`.
+      obs, action_mask: the next policy input, `[N, ...]`.
       first: bool `[N]`, an episode starts here.
       episode_return: float32 `[N]`, reward since the episode's start.
       episode_length: int32 `[N]`, steps since the episode's start.
-      pool: starts made in advance, or None.
+      pool: precomputed initial states, or None.
     """
 
     state: PyTree
@@ -61,13 +59,13 @@ class VectorState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """What the `N` environments said of one action, before any reset.
+    """The batched result of one step of `N` environments, before any reset.
 
     Attributes:
       reward: float32 `[N]`.
       terminated, truncated: bool `[N]`.
       next_obs, next_action_mask: the true successor's, `[N, ...]`.
-      episode_return, episode_length: `[N]`, of the episode so far, this step included.
+      episode_return, episode_length: `[N]`, of the episode so far, including this step.
     """
 
     reward: jax.Array
@@ -80,27 +78,25 @@ class Transition:
 
     @property
     def done(self) -> jax.Array:
-        """Tell where an episode ended, either way; never bootstrap on it."""
+        """Where an episode ended, by termination or truncation; do not bootstrap on it."""
         return self.terminated | self.truncated
 
 
 @dataclass(frozen=True)
 class VectorEnvironment:
-    """`num_envs` copies of `env`, each restarted as soon as its episode ends.
+    """`num_envs` copies of `env`, each reset as soon as its episode ends.
 
     Attributes:
       env: the single environment.
       num_envs: `N`.
-      resets: `fresh` makes a new start for every environment at every step and keeps those that
-        are needed (under `vmap` a conditional computes both sides anyway): right where a reset
-        costs little. `pool` deals starts that were made in advance, and `refresh`, between
-        rollouts, makes as many anew as were dealt: right where a reset is costly, such as a
-        generated maze. `auto` is `pool` where the environment declares `costly_reset = True`, and
-        else `fresh`.
-      pool_size: episodes that may end between two refreshes without any start being dealt twice,
-        within a rollout or ever; where more end, the oldest of the pool are dealt again. 0 leaves
-        it to `for_rollouts`, which `Trainer` calls; `N` where nobody does. The pool itself is
-        larger by a batch.
+      resets: `fresh` computes a reset of every environment at every step and uses those that are
+        needed (under `vmap` a conditional computes both branches anyway). Use it for cheap resets.
+        `pool` takes precomputed initial states, and `refresh`, between rollouts, replaces the used
+        ones. Use it for costly resets, such as generated mazes. `auto` is `pool` if the environment
+        declares `costly_reset = True`, and `fresh` otherwise.
+      pool_size: episodes that may end between two refreshes before an initial state is reused. If
+        more end, the oldest are reused. 0 lets `for_rollouts`, which `Trainer` calls, choose it;
+        without that call it is `N`. The pool is larger by one batch.
     """
 
     env: Environment
@@ -115,25 +111,25 @@ class VectorEnvironment:
         if self.resets not in ("auto", "fresh", "pool"):
             raise TriglotError(f"resets must be 'auto', 'fresh' or 'pool', got {self.resets!r}.")
         if self.resets == "auto":
-            costly = getattr(self.env, "costly_reset", False)
+            costly = has_costly_reset(self.env)
             object.__setattr__(self, "resets", "pool" if costly else "fresh")
         if self.pool_size < 0 or (self.pool_size and self.resets == "fresh"):
             raise TriglotError(
-                f"pool_size is for resets='pool' and at least 0, got {self.pool_size} with "
-                f"resets={self.resets!r}."
+                f"pool_size must be at least 0, and 0 unless resets='pool'; got {self.pool_size} "
+                f"with resets={self.resets!r}."
             )
 
     def for_rollouts(self, rollout_length: int) -> "VectorEnvironment":
-        """Choose the pool's size, unless it was given, for a refresh every `rollout_length` steps.
+        """Choose the pool size, unless given, for a refresh every `rollout_length` steps.
 
-        Where episodes last 8 steps or more on average, no start is dealt twice.
+        No initial state is reused if episodes last 8 steps or more on average.
         """
         if self.resets == "fresh" or self.pool_size:
             return self
         return replace(self, pool_size=self.num_envs * -(-rollout_length // _SHORT_EPISODE))
 
     def reset(self, key: jax.Array) -> VectorState:
-        """Start all environments, and fill the pool."""
+        """Reset all environments and fill the pool."""
         start_key, pool_key = jax.random.split(key)
         keys, pool = jax.random.split(start_key, self.num_envs), None
         if self.resets == "pool":
@@ -154,10 +150,10 @@ class VectorEnvironment:
         )
 
     def refresh(self, state: VectorState, key: jax.Array) -> VectorState:
-        """Make anew the starts that were dealt; call it between rollouts.
+        """Replace the used initial states of the pool; call it between rollouts.
 
-        Without a pool, nothing changes. They are made in whole batches, so that nothing is made in
-        vain; what is less than a batch waits for the next time.
+        They are replaced in whole batches; a remainder waits for the next call. Without a pool,
+        this returns `state`.
         """
         if state.pool is None:
             return state
@@ -176,7 +172,7 @@ class VectorEnvironment:
     def step(
         self, state: VectorState, action: jax.Array, key: jax.Array
     ) -> tuple[VectorState, Transition]:
-        """Take one action `[N, ...]` in each environment; restart those whose episode ended."""
+        """Take one action `[N, ...]` in each environment; reset those whose episode ended."""
         step_key, reset_key = jax.random.split(key)
         step_keys = jax.random.split(step_key, self.num_envs)
         stepped = jax.vmap(self.env.step)(state.state, action, step_keys)
@@ -192,9 +188,9 @@ class VectorEnvironment:
         done = transition.done
         starts, pool = self._deal(state.pool, done, reset_key)
 
-        def where_done(start: jax.Array, going_on: jax.Array) -> jax.Array:
-            mask = done.reshape(done.shape + (1,) * (going_on.ndim - 1))
-            return jnp.where(mask, start, going_on)
+        def where_done(start: jax.Array, current: jax.Array) -> jax.Array:
+            mask = done.reshape(done.shape + (1,) * (current.ndim - 1))
+            return jnp.where(mask, start, current)
 
         now = jax.tree.map(where_done, starts, stepped)
         return VectorState(
@@ -212,12 +208,12 @@ class VectorEnvironment:
 
     @property
     def _batch_size(self) -> int:
-        """Count the starts that `refresh` makes in one call."""
+        """Initial states that `refresh` replaces per batch."""
         return max(_BATCH, self.num_envs)
 
     @property
     def _ring_size(self) -> int:
-        """Count the starts of a pool: those promised, and those that await the next refresh."""
+        """Size of the ring: the pool, and the remainder that waits for the next refresh."""
         return (self.pool_size or self.num_envs) + self._batch_size - 1
 
     def _deal(

@@ -140,8 +140,6 @@ class NetworkSpec:
       cell: a recurrent cell before the heads, or None.
       copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
 
-    Raises:
-      TriglotError: if the torso cannot read such observations.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -150,7 +148,12 @@ class NetworkSpec:
     cell: RecurrentCell | None = None
     ensemble_size: int = 1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Reject a torso that cannot read such observations; called when the network is built.
+
+        Raises:
+          TriglotError: naming the observation and the torso.
+        """
         spec, torso = self.obs_spec, self.torso
         if isinstance(torso, Table) and not isinstance(spec, Discrete):
             raise TriglotError(f"a table reads a Discrete observation, got {spec}; use an MLP.")
@@ -222,6 +225,7 @@ def default_torso(
     hidden_sizes: tuple[int, ...] | None = None,
     channels: tuple[int, ...] = CNN.channels,
     kernel_size: int = CNN.kernel_size,
+    activation: str = MLP.activation,
 ) -> Torso:
     """Choose a torso by observation: a table, a CNN for images, else an MLP.
 
@@ -229,10 +233,12 @@ def default_torso(
       obs_spec: one observation.
       hidden_sizes: units of the dense layers; None for the default of either torso.
       channels, kernel_size: of the convolutions, for images.
+      activation: of an MLP.
     """
     if isinstance(obs_spec, Discrete):
         return Table()
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
         sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
         return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes)
-    return MLP(hidden_sizes=MLP.hidden_sizes if hidden_sizes is None else hidden_sizes)
+    sizes = MLP.hidden_sizes if hidden_sizes is None else hidden_sizes
+    return MLP(hidden_sizes=sizes, activation=activation)

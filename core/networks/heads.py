@@ -1,4 +1,4 @@
-"""The outputs an algorithm needs from a network, checked in words before anything compiles."""
+"""The outputs that an algorithm needs from a network, checked before anything compiles."""
 
 import math
 from collections.abc import Mapping
@@ -11,14 +11,15 @@ from jaxtyping import PyTree as TreeOf
 
 from .. import specs
 from ..errors import TriglotError, user_error_context
-from ..network import Network
+from ..network import Network, Variables
 from .architecture import Head, gaussian_heads, policy_head
+from .combinators import part_of
 
 
 def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]:
     """Flatten a network's outputs `[B, ...]` to `{head: array}`.
 
-    A single network gives `{head: array}`; one made by `combine` gives `{part: {head: array}}`.
+    A single network returns `{head: array}`, one made by `combine` `{part: {head: array}}`.
 
     Raises:
       TriglotError: if two parts have a head of the same name.
@@ -33,7 +34,8 @@ def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:
         twice = sorted(merged.keys() & heads.keys())
         if twice:
             raise TriglotError(
-                f"two networks give {twice[0]!r}, the second of them {name!r}: let one give it."
+                f"two networks return the head {twice[0]!r}, the second is {name!r}: remove it "
+                "from one of them."
             )
         merged.update(heads)
     return merged
@@ -45,12 +47,12 @@ def policy_heads(
     """Describe the heads of a policy that `core.distributions.policy` builds.
 
     Args:
-      action_spec: what it acts with.
-      algorithm: whose policy it is, for the message.
-      initial_std: the standard deviation of a continuous one at first, before the tanh.
+      action_spec: the environment's actions.
+      algorithm: the algorithm's name, for the message.
+      initial_std: initial standard deviation of a continuous policy, before the tanh.
 
     Raises:
-      TriglotError: if there is no policy for such actions.
+      TriglotError: if there is no policy for these actions.
     """
     if isinstance(action_spec, specs.Discrete):
         return (("logits", policy_head(action_spec.num_values)),)
@@ -58,12 +60,19 @@ def policy_heads(
         if action_spec.bounded:
             return gaussian_heads(math.prod(action_spec.shape), initial_std)
         raise TriglotError(
-            f"{algorithm} brings actions into their bounds, and these are unbounded: {action_spec}."
+            f"{algorithm} needs bounded actions, got {action_spec}: bound them in a wrapper."
         )
     raise TriglotError(
-        f"{algorithm} serves discrete actions and bounded boxes of floats, and this environment's "
-        f"are {action_spec}: choose another environment."
+        f"{algorithm} supports discrete actions and bounded boxes of floats, and this environment "
+        f"has {action_spec}: choose another environment."
     )
+
+
+def policy_shapes(action_spec: specs.Spec, *, algorithm: str) -> dict[str, tuple[int, ...]]:
+    """List the shapes of a policy's heads, without the batch axis."""
+    return {
+        name: (head.size or 1,) for name, head in policy_heads(action_spec, algorithm=algorithm)
+    }
 
 
 def check_heads(
@@ -74,23 +83,24 @@ def check_heads(
     algorithm: str,
     ensemble_size: int = 1,
 ) -> None:
-    """Check that a network's outputs are what an algorithm needs; nothing is computed.
+    """Check a network's outputs against an algorithm's heads with `jax.eval_shape`.
 
     Args:
       network: the network as the algorithm will use it.
       obs_spec: one observation; a tuple for several inputs.
       needs: the shape of each head, without its batch axis.
-      algorithm: whose needs they are, for the message.
-      copies: members of an ensemble, whose outputs have a leading axis; 1 for no ensemble.
+      algorithm: the algorithm's name, for the message.
+      ensemble_size: members of an ensemble, whose outputs have a leading axis `[ensemble_size]`; 1
+        for no ensemble.
 
     Raises:
-      TriglotError: naming the network, its library and every head that is missing or misshapen.
+      TriglotError: naming the network, its library and every head that is missing or has another
+        shape or dtype; or if a recurrent network does not return `(outputs, carry)`.
     """
     batch = 2
     wanted = " and ".join(f"{name} {_words(shape)}" for name, shape in needs.items())
-    library = network.backend.capitalize()
-    whose = f"{algorithm} needs {wanted}; your {library} network {network.name!r}"
-    with user_error_context(f"{whose} failed on a batch of {batch} observations"):
+    found = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r}"
+    with user_error_context(f"{found} failed on a batch of {batch} observations"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
         obs = jax.eval_shape(
             lambda: (
@@ -99,43 +109,117 @@ def check_heads(
                 else specs.zeros(obs_spec, batch)
             )
         )
-        if network.recurrent:
-            carry = jax.eval_shape(lambda v: network.initial_carry(v, batch), variables)
-            (outputs, _), _ = jax.eval_shape(network.apply, variables, (obs, carry))
-        else:
-            outputs, _ = jax.eval_shape(network.apply, variables, obs)
-    if ensemble_size > 1:  # a member's outputs are what a person wrote, and what is said of them
+        outputs = _outputs(network, variables, obs, batch)
+    if ensemble_size > 1:  # errors show the shapes of one member, which is what the user wrote
         outputs = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), outputs
         )
     if not isinstance(outputs, Mapping):
+        advice = (
+            "; a recurrent network also needs initial_carry=FUNCTION, given to its adapter"
+            if isinstance(outputs, tuple)
+            else ""
+        )
         raise TriglotError(
-            f"{whose} gave a {type(outputs).__name__}: return a dictionary of heads, such as "
-            f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}."
+            f"{found} returned a {type(outputs).__name__}: return a dictionary of heads, such as "
+            f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."
         )
     heads = _flatten(outputs)
     wrong = []
     for name, shape in needs.items():
         if not hasattr(heads.get(name), "shape"):
             wrong.append(f"no {name} (it has {', '.join(sorted(heads)) or 'no heads'})")
-        elif (there := tuple(heads[name].shape)) != (batch, *shape):
-            given = _words(there[1:]) if there[:1] == (batch,) else list(there)
-            wrong.append(f"{name} {given}")
+        elif (actual := tuple(heads[name].shape)) != (batch, *shape):
+            shown = _words(actual[1:]) if actual[:1] == (batch,) else list(actual)
+            wrong.append(f"{name} {shown}")
         elif not jnp.issubdtype(heads[name].dtype, jnp.floating):
             wrong.append(f"{name} of dtype {heads[name].dtype}, not float32")
     if wrong:
-        raise TriglotError(f"{whose} gave {' and '.join(wrong)}.")
+        raise TriglotError(f"{found} returned {' and '.join(wrong)}.")
+
+
+def _outputs(network: Network, variables: Variables, obs: Any, batch: int) -> Any:
+    """Evaluate the outputs' shapes of one step.
+
+    Raises:
+      TriglotError: if the network is recurrent and does not return `(outputs, carry)`.
+    """
+    if not network.recurrent:
+        return jax.eval_shape(network.apply, variables, obs)[0]
+    for name, part in network.parts.items():  # first, so that the error names the part
+        if part.recurrent:
+            _outputs(part, part_of(variables, name), obs, batch)
+    carry = jax.eval_shape(lambda v: network.initial_carry(v, batch), variables)
+    returned, _ = jax.eval_shape(network.apply, variables, (obs, carry))
+    shown = f"the recurrent {network.backend} network {network.name!r} returned"
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise TriglotError(
+            f"{shown} a {type(returned).__name__}: return the pair (outputs, carry), where carry "
+            "has the structure of initial_carry(num_envs)."
+        )
+    outputs, new_carry = returned
+    if _shapes(new_carry) == _shapes(carry):
+        return outputs
+    if _shapes(outputs) == _shapes(carry):
+        raise TriglotError(
+            f"{shown} (carry, outputs), Flax's order: return (outputs, carry). A Flax cell's call "
+            "becomes `carry, y = cell(carry, x); return y, carry`."
+        )
+    raise TriglotError(
+        f"{shown} (outputs, carry) with a carry of {_shapes(new_carry)}: return a carry with the "
+        f"structure, shapes and dtypes of initial_carry({batch}), {_shapes(carry)}."
+    )
+
+
+def _shapes(tree: Any) -> str:
+    """Describe a tree's structure, shapes and dtypes."""
+    return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", tree)).replace("'", "")
+
+
+def require_parts(
+    network: Network, parts: tuple[str, ...], *, algorithm: str
+) -> Mapping[str, Network]:
+    """Return the parts of a combined network.
+
+    Args:
+      network: as `core.networks.combinators.combine` makes it.
+      parts: the names it must have.
+      algorithm: its name, for the message.
+
+    Raises:
+      TriglotError: if it has other parts, or none.
+    """
+    if set(network.parts) != set(parts):
+        raise TriglotError(
+            f"{algorithm} needs separate networks ({', '.join(parts)}), which read different "
+            f"inputs, and got the single network {network.name!r}: give each by name, "
+            "networks={'actor': ..., 'critic': ...}."
+        )
+    return network.parts
+
+
+def require_single_steps(owner: str, network: Network) -> None:
+    """Reject a recurrent network, since a replay holds single steps.
+
+    Raises:
+      TriglotError: naming the network and what trains recurrent ones.
+    """
+    if network.recurrent:
+        raise TriglotError(
+            f"{owner} replays single steps, and the network {network.name!r} is recurrent: use a "
+            "network without a carry, or PPO, which trains recurrent networks."
+        )
 
 
 def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:
-    """Count the actions, for an algorithm that serves discrete ones only.
+    """Count the actions, for an algorithm that supports discrete actions only.
 
     Raises:
       TriglotError: if they are not discrete.
     """
     if not isinstance(action_spec, specs.Discrete):
         raise TriglotError(
-            f"{algorithm} serves discrete actions, and this environment's are {action_spec}: "
+            f"{algorithm} supports discrete actions, and this environment has {action_spec}: "
             "choose an environment with Discrete actions."
         )
     return action_spec.num_values

@@ -99,3 +99,23 @@ def _initial(network: Network, variables: Variables, num_envs: int) -> PyTree:
             "all steps at once."
         )
     return network.initial_carry(variables, num_envs)
+
+
+def apply_step(
+    network: Network, variables: Variables, obs: PyTree, first: jax.Array, carry: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Apply a network to one step of `N` environments, recurrent or not.
+
+    Args:
+      network, variables: any network, and its arrays.
+      obs: `[N, ...]`.
+      first: bool `[N]`, an episode starts here: a recurrent network starts from its initial carry.
+      carry: `[N, ...]`, from before this step.
+
+    Returns:
+      The outputs `[N, ...]`, and the carry after this step.
+    """
+    if not network.recurrent:
+        return network.apply(variables, obs)[0], carry
+    initial = network.initial_carry(variables, first.shape[0])
+    return network.apply(variables, (obs, restart(first, initial, carry)))[0]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray
 
+from ..errors import TriglotError
 from ..specs import Box, Discrete, Spec
 
 
@@ -130,17 +131,39 @@ def policy(
     return squashed_gaussian(heads["mean"], heads["log_std"])
 
 
-def to_action(action_spec: Spec, sample: jax.Array) -> jax.Array:
-    """Convert a sample of `policy`, `[B]` or `[B, n]`, to an action `[B, *shape]`."""
+def to_action(action_spec: Spec, raw: jax.Array) -> jax.Array:
+    """Convert samples of `policy`, `[B]` or `[B, n]` before the tanh, to actions `[B, *shape]`."""
+    return from_unit_box(action_spec, jnp.tanh(raw)) if isinstance(action_spec, Box) else raw
+
+
+def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
+    """Describe continuous actions rescaled to [-1, 1] and flattened, as critics read them.
+
+    Args:
+      action_spec: a bounded `Box` of floats.
+      algorithm: its name, for the message.
+
+    Raises:
+      TriglotError: if the actions are something else.
+    """
+    floats = isinstance(action_spec, Box) and jnp.issubdtype(action_spec.dtype, jnp.floating)
+    if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
+        raise TriglotError(
+            f"{algorithm} needs a bounded Box of float actions, and this environment's are "
+            f"{action_spec}: choose an environment with such actions, or DQN or PPO, which take "
+            "discrete ones."
+        )
+    return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
+
+
+def from_unit_box(action_spec: Spec, unit: jax.Array) -> jax.Array:
+    """Scale actions `[B, n]` within [-1, 1] to a box's bounds, `[B, *shape]`.
+
+    Raises:
+      TriglotError: if the actions are not a box.
+    """
     if not isinstance(action_spec, Box):
-        return sample
-    unit = jnp.tanh(sample).reshape((-1, *action_spec.shape))
-    return to_bounds(action_spec, unit).astype(action_spec.dtype)
-
-
-def to_bounds(spec: Box, unit: jax.Array) -> jax.Array:
-    """Scale values within [-1, 1] to the bounds of a box, `[..., *shape]`."""
-    low, high = (jnp.asarray(bound) for bound in spec.bounds())
-    return jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))(
-        unit.reshape((-1, *spec.shape))
-    ).reshape(unit.shape)
+        raise TriglotError(f"only actions of a Box have bounds, got {action_spec}.")
+    low, high = (jnp.asarray(bound) for bound in action_spec.bounds())
+    scale = jax.vmap(lambda one: low + (one + 1.0) * 0.5 * (high - low))
+    return scale(unit.reshape((-1, *action_spec.shape))).astype(action_spec.dtype)

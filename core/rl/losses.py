@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import rlax
 from jaxtyping import Array, Bool, Float
 
-from ..learner import Number
+from ..hyper import Number
 from ..numerics import divide_or_nan
 
 

@@ -1,16 +1,16 @@
 """Normalize observations and scale rewards by running statistics."""
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
 from ..agent import Trajectory
-from ..specs import Box, Dict, Spec
-
-PyTree: TypeAlias = Any
+from ..errors import TriglotError
+from ..specs import Box, Dict, Discrete, Spec
+from ..types import PyTree
 
 
 @jax.tree_util.register_dataclass
@@ -140,3 +140,68 @@ def discounted_sums(
         return jnp.where(seen[1], 0.0, now), now
 
     return jax.lax.scan(step, start, (reward, done))
+
+
+def normalized(stats: RunningStats | None, obs: PyTree) -> PyTree:
+    """Normalize observations `[..., *shape]`; without statistics they are returned unchanged."""
+    return obs if stats is None else stats.normalize(obs)
+
+
+def require_normalizable(owner: str, normalize_obs: bool | None, obs_spec: Spec) -> None:
+    """Reject `normalize_obs` for observations that are not one float array.
+
+    Raises:
+      TriglotError: naming the algorithm and the observation.
+    """
+    if normalize_obs and not can_normalize(obs_spec):
+        raise TriglotError(
+            f"{owner}'s normalize_obs needs one float array as observation, got {obs_spec}."
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Normalizer:
+    """Normalization of observations and scaling of rewards, each of which may be off.
+
+    Attributes:
+      obs_stats: of the observations before this update's; None without normalization.
+      reward_scale: of the rewards; None without scaling.
+    """
+
+    obs_stats: RunningStats | None
+    reward_scale: RewardScale | None
+
+    @classmethod
+    def init(cls, config: Any, obs_spec: Spec, action_spec: Spec, num_envs: int) -> "Normalizer":
+        """Start as `config.normalize_obs` and `config.scale_rewards` say.
+
+        None means on where actions are continuous, and observations can be normalized.
+        """
+        continuous = not isinstance(action_spec, Discrete)
+        normalize, scale = config.normalize_obs, config.scale_rewards
+        if normalize is None:
+            normalize = continuous and can_normalize(obs_spec)
+        if scale is None:
+            scale = continuous
+        return cls(
+            obs_stats=RunningStats.of(obs_spec) if normalize else None,
+            reward_scale=RewardScale.zero(num_envs) if scale else None,
+        )
+
+    def obs(self, obs: PyTree) -> PyTree:
+        """Normalize observations `[..., *shape]`."""
+        return normalized(self.obs_stats, obs)
+
+    def trajectory(self, trajectory: Trajectory, discount: Any) -> tuple[Trajectory, "Normalizer"]:
+        """Normalize with the statistics from before the rollout, then add the rollout to them."""
+        stats, scale, reward = self.obs_stats, self.reward_scale, trajectory.reward
+        if scale is not None:
+            reward, scale = scale.add(trajectory, discount)
+        obs, next_obs = self.obs(trajectory.obs), self.obs(trajectory.next_obs)
+        if stats is not None:
+            stats = stats.add(trajectory.obs)
+        return (
+            replace(trajectory, obs=obs, next_obs=next_obs, reward=reward),
+            Normalizer(obs_stats=stats, reward_scale=scale),
+        )

@@ -1,36 +1,78 @@
-"""A replay of the last steps of `N` environments, sampled uniformly or by priority.
+"""A replay buffer of the last steps of `N` environments, sampled uniformly or by priority.
 
-The slots are a ring, in which the steps of one environment are `N` slots apart. That makes adding a
-rollout one contiguous write, and lets a sample of `n` successive steps read `n` rewards and flags
-but only two observations: the first, and the true successor of the last step that it spans.
+The slots form a ring, in which the steps of one environment are `N` slots apart. Adding a rollout
+is then one contiguous write, and a sample of `n` successive steps reads `n` rewards and flags but
+only two observations: the first, and the true successor of the last step.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .. import specs
+from ..agent import AgentConfig, Trajectory
 from ..errors import TriglotError
-from ..learner import Number
+from ..hyper import Number
+from ..specs import Discrete, Spec
+from ..types import PyTree
 
-PyTree: TypeAlias = Any
+_MOST_STEPS = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(AgentConfig):
+    """Static configuration of an agent that learns from a replay buffer.
+
+    Attributes:
+      num_envs: environments stepped at a time, `N`.
+      rollout_length: steps from each between updates, `T`.
+      num_gradient_steps: gradient steps in one update.
+      batch_size: samples in one gradient step, `B`.
+      buffer_size: environment steps kept for replay, rounded up to whole rollouts.
+      learning_starts: environment steps before the first gradient step.
+      n_step: steps in one sample, whose rewards are summed.
+      prioritized: sample by the size of the last error instead of uniformly.
+    """
+
+    rollout_length: int = 1
+    num_gradient_steps: int = 1
+    batch_size: int = 128
+    buffer_size: int = 10_000
+    learning_starts: int = 10_000
+    n_step: int = 1
+    prioritized: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = self.batch_size + (self.n_step - 1) * self.num_envs
+        if not least <= self.learning_starts <= self.capacity:
+            raise TriglotError(
+                f"{type(self).__name__.removesuffix('Config')} needs batch_size + (n_step - 1) * "
+                "num_envs <= learning_starts <= buffer_size, so that the replay holds a batch when "
+                f"learning starts; got {least:,}, {self.learning_starts:,} and "
+                f"{self.buffer_size:,}."
+            )
+
+    @property
+    def capacity(self) -> int:
+        """`buffer_size`, rounded up to whole rollouts."""
+        return -(-self.buffer_size // self.steps_per_update) * self.steps_per_update
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of an environment, as a replay keeps it; `[T, N, ...]` where a rollout is added.
+    """Steps as a replay stores them; `[T, N, ...]` where a rollout is added.
 
     Attributes:
-      obs: any pytree, of its own dtypes.
+      obs: any pytree.
       action: `[...]`, of any dtype.
       reward: float32.
       terminated, truncated: bool.
       next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
-        where an algorithm knows none.
+        where actions are continuous.
     """
 
     obs: PyTree
@@ -45,11 +87,11 @@ class Step:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class Priorities:
-    """How likely a sample starts at each slot.
+    """Priorities of the slots at which a sample may start.
 
     Attributes:
       weight: float32 `[P]`, the cube next to the number of slots; 0 where no sample may start.
-      greatest: float32 `[]`, the greatest weight ever given, which new steps get.
+      max_priority: float32 `[]`, the largest weight so far, which new steps get.
     """
 
     weight: jax.Array
@@ -64,14 +106,19 @@ class ReplayState:
     Attributes:
       steps: `[C, ...]`, one step per slot.
       position: int32 `[]`, the slot that is written next.
-      size: int32 `[]`, slots filled.
+      num_added: int32 `[]`, environment steps added so far; stops counting at 2^31 - 1.
       priorities: None where sampling is uniform.
     """
 
     steps: Step
     position: jax.Array
-    size: jax.Array
+    num_added: jax.Array
     priorities: Priorities | None
+
+    @property
+    def size(self) -> jax.Array:
+        """Count the slots filled, int32 `[]`."""
+        return jnp.minimum(self.num_added, self.steps.reward.shape[-1])
 
 
 @jax.tree_util.register_dataclass
@@ -82,7 +129,7 @@ class Sample:
     Attributes:
       obs, action: at the first step.
       reward: float32, the discounted sum up to the `n_step`-th step or the episode's end.
-      discount: float32, what the value of `next_obs` counts; 0 where the episode terminated.
+      discount: float32, of the value of `next_obs`; 0 where the episode terminated.
       next_obs, next_action_mask: the true successor of the last step in the sum; the mask is None
         where all actions are allowed.
       slot: int32, where the sample starts.
@@ -101,7 +148,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A replay's shapes; pure functions over `ReplayState`.
+    """A replay buffer's static configuration; pure functions over `ReplayState`.
 
     Attributes:
       capacity: `C`, a multiple of the steps `T * N` of the rollouts that are added.
@@ -115,16 +162,55 @@ class Replay:
     n_step: int = 1
     prioritized: bool = False
 
-    def init(self, zeros: Callable[[int], Step]) -> ReplayState:
-        """Make an empty replay; `zeros(C)` gives steps `[C, ...]` of the right dtypes."""
-        weight = jnp.zeros((_next_cube(self.capacity),), jnp.float32)
+    @classmethod
+    def of(cls, config: ReplayConfig) -> "Replay":
+        """Make the replay that an agent's configuration describes."""
+        return cls(
+            capacity=config.capacity,
+            num_envs=config.num_envs,
+            n_step=config.n_step,
+            prioritized=config.prioritized,
+        )
+
+    def init(self, obs_spec: Spec, action_spec: Spec) -> ReplayState:
+        """Make an empty replay of such observations and actions."""
+        num_slots, mask = self.capacity, None
+        if isinstance(action_spec, Discrete):
+            mask = jnp.ones((num_slots, action_spec.num_values), bool)
+        weight = jnp.zeros((_next_cube(num_slots),), jnp.float32)
         first = jnp.ones((), jnp.float32)
         return ReplayState(
-            steps=zeros(self.capacity),
+            steps=Step(
+                obs=specs.zeros(obs_spec, num_slots),
+                action=specs.zeros(action_spec, num_slots),
+                reward=jnp.zeros((num_slots,), jnp.float32),
+                terminated=jnp.zeros((num_slots,), bool),
+                truncated=jnp.zeros((num_slots,), bool),
+                next_obs=specs.zeros(obs_spec, num_slots),
+                next_action_mask=mask,
+            ),
             position=jnp.zeros((), jnp.int32),
-            size=jnp.zeros((), jnp.int32),
+            num_added=jnp.zeros((), jnp.int32),
             priorities=Priorities(weight=weight, max_priority=first) if self.prioritized else None,
         )
+
+    def add_trajectory(
+        self, state: ReplayState, trajectory: Trajectory, action: jax.Array | None = None
+    ) -> ReplayState:
+        """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions."""
+        mask, stored = trajectory.next_action_mask, state.steps.next_action_mask
+        if mask is None and stored is not None:
+            mask = jnp.ones((*trajectory.reward.shape, stored.shape[-1]), bool)
+        steps = Step(
+            obs=trajectory.obs,
+            action=trajectory.action if action is None else action,
+            reward=trajectory.reward,
+            terminated=trajectory.terminated,
+            truncated=trajectory.truncated,
+            next_obs=trajectory.next_obs,
+            next_action_mask=mask,
+        )
+        return self.add(state, steps)
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""
@@ -142,7 +228,7 @@ class Replay:
         return ReplayState(
             steps=jax.tree.map(write, state.steps, steps),
             position=(state.position + block) % self.capacity,
-            size=jnp.minimum(state.size + block, self.capacity),
+            num_added=jnp.minimum(state.num_added, _MOST_STEPS - block) + block,
             priorities=self._make_room(state, block),
         )
 
@@ -185,7 +271,7 @@ class Replay:
     def update_priorities(
         self, state: ReplayState, slot: jax.Array, weight: jax.Array
     ) -> ReplayState:
-        """Give float weights `[B]` to sampled slots `[B]`."""
+        """Set float weights `[B]` of sampled slots `[B]`."""
         if state.priorities is None:
             return state
         weights = state.priorities.weight.at[slot].set(weight, mode="promise_in_bounds")
@@ -213,13 +299,13 @@ class Replay:
         )
 
     def _make_room(self, state: ReplayState, block: int) -> Priorities | None:
-        """Weigh the slots at which samples may start once `block` steps were added."""
+        """Set the priorities of the slots at which samples may start after `block` steps."""
         if state.priorities is None:
             return None
         weight, max_priority = state.priorities.weight, state.priorities.max_priority
         waiting = (self.n_step - 1) * self.num_envs
         added = jnp.arange(block, dtype=jnp.int32)
-        # What was added `n_step - 1` steps ago now has all its successors.
+        # Steps added `n_step - 1` steps ago now have all their successors.
         complete = (state.position + added - waiting) % self.capacity
         there = state.size + added >= waiting
         weight = weight.at[complete].set(jnp.where(there, max_priority, 0.0))
@@ -239,12 +325,12 @@ def n_step_return(
 
     Args:
       reward: float32 `[n, B]`.
-      terminated: bool `[n, B]`, after which nothing is worth anything.
-      truncated: bool `[n, B]`, where the sum stops and the true successor's value stands in.
+      terminated: bool `[n, B]`, no bootstrap after termination.
+      truncated: bool `[n, B]`, where the sum stops and the true successor's value is added.
       discount: of one step, float `[]`.
 
     Returns:
-      The sum, float32 `[B]`; what the value after its last step counts, float32 `[B]`; and the
+      The sum, float32 `[B]`; the discount of the value after its last step, float32 `[B]`; and the
       index of that step, int32 `[B]` within [0, n).
 
     Source: Sutton and Barto 2018, equation 7.1, http://incompleteideas.net/book/the-book-2nd.html;
@@ -268,8 +354,8 @@ def sample_proportional(
 ) -> tuple[Int[Array, " B"], Float[Array, ""]]:
     """Choose indices in proportion to weights, at given shares of their total.
 
-    The weights are summed anew, in two levels of blocks: one fast pass over them, no tree to keep
-    up, and no rounding errors that add up over a run.
+    The weights are summed each time, in two levels of blocks: one fast pass, no sum tree to update,
+    and no rounding errors that accumulate over a run.
 
     Args:
       weight: float32 `[P]`, a cubic number of them, not negative, with a positive sum.

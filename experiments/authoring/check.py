@@ -1,4 +1,4 @@
-"""`triglot check`: give a part to its checker and print what was found."""
+"""`triglot check`: run the checker of a component and print its report."""
 
 import importlib.util
 import sys
@@ -13,6 +13,7 @@ from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
 from ..registry import components as registry
 from ..registry.loading import call_env, make_network
+from ..registry.overrides import from_overrides
 from ..registry.parts import Part
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 PASSED, FAILED, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
 
-# What is enough to check with, where the algorithm has such a count and nobody gave another.
+# Small values for checks, where the algorithm has such a field and no other value is given.
 SMALL: dict[str, Any] = {
     "num_envs": 4,
     "rollout_length": 8,
@@ -34,12 +35,12 @@ Task: TypeAlias = Callable[[], "Report"]
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What a person may choose.
+    """The options of a check.
 
     Attributes:
-      env: what algorithms and networks are checked on; None for CartPole where it is installed.
-      backends: the libraries on whose networks an algorithm is checked.
-      config, hyper: by name, what departs from the algorithm's own.
+      env: the environment for algorithms and networks; None for `default_env`.
+      backends: the network libraries on which an algorithm is checked.
+      config, hyper: the fields that differ from the algorithm's defaults.
     """
 
     env: str | None = None
@@ -49,11 +50,11 @@ class Choices:
 
 
 def check(part: Part, choices: Choices) -> int:
-    """Check a part and print what was found, its outcome in the first line.
+    """Check a component and print the report, with the result in the first line.
 
     Returns:
-      The exit code: 0 where all passed, 1 where something failed, 2 where something could not be
-      checked, 130 after Ctrl-C.
+      The exit code: 0 if all checks passed, 1 if one failed, 2 if a component could not be checked,
+      130 after Ctrl-C.
 
     Raises:
       TriglotError: if nothing could be checked.
@@ -70,16 +71,16 @@ def check(part: Part, choices: Choices) -> int:
 
 
 def default_env() -> str:
-    """Name what algorithms and networks are checked on."""
+    """The default environment for algorithms and networks."""
     return "gymnax:CartPole-v1" if importlib.util.find_spec("gymnax") else "probe:two-step"
 
 
 def small_config(config: Any, given: Mapping[str, Any]) -> Any:
-    """Make an algorithm's `Config` small, as far as that fits what was given.
+    """Build a small `Config`, unless that conflicts with the given fields.
 
     Args:
       config: the class.
-      given: by name, what the person chose.
+      given: the chosen fields by name.
     """
     defaults: dict[str, Any] = {one.name: one.default for one in fields(config)}
     small = {
@@ -88,21 +89,21 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
         if name in defaults and isinstance(defaults[name], type(enough) | None)
     }
     try:
-        return registry.from_overrides(config, {**small, **given})
+        return from_overrides(config, {**small, **given})
     except TriglotError:
-        return registry.from_overrides(config, given)
+        return from_overrides(config, given)
 
 
 def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
-    """Check one after the other; print a line for each and the reports of those that failed."""
+    """Run all checks; print one line each, and the reports of those that failed."""
     reports: dict[str, Report] = {}
     errors: dict[str, str] = {}
     interrupted = False
-    with tqdm(tasks.items(), desc=title, unit="part", dynamic_ncols=True, file=sys.stderr) as bar:
+    with tqdm(tasks.items(), desc=title, dynamic_ncols=True, file=sys.stderr) as bar:
         for label, task in bar:
             bar.set_postfix_str(label)
             try:
-                with user_error_context("its own code failed"):
+                with user_error_context("its code failed"):
                     reports[label] = task()
             except TriglotError as error:
                 errors[label] = f"could not be checked: {error}"
@@ -132,7 +133,7 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
 
 
 def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
-    """Yield what is to be done, by name."""
+    """Yield the checks by label."""
     from ...checks import check_agent, check_environment, check_network
 
     if part.kind == "environment":
@@ -165,7 +166,7 @@ def _compilable(env: Any) -> Any:
 
 
 def _environments(part: Part) -> Iterator[tuple[str, Callable[[], Any]]]:
-    if part.made is not None:  # not through `make_env`, which refuses what the checker explains
+    if part.made is not None:  # not by `make_env`, which rejects what the checker explains
         yield part.text, partial(call_env, part.text, part.made, {})
     elif part.text in registry.suites():
         for name in registry.load_suite(part.text).names():

@@ -1,35 +1,34 @@
-"""What `triglot list` shows; no library is imported to say whether it is installed."""
+"""`triglot list`: list components, and what is installed, without importing any library."""
 
 import ast
-import importlib.util
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..comparison.worker import LIBRARIES
-from ..registry import plugins
+from ...backends.libraries import LIBRARIES
+from ...core import plugins
 from ..registry.components import ALGORITHMS, SUITES, load_suite
 from ..version import package_version
 
 PACKAGE = Path(__file__).parents[2]
-DISTRIBUTIONS = {"haiku": "dm-haiku"}  # where a library is installed under another name
-# What each backend needs; the table needs nothing.
-BACKEND_NEEDS = {**{name: library for name, (library, _) in LIBRARIES.items()}, "table": None}
 
 
 def everything() -> str:
-    """List algorithms, backends and environments with what each needs and whether it is there.
+    """List algorithms, backends and environments, and whether their libraries are installed.
 
-    What installed packages add is named with the package, and not imported.
+    Components of installed packages are listed with the package, without importing it.
     """
     algorithms = [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()]
     algorithms += [(plugin.name, _origin(plugin)) for plugin in _added("algorithm", ALGORITHMS)]
     backends = [
-        (name, _state(library), _about(f"triglot.backends.{name}"))
-        for name, library in BACKEND_NEEDS.items()
+        (name, _state(library.distribution, library.extra), _about(library.adapter))
+        for name, library in LIBRARIES.items()
+    ]
+    backends += [
+        (plugin.name, "installed", _origin(plugin)) for plugin in _added("backend", LIBRARIES)
     ]
     environments = [
-        (f"{name}:{suite.example}", _state(suite.library), _about(suite.module))
+        (f"{name}:{suite.example}", _state(suite.library, suite.library), _about(suite.module))
         for name, suite in SUITES.items()
     ]
     environments += [
@@ -50,7 +49,7 @@ def everything() -> str:
             "",
             *(["networks", *_aligned(networks), ""] if networks else []),
             *_clashes(),
-            "Your own are given as package.module:object; see `triglot train --help`.",
+            "Give custom components as package.module:object; see `triglot train --help`.",
         ]
     )
 
@@ -73,27 +72,27 @@ def _origin(plugin: plugins.Plugin) -> str:
 
 
 def _clashes() -> list[str]:
-    """Say which names of installed packages cannot be used, one line each."""
+    """List the names of installed packages that cannot be used, one line each."""
     lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
-    for kind, built_in in (("algorithm", ALGORITHMS), ("environment", SUITES), ("network", ())):
+    kinds = {"algorithm": ALGORITHMS, "backend": LIBRARIES, "environment": SUITES, "network": ()}
+    for kind, built_in in kinds.items():
         found = plugins.installed(kind)
         count = Counter(plugin.name for plugin in found)
         for plugin in found:
             if plugin.name in built_in:
                 lines.append(f"The {plugin} is hidden by triglot's own {plugin.name!r}.")
             elif count[plugin.name] > 1:
-                lines.append(f"The {plugin} shares its name with another package's.")
+                lines.append(f"The {plugin} has the same name as another package's.")
     return [*lines, ""] if lines else []
 
 
-def _state(library: str | None) -> str:
-    if library is None:
+def _state(distribution: str | None, extra: str | None) -> str:
+    if distribution is None:
         return "needs nothing"
-    name = library.partition(".")[0]
-    distribution = DISTRIBUTIONS.get(name, name)
-    if importlib.util.find_spec(name) is None:
-        return f"needs {distribution}: pip install 'triglot[{name}]'"
-    return f"{distribution} {package_version(distribution)} installed"
+    version = package_version(distribution)
+    if version is None:
+        return f"needs {distribution}: pip install 'triglot[{extra}]'"
+    return f"{distribution} {version} installed"
 
 
 def _about(module: str) -> str:

@@ -1,4 +1,4 @@
-"""`triglot new`: a folder with a part of one's own to start from."""
+"""`triglot new`: create a custom component from a template."""
 
 import importlib.util
 import io
@@ -8,13 +8,14 @@ import sys
 import tokenize
 from pathlib import Path
 
+from ...backends.libraries import LIBRARIES
+from ...core import plugins
 from ...core.errors import TriglotError, unknown
 from ..registry import components as registry
-from ..registry import plugins
 
 TEMPLATES = Path(__file__).parent / "templates"
-EXTRAS = {"haiku": "haiku", "linen": "flax", "nnx": "flax", "equinox": "equinox"}
-# The names in each template that make way for the person's: of the object, and of its class.
+EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}
+# The names in each template that are replaced: of the module, and of the class.
 NAMES = {
     "algorithm": ("reinforce", "Reinforce"),
     "environment": ("random_walk", "RandomWalk"),
@@ -87,28 +88,31 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
 
     Args:
       kind: `algorithm`, `environment` or `network`.
-      name: of the folder, the module, and the part in commands; its class is called likewise.
+      name: the name of the folder, of the module, and of the component in commands; the class has
+        the same name in CamelCase.
       backend: the library of a network; None for Linen.
-      out: where the folder is made.
+      out: the parent of the folder.
 
     Returns:
-      What to do next, in words.
+      A description of the next steps.
 
     Raises:
-      TriglotError: if there is no such kind or library, the name is none or is taken, or the folder
-        is there or cannot be made.
+      TriglotError: if the kind or library is unknown, the name is invalid or taken, or the folder
+        exists or cannot be created.
     """
     if kind not in NAMES:
-        raise unknown("kind of part", kind, NAMES)
+        raise unknown("kind of component", kind, NAMES)
     if backend is not None and kind != "network":
-        raise TriglotError(f"--backend is for a network; an {kind} is the same for all libraries.")
+        raise TriglotError(
+            f"--backend applies to networks only: an {kind} works with all libraries."
+        )
     library = backend or "linen"
     if library not in EXTRAS:
         raise unknown("backend", library, EXTRAS)
     template = TEMPLATES / (f"network_{library}.py" if kind == "network" else f"{kind}.py")
     folder = out / name
     if folder.exists():
-        raise TriglotError(f"{folder} is already there, and nothing is overwritten.")
+        raise TriglotError(f"{folder} already exists: choose another name or --out.")
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     _check_name(kind, name, class_name, template)
     old_name, old_class = NAMES[kind]
@@ -137,7 +141,7 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
     except OSError as error:
         raise TriglotError(f"{folder} cannot be written: {error.strerror}.") from None
     return (
-        f"{folder}: {', '.join(texts)}\n\nWhat to do next:\n"
+        f"{folder}: {', '.join(texts)}\n\nNext steps:\n"
         f"  cd {folder}\n"
         f"  triglot check {name}:{part}\n"
         f"  pip install -e .                # then `triglot list` shows it\n"
@@ -148,21 +152,21 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
 def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
     if not re.fullmatch("[a-z]([a-z0-9_]*[a-z0-9])?", name) or keyword.iskeyword(name):
         raise TriglotError(
-            f"{name!r} cannot be the name of a module: take small letters, digits and underscores, "
+            f"{name!r} is not a valid module name: use lowercase letters, digits and underscores, "
             f"such as {NAMES[kind][0]}."
         )
     if name in registry.names(kind):
         raise TriglotError(
-            f"the {kind} {name!r} is already there (`triglot list`): choose another name."
+            f"the {kind} {name!r} already exists (`triglot list`): choose another name."
         )
     if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
         raise TriglotError(
-            f"there is already a module {name!r}, which a new one would hide: choose another name."
+            f"a module {name!r} already exists and would be hidden: choose another name."
         )
     tokens = tokenize.generate_tokens(io.StringIO(template.read_text()).readline)
     used = {token.string for token in tokens if token.type == tokenize.NAME} - set(NAMES[kind])
     if taken := {name, class_name} & used:
         raise TriglotError(
-            f"the file uses the name {taken.pop()!r} for something else: choose another than "
+            f"the template already uses the name {taken.pop()!r}: choose another name than "
             f"{name!r}."
         )

@@ -76,18 +76,33 @@ def codec_of(network: Network) -> Codec:
 
 
 def learned(agent_state: Any) -> Variables:
-    """Find the variables that an agent's `Learner` trains.
+    """Find the variables that an agent's learners train, structured as those of its network.
+
+    An agent with several learners keeps their states in a dictionary by the names of
+    `network.parts`; their variables are joined as `combine` joins them.
 
     Raises:
-      TriglotError: if the state holds no `LearnerState`.
+      TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
-    nodes = jax.tree.leaves(agent_state, is_leaf=lambda node: isinstance(node, LearnerState))
-    for node in nodes:
-        if isinstance(node, LearnerState):
-            return node.variables
-    raise TriglotError(
-        f"no LearnerState in the agent's state ({type(agent_state).__name__}): only agents that "
-        "learn through triglot.core.learner.Learner can be compared."
+    found = [
+        (path, node)
+        for path, node in jax.tree_util.tree_leaves_with_path(
+            agent_state, is_leaf=lambda node: isinstance(node, LearnerState)
+        )
+        if isinstance(node, LearnerState)
+    ]
+    if len(found) == 1:
+        return found[0][1].variables
+    names = [path[-1].key for path, _ in found if isinstance(path[-1], jax.tree_util.DictKey)]
+    if not found or len(names) < len(found) or len({path[:-1] for path, _ in found}) > 1:
+        raise TriglotError(
+            f"the agent's state ({type(agent_state).__name__}) holds {len(found)} LearnerStates: "
+            "to be compared it needs one, or one dictionary of them by the names of its networks."
+        )
+    variables = {name: node.variables for name, (_, node) in zip(names, found, strict=True)}
+    return Variables(
+        params={name: own.params for name, own in variables.items()},
+        state={name: own.state for name, own in variables.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a comparison tells: a sentence, and a page that needs nothing else."""
+"""The report of a comparison: a one-sentence verdict, and a self-contained HTML page."""
 
 import base64
 import html
@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...backends import libraries
 from ..plots import learning_curves as plots
 from ..runs.files import plain
 from . import tables
-from .tables import DISPLAY
 
 Result: TypeAlias = Mapping[str, Any]
 
 
 def verdict(result: Result) -> str:
-    """Say in one sentence what a comparison showed."""
+    """Summarize a comparison in one sentence."""
     identity, names = result["identity"], list(result["backends"])
     if identity["identical"]:
         count = {2: "Both", 3: "All three", 4: "All four"}.get(len(names), f"All {len(names)}")
@@ -29,21 +29,21 @@ def verdict(result: Result) -> str:
         )
     params, metric = identity["first_difference"], identity["first_metric_difference"]
     place = params or metric
-    in_what = (
+    where = (
         tables.where(params, "leaf", "arrays")
         if params
         else tables.where(metric, "metric", "metrics")
     )
-    parted = [DISPLAY[name] for name in place["backends"]]
-    rest = [DISPLAY[name] for name in names if name not in place["backends"]]
+    diverged = [libraries.title(name) for name in place["backends"]]
+    rest = [libraries.title(name) for name in names if name not in place["backends"]]
     sentence = (
-        f"{_listed(parted)} part{'s' if len(parted) == 1 else ''} from "
+        f"{_listed(diverged)} diverge{'s' if len(diverged) == 1 else ''} from "
         f"{rest[0] if len(rest) == 1 else 'the others'} at update {place['update']:,} "
-        f"({place['step']:,} environment steps), {in_what}"
+        f"({place['step']:,} environment steps), {where}"
     )
     if result["arithmetic"] == "canonical":
         return f"{sentence}, although the arithmetic is canonical."
-    return f"{sentence}; rerun with --arithmetic canonical to give all one order of summation."
+    return f"{sentence}; rerun with --arithmetic canonical for one order of summation."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -55,14 +55,14 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
 
     Args:
       out: the folder.
-      result: as `compare` returns it.
+      result: the result of `compare`.
       metrics: by backend and name, `[S, U]`.
     """
     text = json.dumps(plain(result), indent=2, allow_nan=False)
     (out / "comparison.json").write_text(text + "\n")
     env_steps = result["steps_per_update"] * np.arange(1, result["num_updates"] + 1)
     curves = {
-        DISPLAY[name]: plots.Curve(env_steps, metrics[name]["episode_return"])
+        libraries.title(name): plots.Curve(env_steps, metrics[name]["episode_return"])
         for name in result["backends"]
     }
     title = f"{result['algorithm']} on {result['env']}, {result['arithmetic']} arithmetic"
@@ -71,7 +71,7 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
 
 
 def page(result: Result, curves_png: bytes) -> str:
-    """Build the report: one HTML page that loads nothing."""
+    """Build the report, an HTML page without external resources."""
     facts = {
         "Command": result["command"],
         "Training": f"{result['num_updates']:,} updates of {result['steps_per_update']:,} "
@@ -87,11 +87,11 @@ def page(result: Result, curves_png: bytes) -> str:
         verdict=html.escape(result["verdict"]),
         groups=html.escape(
             "; ".join(
-                " = ".join(DISPLAY[name] for name in group)
+                " = ".join(libraries.title(name) for name in group)
                 for group in result["identity"]["groups"]
             )
         ),
-        reference=DISPLAY[next(iter(result["backends"]))],
+        reference=libraries.title(next(iter(result["backends"]))),
         curves=base64.b64encode(curves_png).decode(),
         returns=tables.as_html(tables.RETURNS, result),
         identity=tables.as_html(tables.IDENTITY, result),

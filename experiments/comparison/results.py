@@ -1,4 +1,4 @@
-"""What one backend's process has told during a comparison, and the figures that follow."""
+"""The results of one backend in a comparison, and the statistics computed from them."""
 
 import statistics
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ SHARED_FACTS = ("num_updates", "chunk_size", "steps_per_update", "device")  # eq
 
 @dataclass
 class Record:
-    """Grows while the backend trains.
+    """The results so far; it grows while the backend trains.
 
     Attributes:
-      facts: numbers and words by name.
+      facts: JSON values by name.
       history: the metrics of each chunk, `[S, updates]` by name.
       chunk_seconds: updates and seconds of each chunk.
-      dispatch_seconds: of single calls.
-      params: final parameters by canonical name, once training is over.
+      dispatch_seconds: times of single calls.
+      params: final parameters by canonical name, after training.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -34,13 +34,13 @@ class Record:
     params: Arrays = field(default_factory=dict)
 
     def add_chunk(self, count: int, seconds: float, metrics: Arrays) -> None:
-        """Note a chunk of `count` updates."""
+        """Add a chunk of `count` updates."""
         self.chunk_seconds.append((count, seconds))
         self.history.append(metrics)
 
     @property
     def updates(self) -> int:
-        """Count the updates done."""
+        """Updates done."""
         return sum(count for count, _ in self.chunk_seconds)
 
     @property
@@ -50,10 +50,10 @@ class Record:
         return {name: np.concatenate([m[name] for m in self.history], axis=1) for name in names}
 
     def summary(self, num_seeds: int) -> dict[str, Any]:
-        """Give the figures of the finished training, all JSON-able.
+        """Compute the statistics of the finished training, as JSON values.
 
-        `steps_per_second` counts environment steps of all seeds: the median over chunks after the
-        first (or that one, where there is no other).
+        `steps_per_second` counts environment steps of all seeds; it is the median over chunks,
+        without the first one if there are others.
         """
         returns = self.facts["final_returns"]
         steady = self.chunk_seconds[1:] or self.chunk_seconds
@@ -71,7 +71,7 @@ class Record:
 
 
 def save_records(out: Path, records: Mapping[str, Record]) -> None:
-    """Write every metric of every update and the final parameters, a file for each backend."""
+    """Write all metrics and the final parameters, one file per backend."""
     for name, record in records.items():
         for folder, arrays in (("metrics", record.metrics), ("params", record.params)):
             if arrays:

@@ -1,4 +1,4 @@
-"""One backend's training with every stage timed apart, for a process of its own."""
+"""Train with one backend, and time every stage; runs in a worker process."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -12,75 +12,58 @@ from ...core.agent import PolicyInput
 from ...core.errors import TriglotError
 from ...core.evaluate import evaluate
 from ...core.hyper import fill_schedule_horizon
+from ...core.loop.chunks import run_chunk
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from ...core.loop.vectorize import VectorEnvironment
 from ...core.network import Variables
 from ...core.networks.combinators import start_from
 from .. import version
-from ..registry import components as registry
+from ..options import CompareOptions
+from ..registry.components import make_agent, make_env
 from . import identity
 from .measure import peak_memory_bytes, program_facts, timed
 
 Arrays: TypeAlias = dict[str, np.ndarray]
-MOST_CHUNK_UPDATES, LEAST_CHUNKS = 64, 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What to train; every field is JSON-able.
-
-    Attributes:
-      total_steps: environment steps per seed, rounded up to whole updates.
-      config, hyper: what departs from the algorithm's own.
-    """
-
-    backend: str
-    algorithm: str
-    env: str
-    arithmetic: str
-    num_seeds: int
-    seed: int
-    total_steps: int
-    config: dict[str, Any] = field(default_factory=dict)
-    hyper: dict[str, Any] = field(default_factory=dict)
+MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a stage found: numbers and words that JSON takes, and arrays by name."""
+    """The result of a stage: JSON values, and arrays by name."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
 
 
 class Session:
-    """Trains a task stage by stage: `init`, `load`, `compile`, `train` again and again, `finish`.
+    """Runs the stages of a comparison: `init`, `load`, `compile`, `train` repeatedly, `finish`.
 
-    The one mutable object here, since compiled programs and donated buffers pass from stage to
-    stage; whoever drives it owns the order.
+    It is mutable, because compiled programs and donated buffers pass from stage to stage. The
+    caller is responsible for the order.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.env, seconds = timed(lambda: registry.make_env(task.env))
+    def __init__(self, options: CompareOptions, backend: str) -> None:
+        self.env, seconds = timed(lambda: make_env(options.env))
         self.facts: dict[str, Any] = {"env_seconds": seconds}
-        self.facts["device"] = version.device()  # starting XLA is nobody's construction
-        self.task = task
+        self.facts["device"] = version.device()  # starts XLA, outside the timed construction
+        self.options, self.backend = options, backend
         self.agent, seconds = timed(
-            lambda: registry.make_agent(
-                task.algorithm,
+            lambda: make_agent(
+                options.algorithm,
                 self.env,
-                backend=task.backend,
-                arithmetic=task.arithmetic,
-                config=task.config,
-                hyper=task.hyper,
+                backend=backend,
+                arithmetic=options.arithmetic,
+                config=options.config,
+                hyper=options.hyper,
+                optimizer=options.optimizer,
             )
         )
         self.facts["construct_seconds"] = seconds
         self.codec = identity.codec_of(self.agent.network)
-        sized = self._trainer(MOST_CHUNK_UPDATES)
-        self.num_updates = updates_for(sized, task.total_steps)
-        chunk_size = max(1, min(MOST_CHUNK_UPDATES, self.num_updates // LEAST_CHUNKS))
+        sized = self._trainer(MAX_CHUNK_UPDATES)
+        self.num_updates = updates_for(sized, options.total_steps)
+        chunk_size = max(1, min(MAX_CHUNK_UPDATES, self.num_updates // MIN_CHUNKS))
         self.trainer = self._trainer(chunk_size)
         self.facts |= {
             "num_updates": self.num_updates,
@@ -89,44 +72,48 @@ class Session:
         }
 
     def init(self) -> Reply:
-        """Make every seed's state, as the library itself does; return its weights."""
+        """Initialize every seed with the library's own initializers; return the weights."""
         self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
         return Reply({"init_seconds": seconds}, self.named_params())
 
     def load(self, path: str) -> Reply:
-        """Replace the weights by those of a safetensors file, `[S, ...]` in canonical form."""
+        """Replace the weights by those of a safetensors file, `[S, ...]` in canonical form.
+
+        Raises:
+          TriglotError: if the architectures differ.
+        """
         given = load_file(path)
         shapes = {name: array.shape for name, array in self.named_params().items()}
         for name in sorted(shapes.keys() | given.keys()):
             there = given[name].shape if name in given else "absent"
             if shapes.get(name, "absent") != there:
                 raise TriglotError(
-                    f"{self.task.backend} has another architecture than the first backend: "
-                    f"{name} is {shapes.get(name, 'absent')} here and {there} there."
+                    f"the architecture of {self.backend} differs from the first backend's: {name} "
+                    f"is {shapes.get(name, 'absent')} here and {there} there."
                 )
         params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
 
-        def started(given: tuple[jax.Array, Any]) -> RunnerState:
-            key, params = given
+        def start(inputs: tuple[jax.Array, Any]) -> RunnerState:
+            key, params = inputs
             network: Any = self.agent.network
             weights = Variables(params=params, state=network.init(key).state)
-            # The agent's own `init` puts them wherever it wants them, as in target networks.
+            # The agent's `init` also copies them to where they belong, such as target networks.
             agent = replace(self.agent, network=start_from(network, weights))
             return replace(self.trainer, agent=agent).init(key, self._hyper)
 
-        self.state = jax.jit(lambda *given: jax.lax.map(started, given))(self._keys, params)
+        self.state = jax.jit(lambda *inputs: jax.lax.map(start, inputs))(self._keys, params)
         return Reply()
 
     @property
     def _keys(self) -> jax.Array:
-        return jax.random.split(jax.random.key(self.task.seed), self.task.num_seeds)
+        return jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
 
     @property
     def _hyper(self) -> Any:
         return fill_schedule_horizon(self.agent.hyper, self.num_updates)
 
     def compile(self) -> Reply:
-        """Trace, lower and compile the training program, with no cache."""
+        """Trace, lower and compile the training program, without a cache."""
         count = np.int32(1)
         traced, trace_seconds = timed(lambda: train_seeds.trace(self.trainer, self.state, count))
         lowered, lower_seconds = timed(traced.lower)
@@ -142,13 +129,13 @@ class Session:
         )
 
     def train(self, count: int) -> Reply:
-        """Do `count` updates of every seed."""
-        (self.state, buffers), seconds = timed(lambda: self.program(self.state, np.int32(count)))
-        metrics = {name: np.asarray(buffer[:, :count]) for name, buffer in buffers.items()}
-        return Reply({"seconds": seconds}, metrics)
+        """Run `count` updates of every seed."""
+        chunk = run_chunk(self.program, self.state, count)
+        self.state = chunk.runner_states
+        return Reply({"seconds": chunk.seconds}, chunk.metrics)
 
     def dispatch(self, calls: int = 300) -> Reply:
-        """Time single calls of the jitted `act` from Python, as a notebook would make them."""
+        """Time single calls of the jitted `act` from Python, as in a notebook."""
         if not hasattr(self, "act"):
             self.act = jax.jit(
                 lambda state, carry, inputs, key: self.agent.act(
@@ -166,12 +153,12 @@ class Session:
         return Reply({"seconds": seconds})
 
     def finish(self, eval_episodes: int) -> Reply:
-        """Evaluate the agent greedily and describe the program; return the final parameters."""
-        facts = {"peak_memory_bytes": peak_memory_bytes()}  # before the steps below add to it
+        """Evaluate greedily and describe the program; return the final parameters."""
+        facts = {"peak_memory_bytes": peak_memory_bytes()}  # before the evaluation below
         params = self.named_params()
-        # The seeds' own keys are the ones before this.
-        key = jax.random.fold_in(jax.random.key(self.task.seed), self.task.num_seeds)
-        keys = jax.random.split(key, self.task.num_seeds)
+        # The keys of the seeds are folded from the numbers below num_seeds.
+        key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
+        keys = jax.random.split(key, self.options.num_seeds)
         returns = jax.vmap(
             lambda state, key: (
                 evaluate(self.agent, self.env, state, key, num_episodes=eval_episodes).returns
@@ -186,7 +173,7 @@ class Session:
         return Reply(facts, params)
 
     def named_params(self) -> Arrays:
-        """Give every seed's parameters in canonical form, `[S, ...]`."""
+        """Encode every seed's parameters in canonical form, `[S, ...]`."""
         params = identity.learned(self.state.agent).params
         return {name: np.asarray(a) for name, a in jax.vmap(self.codec.encode)(params).items()}
 

@@ -1,23 +1,16 @@
-"""The columns of a comparison, and the tables made of them as text and as HTML."""
+"""The tables of a comparison, as text and as HTML."""
 
 import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...backends import libraries
 from ..statistics import format_return
 
-# A column is its header and what it shows of one backend, `comparison.json`'s facts with `name`
-# and `identity` added.
+# A column is a header and a function from one backend's entry in `comparison.json`, with `name` and
+# `identity` added, to the cell's text.
 Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
-
-DISPLAY = {
-    "haiku": "Haiku",
-    "linen": "Flax Linen",
-    "nnx": "Flax NNX",
-    "equinox": "Equinox",
-    "table": "Table",
-}
 
 
 def _number(name: str, form: str = ",.0f", scale: float = 1.0) -> Callable[[Row], str]:
@@ -53,7 +46,7 @@ def _place(difference: str, kind: str, things: str) -> Callable[[Row], str]:
 
 
 def where(place: Mapping[str, Any], kind: str, things: str) -> str:
-    """Say in which of the parameter arrays or metrics a difference shows first.
+    """Name the first parameter array or metric that differs.
 
     >>> where({"leaf": "actor/head/logits/bias", "num_differing": 12}, "leaf", "arrays")
     'in actor/head/logits/bias and 11 more arrays'
@@ -62,7 +55,7 @@ def where(place: Mapping[str, Any], kind: str, things: str) -> str:
     return f"in {place[kind]}" + (f" and {more:,} more {things}" if more else "")
 
 
-BACKEND: Column = ("backend", lambda row: DISPLAY[row["name"]])
+BACKEND: Column = ("backend", lambda row: libraries.title(row["name"]))
 RETURN: Column = ("return", _return("final_return_mean"))
 INTERVAL: Column = ("95% interval", _interval)
 STEPS: Column = ("steps/s", _number("steps_per_second"))
@@ -103,7 +96,7 @@ COSTS: tuple[Column, ...] = (
 )
 PROGRAM: tuple[Column, ...] = (
     BACKEND,
-    ("trainable numbers", _number("num_params")),
+    ("parameters", _number("num_params")),
     ("MFLOP", lambda row: _number("flops", ",.1f", 1e-6)(row["program"])),
     ("instructions", lambda row: _number("instructions")(row["program"])),
     ("SHA-256 of the program", lambda row: row["program"]["sha256"][:16]),
@@ -111,16 +104,19 @@ PROGRAM: tuple[Column, ...] = (
 
 
 def rows(columns: Sequence[Column], result: Mapping[str, Any]) -> list[list[str]]:
-    """Fill in the header and a row for every backend."""
-    known = [
+    """Build the header and one row per backend."""
+    data = [
         {**facts, "name": name, "identity": result["identity"]["backends"][name]}
         for name, facts in result["backends"].items()
     ]
-    return [[name for name, _ in columns], *([cell(row) for _, cell in columns] for row in known)]
+    return [
+        [name for name, _ in columns],
+        *([cell(row) for _, cell in columns] for row in data),
+    ]
 
 
 def as_text(columns: Sequence[Column], result: Mapping[str, Any], left_aligned: int = 2) -> str:
-    """Align a table for a terminal; the first columns stand to the left, numbers to the right."""
+    """Align a table for a terminal, the first columns to the left and the others to the right."""
     cells = rows(columns, result)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
@@ -134,7 +130,7 @@ def as_text(columns: Sequence[Column], result: Mapping[str, Any], left_aligned: 
 
 
 def as_html(columns: Sequence[Column], result: Mapping[str, Any]) -> str:
-    """Write a table for a page."""
+    """Format a table as HTML."""
     header, *body = rows(columns, result)
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
     lines = "".join(

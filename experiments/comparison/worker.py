@@ -1,7 +1,7 @@
-"""A process that trains one backend for a comparison, and the handle its parent holds.
+"""A process that trains one backend for a comparison, and its parent's handle.
 
-They speak JSON lines: `{"stage": name, "arguments": {...}}` one way, `{"facts": {...}, "arrays":
-base64 of safetensors}` or `{"error": message}` the other.
+They exchange JSON lines. A request is `{"stage": name, "arguments": {...}}`; a reply is `{"facts":
+{...}, "arrays": base64 of safetensors}` or `{"error": message}`.
 """
 
 import base64
@@ -16,33 +16,28 @@ import tempfile
 import threading
 import time
 import traceback
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, Any, NoReturn
 
+import numpy as np
+
+from ...backends import libraries
 from ...core.errors import TriglotError
+from ..options import CompareOptions
+from ..registry.overrides import from_overrides
 
-if TYPE_CHECKING:
-    import numpy as np
-
-# What is imported for a backend, and the extra that brings it.
-LIBRARIES = {
-    "haiku": ("haiku", "haiku"),
-    "linen": ("flax.linen", "flax"),
-    "nnx": ("flax.nnx", "flax"),
-    "equinox": ("equinox", "equinox"),
-}
 STAGES = ("init", "load", "compile", "train", "dispatch", "finish")
-LAST_LINES = 12
+NUM_ERROR_LINES = 12
 
 
 class WorkerDied(TriglotError):
-    """A worker ended before its work was done."""
+    """A worker process exited early."""
 
 
 class Worker:
     """The parent's handle on one backend's process.
 
-    Use it as a context manager: the process ends with the block, however the block ends. It also
-    ends by itself when its parent is gone, since its input then closes.
+    Use it as a context manager: the process ends with the block. It also exits when its parent
+    dies, because its input closes.
     """
 
     def __init__(self, backend: str) -> None:
@@ -53,7 +48,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr,
-            start_new_session=True,  # Ctrl-C reaches the parent only, which ends its workers
+            start_new_session=True,  # Ctrl-C goes to the parent only, which ends its workers
         )
 
     def __enter__(self) -> "Worker":
@@ -64,12 +59,12 @@ class Worker:
         self.process.communicate()
         self.stderr.close()
 
-    def ask(self, stage: str, **arguments: Any) -> "tuple[dict[str, Any], dict[str, np.ndarray]]":
-        """Have one stage done and wait for what it found.
+    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Run one stage and wait for its result: facts, and arrays by name.
 
         Raises:
-          TriglotError: what the worker could not accept, in its words.
-          WorkerDied: with the last lines of its error output.
+          TriglotError: the worker's error message.
+          WorkerDied: with the last lines of the worker's error output.
         """
         from safetensors.numpy import load
 
@@ -82,26 +77,29 @@ class Worker:
         except BrokenPipeError:
             line = b""
         if not line:
-            raise WorkerDied(self._last_words(stage))
+            raise WorkerDied(self._cause_of_death(stage))
         reply = json.loads(line)
         if "error" in reply:
             raise TriglotError(reply["error"])
         return reply["facts"], load(base64.b64decode(reply["arrays"]))
 
-    def _last_words(self, stage: str) -> str:
+    def _cause_of_death(self, stage: str) -> str:
         code = self.process.wait()
         ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if code == -signal.SIGKILL:
-            ending += ", which is also how a machine ends what takes too much memory"
+        if code == -9:  # SIGKILL, which Windows does not have
+            ending += ", probably killed for lack of memory"
         self.stderr.seek(0)
-        lines = self.stderr.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-        said = "\n  ".join(["Its last words:", *lines]) if lines else "It said nothing."
-        return f"the {self.backend} worker died during {stage!r} ({ending}). {said}"
+        lines = self.stderr.read().decode(errors="replace").splitlines()[-NUM_ERROR_LINES:]
+        output = "\n  ".join(["Last lines of its error output:", *lines])
+        return (
+            f"the {self.backend} worker died during {stage!r} ({ending}). "
+            f"{output if lines else 'It printed no error.'}"
+        )
 
 
 def main() -> NoReturn:
-    """Serve a parent until it closes our input."""
-    # What libraries print must not come between the replies.
+    """Serve the parent until it closes this process's input."""
+    # Output of libraries goes to stderr, so that it does not mix with the replies.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -122,7 +120,7 @@ def main() -> NoReturn:
 
 
 def _read(requests: "queue.SimpleQueue[dict[str, Any]]") -> None:
-    # A thread of its own, so that a parent's end is noticed in the middle of a long stage.
+    # On a separate thread, to notice the parent's death during a long stage.
     with os.fdopen(os.dup(0)) as lines:
         for line in lines:
             requests.put(json.loads(line))
@@ -130,7 +128,7 @@ def _read(requests: "queue.SimpleQueue[dict[str, Any]]") -> None:
 
 
 class _Stages:
-    """The stages of a session, which `start` makes after timing the imports."""
+    """The stages of a session; `start` creates it after timing the imports."""
 
     def __init__(self) -> None:
         self.session: Any = None
@@ -144,13 +142,15 @@ class _Stages:
         reply = getattr(self.session, stage)(**arguments)
         return {"facts": reply.facts, "arrays": _encoded(save(reply.arrays))}
 
-    def _start(self, task: dict[str, Any]) -> dict[str, Any]:
-        library = LIBRARIES.get(task["backend"], ("jax",))[0]
+    def _start(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        backend = arguments["backend"]
+        library = libraries.find(backend).module  # imports neither JAX nor the library
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)
-        costs, rest_seconds = _import("triglot.experiments.comparison.session")
-        self.session = costs.Session(costs.Task(**task))
+        session, rest_seconds = _import("triglot.experiments.comparison.session")
+        options = from_overrides(CompareOptions, arguments["options"])
+        self.session = session.Session(options, backend)
         facts = self.session.facts
         return {
             "import_jax_seconds": jax_seconds,
@@ -162,8 +162,8 @@ class _Stages:
 
 def _import(module: str) -> tuple[Any, float]:
     start = time.perf_counter()
-    found = importlib.import_module(module)
-    return found, time.perf_counter() - start
+    imported = importlib.import_module(module)
+    return imported, time.perf_counter() - start
 
 
 def _encoded(data: bytes) -> str:

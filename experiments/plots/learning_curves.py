@@ -1,4 +1,4 @@
-"""Pictures; matplotlib is imported when one is drawn."""
+"""Plot learning curves; matplotlib is imported on first use."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,11 +9,11 @@ import numpy as np
 from ...core.errors import writing
 from ..statistics import interval95
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
-MOST_POINTS = 80
-# What stands at the axis of a metric; another metric is called by its name.
+MAX_POINTS = 80
+# Axis labels; other metrics are labelled by their name.
 AXES = {
     "episode_return": "return per episode, in training",
     "episode_length": "steps per episode, in training",
@@ -23,35 +23,35 @@ Bounds: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 class Curve(NamedTuple):
-    """One metric of a training: `env_steps` per seed `[U]`, its `values` `[S, U]`, some NaN."""
+    """One metric of a run: `env_steps` per seed `[U]` and `values` `[S, U]`, which may be NaN."""
 
     env_steps: np.ndarray
     values: np.ndarray
 
 
 class Band(NamedTuple):
-    """What is shaded around a mean: `bounds` of `[S, P]`, `[P]` each, and how it is called."""
+    """A shaded band: its `name`, and its `bounds`, a function of `[S, P]` to two arrays `[P]`."""
 
     name: str
     bounds: Callable[[np.ndarray], Bounds]
 
 
 def _interval(values: np.ndarray) -> Bounds:
-    found = [interval95(point[np.isfinite(point)].tolist()) for point in values.T]
-    # Where one seed alone has a value there is no interval, and a gap in the band.
-    low, high = np.array([bounds or (np.nan, np.nan) for bounds in found]).T
+    intervals = [interval95(point[np.isfinite(point)].tolist()) for point in values.T]
+    # A point with a single seed has no interval, which leaves a gap in the band.
+    low, high = np.array([bounds or (np.nan, np.nan) for bounds in intervals]).T
     return low, high
 
 
 BANDS = {
-    "interval": Band("95% interval of the mean", _interval),
-    "range": Band("least to greatest", lambda v: (np.nanmin(v, axis=0), np.nanmax(v, axis=0))),
-    "half": Band("the middle half of them", lambda v: tuple(np.nanquantile(v, (0.25, 0.75), 0))),
+    "interval": Band("95% confidence interval of the mean", _interval),
+    "range": Band("minimum to maximum", lambda v: (np.nanmin(v, axis=0), np.nanmax(v, axis=0))),
+    "half": Band("interquartile range", lambda v: tuple(np.nanquantile(v, (0.25, 0.75), 0))),
 }
 
 
-def telling(metrics: Mapping[str, np.ndarray]) -> str:
-    """Choose what shows a training best: the return, unless every episode earned the same.
+def most_informative_metric(metrics: Mapping[str, np.ndarray]) -> str:
+    """Choose the metric to plot: the return, or the length if all returns are equal.
 
     Args:
       metrics: `[S, U]` by name, NaN where no episode ended.
@@ -73,21 +73,20 @@ def learning_curves(
     band: Band = BANDS["half"],
     updates_per_point: int | None = None,
 ) -> None:
-    """Draw a metric over training, the mean over seeds with a band around it.
+    """Plot a metric over training: the mean over seeds, with a band.
 
-    Equal curves stay visible: each is thinner than the one below it, and dashed.
+    Each curve is thinner than the one below it, and dashed, so that equal curves stay visible.
 
     Args:
       path: the PNG to write.
       curves: by label.
-      title: stands above the picture.
-      metric: the name of what is drawn, for the vertical axis.
-      band: what is shaded where there are several seeds.
-      updates_per_point: updates that are averaged to a point; None for as many as leave
-        `MOST_POINTS` points.
+      title: the plot's title.
+      metric: the name of the metric, for the vertical axis.
+      band: the band of curves with several seeds.
+      updates_per_point: updates averaged to one point; None gives at most `MAX_POINTS` points.
 
     Raises:
-      CannotWrite: if the disk is full, or the folder is gone or read-only.
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -100,7 +99,7 @@ def learning_curves(
         steps, values = _averaged(curve, updates_per_point)
         seen = np.isfinite(values).any(axis=0)
         if not seen.any():
-            axes.plot([], [], label=f"{label}: nothing to show")
+            axes.plot([], [], label=f"{label}: no data")
             continue
         steps, values = steps[seen], values[:, seen]
         colour = COLOURS[index % len(COLOURS)]
@@ -114,7 +113,7 @@ def learning_curves(
         )
         if len(values) > 1:
             low, high = band.bounds(values)
-            # An interval may be far wider than all values, and would flatten the curves.
+            # An interval may be far wider than the values, which would flatten the curves.
             low, high = np.maximum(low, np.nanmin(values)), np.minimum(high, np.nanmax(values))
             axes.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_title(title, fontsize="medium")
@@ -134,19 +133,19 @@ def learning_curves(
 
 
 def finite_mean(values: np.ndarray) -> np.ndarray:
-    """Average over the last axis what is a number; NaN where there is none.
+    """Average the finite values over the last axis; NaN if there are none.
 
     >>> finite_mean(np.array([[1.0, np.nan, 3.0], [np.nan] * 3])).tolist()
     [2.0, nan]
     """
-    there = np.isfinite(values)
-    count, total = there.sum(axis=-1), np.where(there, values, 0.0).sum(axis=-1)
+    finite = np.isfinite(values)
+    count, total = finite.sum(axis=-1), np.where(finite, values, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _averaged(curve: Curve, updates_per_point: int | None) -> Curve:
     num_updates = len(curve.env_steps)
-    count = -(-num_updates // updates_per_point) if updates_per_point else MOST_POINTS
+    count = -(-num_updates // updates_per_point) if updates_per_point else MAX_POINTS
     bins = np.array_split(np.arange(num_updates), min(num_updates, count))
     return Curve(
         np.array([curve.env_steps[part[-1]] for part in bins]),

@@ -1,61 +1,53 @@
-"""Pictures of values learned on the grid world; matplotlib is imported when one is drawn."""
+"""Plot learned values of the grid world; matplotlib is imported on first use."""
 
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import numpy as np
 
-from ...core.agent import Agent
+from ...core.agent import ActionValues, Agent
 from ...core.environment import Environment
 from ...core.errors import writing
 from ...envs.gridworld import GridWorld
 
-# By action: up, right, down, left, in a picture whose vertical axis points downwards.
+# By action (up, right, down, left); the vertical axis of the plot points down.
 ARROWS = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
 
 
-@runtime_checkable
-class ValuesActions(Protocol):
-    """An agent that can say what actions are worth."""
-
-    def action_values(self, state: Any, obs: Any) -> jax.Array:
-        """Value the actions, float `[B, num_actions]`."""
-        ...
-
-
 def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, title: str) -> None:
-    """Draw what the first seed learned, of an agent that values actions, on the grid world.
+    """Plot the first seed's action values on the grid world.
 
-    Of other agents, and elsewhere, there is nothing to draw, and nothing is done.
+    Nothing is written for other environments, and for agents without `action_values`.
 
     Args:
       path: the PNG to write.
-      agent: what learned.
-      env: what it acted in.
-      agent_states: of every seed, `[S, ...]`.
-      title: the picture's first line; the second compares the start's value with the exact one.
+      agent: the algorithm.
+      env: the environment.
+      agent_states: `[S, ...]`, one entry per seed.
+      title: the first line of the title; the second compares the value of the initial state with
+        the exact one.
     """
-    if not isinstance(agent, ValuesActions) or not isinstance(env, GridWorld):
+    if not isinstance(agent, ActionValues) or not isinstance(env, GridWorld):
         return
     state = jax.tree.map(lambda leaf: leaf[0], agent_states)
     q = np.asarray(agent.action_values(state, env.observations()))
     exact = env.optimal_values(float(state.hyper.discount))[-1, -1]
-    compared = f"seed 0: Q(start) {q[-1].max():.4f}, of the best policy {exact:.4f}"
+    compared = f"seed 0: Q(start) {q[-1].max():.4f}, optimal {exact:.4f}"
     value_map(path, q, (env.height, env.width), title=f"{title}\n{compared}")
 
 
 def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) -> None:
-    """Draw the greatest value of each cell, with an arrow for every greedy action.
+    """Plot the maximum value of each cell, with an arrow per greedy action.
 
-    A cell with four arrows was hardly visited, or never. The goal, the top left cell, has none:
-    nobody acts there.
+    A cell with four arrows was rarely or never visited. The goal, the top left cell, has no arrow,
+    because the episode ends there.
 
     Args:
       path: the PNG to write.
       q: float `[height * width, 4]`, cells in row-major order; actions up, right, down, left.
       shape: `(height, width)`.
-      title: stands above the picture.
+      title: the title.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -66,7 +58,7 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap="viridis")
-    figure.colorbar(image, label="greatest Q-value")
+    figure.colorbar(image, label="maximum Q-value")
     x, y, u, v = _arrows(q, width)
     bright = np.asarray(image.norm(values[y, x])) > 0.6
     axes.quiver(
@@ -86,12 +78,12 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
 
 
 def greedy_actions(q: np.ndarray) -> np.ndarray:
-    """Mark the actions whose value is the greatest up to float32 rounding, bool `[cells, 4]`."""
+    """Mark the actions of maximum value up to float32 rounding, bool `[cells, 4]`."""
     return np.isclose(q, q.max(axis=1, keepdims=True), rtol=1e-5, atol=0.0)
 
 
 def _arrows(q: np.ndarray, width: int) -> tuple[np.ndarray, ...]:
-    """Give positions and lengths of the arrows, each 0.38 of a cell from the cell's middle."""
+    """Compute the arrows' positions and vectors, each 0.38 cells long, from the cell's centre."""
     cell, action = np.nonzero(greedy_actions(q)[1:])
     cell = cell + 1
     u, v = 0.38 * ARROWS[action].T

@@ -1,18 +1,19 @@
-"""Algorithms, environments and networks by name, imported when they are asked for.
+"""Algorithms, environments and networks by name, imported on first use.
 
-A built-in name goes before one that an installed package adds.
+A built-in name takes precedence over one of an installed package.
 """
 
 import ast
 import difflib
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any
 
+from ...core import plugins
 from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
-from . import plugins
 from .loading import is_module, is_path, load, load_env, search_here
+from .overrides import from_overrides
 
 if TYPE_CHECKING:
     from ...core.agent import Agent
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ...core.host_environment import HostEnvironment
     from ...core.network import Network
     from ...core.networks.architecture import NetworkSpec
+    from ...core.rl.optimizers import OptimizerFn
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
@@ -31,12 +33,12 @@ ALGORITHMS = {
 
 @dataclass(frozen=True)
 class Suite:
-    """Environments of one kind.
+    """A suite of environments.
 
     Attributes:
-      module: has `make(name, **options)` and `names()`.
-      example: a name that `make` takes.
-      library: what it needs, which is also the extra that brings it; None where nothing.
+      module: a module with `make(name, **options)` and `names()`.
+      example: a name that `make` accepts.
+      library: the library it needs, which is also the name of its extra; None if none.
     """
 
     module: str
@@ -52,8 +54,6 @@ SUITES = {
     "brax": Suite("triglot.envs.brax", "ant", "brax"),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
-
-Options = TypeVar("Options")
 
 
 def find_algorithm(name: str) -> Any:
@@ -92,12 +92,12 @@ def make_env(name: str, **options: Any) -> "Environment":
 
     Args:
       name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
-        object is an `Environment` or is called to give one; or a name that an installed package
-        gives to such an object. Options may follow it, after commas.
-      options: passed to whatever makes it, with those of the name.
+        object is an `Environment` or a function that returns one; or a name registered by an
+        installed package. Options may follow after commas.
+      options: passed to the suite or function, together with those in the name.
 
     Raises:
-      TriglotError: if there is no such environment, with the nearest one that there is; or if it
+      TriglotError: if there is no such environment, with the nearest existing one; or if making it
         fails.
 
     >>> make_env("gridworld:8x8").name
@@ -110,10 +110,10 @@ def make_env(name: str, **options: Any) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
-        search_here()  # a name may be `module:name`, as Gymnasium's may
+        search_here()  # the name may be `module:name`, as in Gymnasium
         if suite in SUITES:
             return module.make(rest, **options)
-        with user_error_context(f"environment {name!r} failed when it was made"):
+        with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):
         raise _without_suite(name)
@@ -123,7 +123,7 @@ def make_env(name: str, **options: Any) -> "Environment":
 
 
 def _split_options(name: str) -> tuple[str, dict[str, Any]]:
-    """Take the options off a name.
+    """Split the options off a name.
 
     >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")
     ('jumanji:Maze-v0', {'num_rows': 5, 'observation': 'dict'})
@@ -134,7 +134,7 @@ def _split_options(name: str) -> tuple[str, dict[str, Any]]:
         option, equals, value = pair.partition("=")
         if not (option.isidentifier() and equals):
             raise TriglotError(
-                f"environment {name!r}: options follow its name as name,option=value,option=value; "
+                f"environment {name!r}: write options as name,option=value,option=value; "
                 f"got {pair!r}."
             )
         try:
@@ -145,7 +145,7 @@ def _split_options(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def names(kind: str) -> list[str]:
-    """List the names of one kind of part, the built-in ones first; an environment's are suites.
+    """List the names of one kind of component, built-in ones first; for environments, of suites.
 
     Args:
       kind: `algorithm`, `environment` or `network`.
@@ -155,13 +155,13 @@ def names(kind: str) -> list[str]:
 
 
 def suites() -> list[str]:
-    """List the environment suites; of those that are installed, none is imported."""
+    """List the environment suites without importing them."""
     added = [plugin.name for plugin in plugins.installed("environment") if plugin.is_suite]
     return [*SUITES, *(name for name in added if name not in SUITES)]
 
 
 def load_suite(name: str) -> Any:
-    """Import a suite's module, with `make(name, **options)` and `names()`.
+    """Import a suite's module, which has `make(name, **options)` and `names()`.
 
     Raises:
       TriglotError: if there is no such suite, or it cannot be imported.
@@ -184,27 +184,33 @@ def make_agent(
     config: Any = None,
     hyper: Any = None,
     networks: "Network | Mapping[str, Network] | None" = None,
+    optimizer: "str | OptimizerFn | None" = None,
 ) -> "Agent":
     """Build an algorithm for an environment, on networks of one library.
 
     Args:
       algorithm: a name, `package.module:object`, or the class itself.
-      env: what it shall act in.
+      env: the environment to act in.
       backend: the library whose zoo the networks come from.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
         canonical for networks of the zoo, which costs nothing and makes the libraries agree
-        (docs/results.md has the measurement), and native for your own.
-      config: shapes and counts, the algorithm's `Config`, or by name what departs from its
-        defaults.
-      hyper: numbers, the algorithm's `Hyperparams`, or likewise.
-      networks: your own in place of the zoo's: one for everything, or each by the name that the
-        algorithm gives it.
+        (docs/results.md has the measurement), and native for custom networks.
+      config: static configuration: the algorithm's `Config`, or values by field name.
+      hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
+      networks: custom networks instead of the zoo's: one for everything, or each by the name that
+        the algorithm gives it.
+      optimizer: `hyper -> optax.GradientTransformation`, such as
+        `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
+        `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
+        own.
 
     Raises:
       TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
         fit each other.
     """
     from ...backends import build
+    from ...backends.canonical import with_arithmetic
+    from ...core.network import Network
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -212,15 +218,19 @@ def make_agent(
     hyper = (
         hyper if isinstance(hyper, found.Hyperparams) else from_overrides(found.Hyperparams, hyper)
     )
+    given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
-        with user_error_context(
-            f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
-        ):
-            specs = found.networks(env.obs_spec, env.action_spec, config)
-        if networks is None:
-            network = build(backend, specs, arithmetic=arithmetic or "canonical")
+        if isinstance(networks, Network):
+            network = with_arithmetic(networks, arithmetic or "native")
         else:
-            network = _own_network(networks, specs, arithmetic or "native")
+            with user_error_context(
+                f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
+            ):
+                specs = found.networks(env.obs_spec, env.action_spec, config)
+            if networks is None:
+                network = build(backend, specs, arithmetic=arithmetic or "canonical")
+            else:
+                network = _custom_networks(networks, specs, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} failed when it was made"):
             return found(
                 network=network,
@@ -228,6 +238,7 @@ def make_agent(
                 action_spec=env.action_spec,
                 config=config,
                 hyper=hyper,
+                **given,
             )
     except MissingExtra:
         raise
@@ -235,30 +246,23 @@ def make_agent(
         raise TriglotError(f"on {env.name}: {error}") from None
 
 
-def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) -> Options:
-    """Build a `Config` or a `Hyperparams` from what departs from its defaults, be it read from JSON.
+def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
+    """Find an optimizer by its name or as `package.module:object`; a function is returned as it is.
 
     Raises:
-      TriglotError: if there is no such field, or the fields do not fit.
+      TriglotError: if there is no such optimizer, or it cannot be imported.
     """
-    there = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
-    given = {n: tuple(v) if isinstance(v, list) else v for n, v in (overrides or {}).items()}
-    for name in given:
-        if name not in there:
-            raise unknown(f"field of {options.__name__}", name, there)
-    with user_error_context(f"{options.__name__} failed when it was made"):
-        return options(**given)
+    from ...core.rl.optimizers import OPTIMIZERS
+
+    if not isinstance(optimizer, str):
+        return optimizer
+    if ":" not in optimizer and optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
-def overrides_of(options: Any) -> dict[str, Any]:
-    """List the fields that depart from their defaults; `from_overrides` undoes it."""
-    default = type(options)()
-    given = {field.name: getattr(options, field.name) for field in fields(options)}
-    return {name: value for name, value in given.items() if value != getattr(default, name)}
-
-
-def _own_network(
-    networks: "Network | Mapping[str, Network]",
+def _custom_networks(
+    networks: "Mapping[str, Network]",
     specs: "Mapping[str, NetworkSpec | Network]",
     arithmetic: str,
 ) -> "Network":
@@ -266,15 +270,15 @@ def _own_network(
     from ...core.network import Network
     from ...core.networks.combinators import combine, ensemble
 
-    if not isinstance(networks, Mapping):
-        return with_arithmetic(networks, arithmetic)
     asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
     for name in networks:
         if name not in asked:
             raise unknown("network", name, asked)
     missing = [name for name in asked if name not in networks]
     if missing:
-        raise TriglotError(f"give all of the networks {', '.join(asked)}: no {missing[0]!r} came.")
+        raise TriglotError(
+            f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
+        )
     given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
     made = {
         name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
@@ -294,6 +298,6 @@ def _without_suite(name: str) -> TriglotError:
     near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.4)
     hint = f"; did you mean {full[near[0]]!r}?" if near else "."
     return TriglotError(
-        f"environment {name!r} is not of the form suite:name{hint} "
-        f"The suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
+        f"environment {name!r} must have the form suite:name{hint} "
+        f"Suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
     )

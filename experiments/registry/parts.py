@@ -1,4 +1,4 @@
-"""Which part a person means, be it named or imported, and of which kind it is."""
+"""Find a component by name or path, and infer its kind."""
 
 import inspect
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ KINDS = ("algorithm", "environment", "network")
 
 @dataclass(frozen=True)
 class Part:
-    """What is to be checked.
+    """A component to check.
 
     Attributes:
       kind: one of `KINDS`.
-      text: how the person named it.
-      made: what was imported, or None for a name that the registry makes.
+      text: its name or path, as given.
+      made: the imported object, or None for a registered name.
     """
 
     kind: str
@@ -27,35 +27,37 @@ class Part:
 
     @property
     def algorithm(self) -> Any:
-        """The class of an algorithm, which brings options; None for anything else."""
+        """The class of an algorithm, which adds options; None for other components."""
         if self.kind != "algorithm" or not isinstance(self.made, type | None):
             return None
         return registry.find_algorithm(self.text)
 
 
 def find_part(text: str, kind: str | None = None) -> Part:
-    """Find what a text names: a part by name, a suite of environments, or an object.
+    """Find a component: a registered name, a suite of environments, or `package.module:object`.
 
     Raises:
-      TriglotError: if there is no such part, or its kind cannot be told.
+      TriglotError: if it does not exist, or its kind cannot be inferred.
     """
     if kind is not None and kind not in KINDS:
-        raise unknown("kind of part", kind, KINDS)
+        raise unknown("kind of component", kind, KINDS)
     wanted = KINDS if kind is None else (kind,)
     named = [one for one in wanted if _is_name(one, text)]
     if len(named) > 1:
-        raise TriglotError(f"{text!r} names an {' and a '.join(named)}: say which by --kind.")
+        raise TriglotError(f"{text!r} is an {' and a '.join(named)}: choose one with --kind.")
     if named:
         return Part(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
         there = [name for one in wanted for name in registry.names(one)]
-        raise TriglotError(f"{unknown('part', text, there)} Your own is package.module:object.")
+        raise TriglotError(
+            f"{unknown('component', text, there)} Give a custom one as package.module:object."
+        )
     path, comma, _ = text.partition(",")
-    if comma and is_path(path):  # only an environment's name has options
+    if comma and is_path(path):  # only names of environments have options
         return Part("environment", text)
     if not is_path(text):
         raise unknown("environment suite", text.partition(":")[0], registry.suites())
-    made = load(kind or "part", text)
+    made = load(kind or "component", text)
     return Part(kind or _kind_of(text, made), text, made)
 
 
@@ -86,7 +88,7 @@ def _kind_of(text: str, made: Any) -> str:
     if isinstance(made, type) or callable(made):
         made = getattr(made, "__name__", made)
     raise TriglotError(
-        f"cannot tell what {text!r} is, {made!r}: an algorithm has Config, Hyperparams and networks, "
-        "an environment has reset and step, a network is a function of obs_spec and action_spec. Say "
-        f"which it should be: --kind {', '.join(KINDS[:-1])} or {KINDS[-1]}."
+        f"cannot infer the kind of {text!r}, {made!r}: an algorithm has Config, Hyperparams and "
+        "networks, an environment has reset and step, a network is a function of obs_spec and "
+        f"action_spec. Give --kind {', '.join(KINDS[:-1])} or {KINDS[-1]}."
     )

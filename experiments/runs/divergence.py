@@ -1,4 +1,4 @@
-"""Noticing that a training has gone wrong, and saying where it began."""
+"""Detect NaN and infinite parameters, and find the first update that caused them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,23 +14,26 @@ from ...core.loop.state import RunnerState
 def divergence(
     env_name: str, state: RunnerState, metrics: Mapping[str, np.ndarray], num_updates: int
 ) -> str | None:
-    """Say which metric was no number first, in which update and seed; None where all is well.
+    """Describe a divergence: the first metric that is NaN or infinite, its update and seed.
 
-    Whether all is well is asked of the parameters: a metric may be NaN where there was nothing to
-    measure, as a loss is before a replay is filled.
+    Only parameters decide whether there is one. A metric may be NaN because there was nothing to
+    measure, such as a loss before the replay buffer is filled.
 
     Args:
-      env_name: the environment's, in case it is to blame.
-      state: after the updates, `[S, ...]`.
-      metrics: of the updates, `[S, updates]` by name.
+      env_name: the environment's name, in case its values caused the divergence.
+      state: the state after the updates, `[S, ...]`.
+      metrics: metrics of the updates, `[S, updates]` by name.
       num_updates: updates done before these.
+
+    Returns:
+      The description, or None if all parameters are finite.
     """
     leaves = jax.tree.leaves(state.agent, is_leaf=lambda node: isinstance(node, LearnerState))
     params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
     if _finite(params):
         return None
     done = num_updates + next(iter(metrics.values())).shape[1]
-    found = f"a parameter is no number after update {done:,}"
+    found = f"a parameter is NaN or infinite after update {done:,}"
     for name in ("loss", "grad_norm"):
         wrong = np.argwhere(~np.isfinite(metrics.get(name, np.zeros((1, 1)))).T)
         if len(wrong):
@@ -38,13 +41,13 @@ def divergence(
             value = metrics[name][seed, update]
             found = f"{name} is {value} in update {num_updates + update + 1:,} of seed {seed}"
             break
-    given = _given(state, metrics)
-    return f"{found}; {env_name} gave {given} that are no finite numbers" if given else found
+    source = _nonfinite_source(state, metrics)
+    return f"{found}; {env_name} returned NaN or infinite {source}" if source else found
 
 
-def _given(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> str | None:
-    """Name what an environment gave that was no number, as far as it can still be seen."""
-    if not hasattr(state.env, "obs"):  # host environments are checked step by step
+def _nonfinite_source(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> str | None:
+    """Find out whether the environment returned non-finite observations or rewards."""
+    if not hasattr(state.env, "obs"):  # host environments are checked at every step
         return None
     if not _finite(state.env.obs):
         return "observations"

@@ -1,77 +1,76 @@
-"""`triglot evaluate`: whole episodes with the agent of a run's last checkpoint."""
+"""`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ...core.evaluate import Episodes
+from ...core.loop.episode import Episodes
+from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from .files import write_json
-from .plan import Plan, check_numbers, prepare
-from .summary import evaluation, evaluation_in_words
+from .plan import Plan, check_minimums, prepare
+from .summary import describe_evaluation, evaluation
 from .train import play, restore
 
-if TYPE_CHECKING:
-    from ..options import EvaluateCommand, TrainOptions
-
-BATCH = 32  # episodes side by side, between two steps of the progress bar
-WRITTEN = "evaluation.json"
+BATCH = 32  # episodes in parallel per step of the progress bar
+RESULTS = "evaluation.json"
 
 
-def evaluate_run(options: "EvaluateCommand", begun: "TrainOptions") -> int:
+def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     """Run `triglot evaluate`.
 
     Args:
-      options: what the person chose.
-      begun: what the training was begun with.
+      options: what was chosen.
+      run_options: the options with which the run was started.
 
     Returns:
       The exit code, 0.
 
     Raises:
-      TriglotError: if a number cannot be served, there is no checkpoint, or it is damaged.
+      TriglotError: if an option is invalid, or the checkpoint is missing or damaged.
     """
-    check_numbers(options, episodes=1, max_steps=1)
-    plan = prepare(begun, folder=options.run)
+    check_minimums(options, episodes=1, max_steps=1)
+    plan = prepare(run_options, folder=options.run)
     progress = restore(plan, previous=options.previous)
-    print(f"{plan.title}, after {progress.num_updates:,} updates of {plan.num_updates:,}")
-    episodes = _play(plan, options, progress.state.agent)  # pyright: ignore[reportOptionalMemberAccess]
-    found = evaluation(episodes)
-    print("\n".join(evaluation_in_words(found, "sampled" if options.sampled else "greedy")))
+    print(f"{plan.title}, after {progress.num_updates:,} of {plan.num_updates:,} updates")
+    state: Any = progress.state
+    episodes = _play(plan, options, state.agent)
+    results = evaluation(episodes)
+    print("\n".join(describe_evaluation(results, "sampled" if options.sampled else "greedy")))
     print(
-        f"returns {format_return(found['return_least'])} to "
-        f"{format_return(found['return_greatest'])}; "
-        f"lengths {found['length_least']:,} to {found['length_greatest']:,} steps, "
-        f"{found['length_mean']:,.1f} on average"
+        f"returns {format_return(results['return_min'])} to "
+        f"{format_return(results['return_max'])}; "
+        f"lengths {results['length_min']:,} to {results['length_max']:,} steps, "
+        f"mean {results['length_mean']:,.1f}"
     )
-    if len(found["return_per_seed"]) > 1:
-        print(f"of each seed: {', '.join(map(format_return, found['return_per_seed']))}")
+    if len(results["return_per_seed"]) > 1:
+        print(f"per seed: {', '.join(map(format_return, results['return_per_seed']))}")
     write_json(
-        options.run / WRITTEN,
+        options.run / RESULTS,
         {
             "num_updates": progress.num_updates,
             "num_steps": progress.num_updates * plan.trainer.steps_per_update,
             "sampled": options.sampled,
             "seed": options.seed,
             "max_steps": options.max_steps,
-            **found,
+            **results,
             "returns": np.asarray(episodes.returns),
             "lengths": np.asarray(episodes.lengths),
         },
     )
-    print(f"in {options.run / WRITTEN}: every episode")
+    print(f"every episode: {options.run / RESULTS}")
     return 0
 
 
-def _play(plan: Plan, options: "EvaluateCommand", agent_states: object) -> Episodes:
-    """Play `[S, episodes]`, batch by batch so that it can be watched."""
+def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
+    """Play `[S, episodes]` in batches, with a progress bar."""
     num_batches = -(-options.episodes // BATCH)
     size = -(-options.episodes // num_batches)
     num_seeds = plan.options.num_seeds
-    # Other episodes than those at the training's end, whatever the seed.
+    # Not num_seeds, which is the key of the evaluation after training.
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
     played = []
     with tqdm(total=num_batches * size * num_seeds, unit=" episodes", dynamic_ncols=True) as bar:

@@ -1,8 +1,9 @@
-"""Folders and JSON files, written whole or not at all."""
+"""Create folders, and write JSON files atomically."""
 
 import json
 import math
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +13,35 @@ from ...core.errors import TriglotError, writing
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something.
+    """Reject a folder that is not empty.
 
     Raises:
-      TriglotError: if it does, or is no folder.
+      TriglotError: if it is not empty, or not a folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise TriglotError(
-            f"{folder} already holds something, and nothing is overwritten: choose another folder."
+            f"{folder} exists and is not empty, and would be overwritten: choose another folder."
         )
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, or take an empty one.
+    """Create a folder; an empty one may exist.
 
     Raises:
-      TriglotError: if it holds something, or cannot be made.
+      TriglotError: if it is not empty, or cannot be created.
     """
     try:
         check_free(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TriglotError(f"the folder {folder} cannot be used: {error.strerror}.") from None
+        raise TriglotError(f"cannot create the folder {folder}: {error.strerror}.") from None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file, whole or not at all.
+    """Write a JSON file atomically.
 
     Raises:
-      CannotWrite: if the disk is full, or the folder is gone or read-only.
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     unfinished = path.with_name(f".unfinished-{path.name}")
     with writing(path):
@@ -49,7 +50,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what strict JSON takes: NaN becomes null, an infinity a string.
+    """Convert a value to strict JSON: NaN becomes null, infinities and enums become strings.
 
     >>> plain({"loss": np.float32([0.1, np.nan, np.inf])})
     {'loss': [0.1, None, 'inf']}
@@ -60,8 +61,10 @@ def plain(value: Any) -> Any:
         return [plain(child) for child in value]
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, np.floating):
-        # The shortest text that reads back as the same number of the same width.
+        # The shortest text that parses to the same number at this precision.
         value = float(str(value))
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)

@@ -1,4 +1,4 @@
-"""Ctrl-C that lets work come to a good end."""
+"""Handle Ctrl-C gracefully."""
 
 import signal
 import sys
@@ -6,10 +6,10 @@ from types import FrameType
 
 
 class Interrupt:
-    """Within its block, the first Ctrl-C is only noted, and the second stops at once.
+    """A context in which the first Ctrl-C sets a flag and the second one interrupts.
 
     Attributes:
-      pressed: whether there was one.
+      pressed: whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:
@@ -26,4 +26,4 @@ class Interrupt:
         if self.pressed:
             raise KeyboardInterrupt
         self.pressed = True
-        print("\nStopping after this chunk; Ctrl-C again stops at once.", file=sys.stderr)
+        print("\nStopping after this chunk; press Ctrl-C again to stop at once.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A finished or interrupted training, read back from its folder."""
+"""Load a finished or interrupted run from its folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,19 +7,20 @@ from typing import Any
 from ...core.agent import Agent
 from ...core.environment import Environment
 from ...core.host_environment import HostEnvironment
+from .config import options_of_run
 from .plan import prepare
 from .train import restore
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What `load_run` found.
+    """A run read from its folder.
 
     Attributes:
-      agent: the algorithm, as it was built.
-      env: the single environment it was trained in.
-      agent_states: `[S, ...]` of the `S` seeds, from the last checkpoint.
-      num_updates: updates done by then.
+      agent: the algorithm with its network.
+      env: the single environment.
+      agent_states: `[S, ...]`, one entry per seed, from the last checkpoint.
+      num_updates: updates done at that checkpoint.
     """
 
     agent: Agent
@@ -29,18 +30,17 @@ class Run:
 
 
 def load_run(folder: str | Path, *, previous: bool = False) -> Run:
-    """Read the folder of `triglot train`, to go on with what it learned in Python.
+    """Load the agent, its states and the environment from a folder of `triglot train`.
 
     Args:
-      folder: the run's.
-      previous: where the last checkpoint is damaged, take the one before.
+      folder: the run directory.
+      previous: if the last checkpoint is damaged, use the one before it.
 
     Raises:
-      TriglotError: if it is no training's folder, there is no checkpoint, or it is damaged.
+      TriglotError: if the folder is not a run directory, or its last checkpoint is missing or
+        damaged.
     """
-    from ..cli import begun
-
-    plan = prepare(begun(Path(folder)), folder=Path(folder))
+    plan = prepare(options_of_run(Path(folder)), folder=Path(folder))
     progress = restore(plan, previous=previous)
     state: Any = progress.state
     return Run(

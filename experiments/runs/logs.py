@@ -1,6 +1,6 @@
-"""Logs beside the JSON lines: TensorBoard, and Weights & Biases where it is installed.
+"""Loggers in addition to the JSON lines: TensorBoard, and Weights & Biases.
 
-A log is a few lines behind one protocol, and its library is imported when the log is asked for.
+A logger's library is imported when the logger is requested.
 """
 
 import importlib.util
@@ -17,79 +17,79 @@ from ...core.errors import missing_extra, require, unknown, user_error_context, 
 from ..plots.learning_curves import finite_mean
 from .files import write_json
 
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 
 
 class Log(Protocol):
-    """Somewhere that a training's metrics go."""
+    """A destination of metrics."""
 
     def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
-        """Note one point of every metric.
+        """Log one point of every metric.
 
         Args:
           env_steps: environment steps per seed so far.
-          metrics: by name, `[S]` of the `S` seeds; NaN where there was nothing to measure.
+          metrics: by name, `[S]`; NaN where there was nothing to measure.
         """
         ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
         ...
 
 
 class Logs:
-    """Hands on the metrics of every update, at most `MOST_POINTS` points in a whole training.
+    """Sends metrics to several logs, at most `MAX_POINTS` points per run.
 
-    A longer training is averaged, a fixed number of updates to a point, so that one that was
-    stopped and goes on leaves the same points as one that was not.
+    Longer runs are averaged over a fixed number of updates per point, so that a resumed run logs
+    the same points as an uninterrupted one.
     """
 
     def __init__(self, logs: Iterable[Log], num_updates: int, steps_per_update: int) -> None:
         self._logs = tuple(logs)
-        self._updates_per_point = -(-num_updates // MOST_POINTS)
+        self._updates_per_point = -(-num_updates // MAX_POINTS)
         self._steps_per_update = steps_per_update
         self._num_updates = 0
-        self._waiting: dict[str, np.ndarray] = {}
+        self._pending: dict[str, np.ndarray] = {}
 
-    def go_on_after(self, num_updates: int, metrics: Mapping[str, np.ndarray]) -> None:
-        """Take up where another process stopped: `metrics` are `[S, num_updates]`."""
+    def resume_after(self, num_updates: int, metrics: Mapping[str, np.ndarray]) -> None:
+        """Continue after `num_updates` updates, whose metrics are `[S, num_updates]`."""
         self._num_updates = num_updates
         start = num_updates - num_updates % self._updates_per_point
-        self._waiting = {name: values[:, start:] for name, values in metrics.items()}
+        self._pending = {name: values[:, start:] for name, values in metrics.items()}
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
-        """Take the metrics `[S, updates]` of the next updates."""
-        waiting = {
-            name: np.concatenate([self._waiting[name], values], axis=1) if self._waiting else values
+        """Log the metrics `[S, updates]` of the next updates."""
+        pending = {
+            name: np.concatenate([self._pending[name], values], axis=1) if self._pending else values
             for name, values in metrics.items()
         }
         size = self._updates_per_point
-        count = next(iter(waiting.values())).shape[1]
+        count = next(iter(pending.values())).shape[1]
         self._num_updates += next(iter(metrics.values())).shape[1]
         first = self._num_updates - count
         for start in range(0, count - size + 1, size):
             env_steps = (first + start + size) * self._steps_per_update
-            window = {name: values[:, start : start + size] for name, values in waiting.items()}
+            window = {name: values[:, start : start + size] for name, values in pending.items()}
             point = {name: finite_mean(values) for name, values in window.items()}
             for log in self._logs:
                 log.add(env_steps, point)
-        self._waiting = {
-            name: values[:, count - count % size :] for name, values in waiting.items()
+        self._pending = {
+            name: values[:, count - count % size :] for name, values in pending.items()
         }
 
     def close(self) -> None:
-        """Close all."""
+        """Close all logs."""
         for log in self._logs:
             log.close()
 
 
 class TensorBoard:
-    """Event files: a curve for each seed, and one for their mean where there are several.
+    """Writes event files: one curve per seed, and one for their mean if there are several.
 
     Args:
-      folder: of the training.
+      folder: the run directory.
       config: unused.
-      start: environment steps of the last point that counts; later ones in older files do not.
+      start: environment steps at which a run resumes; later points in older files are discarded.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
@@ -121,18 +121,18 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """One run of the project `triglot` (or `$WANDB_PROJECT`), named like the folder.
+    """Logs to one run of the project `triglot` (or `$WANDB_PROJECT`), named like the folder.
 
-    `$WANDB_MODE=offline` keeps it on this machine, as ever with this library.
+    `WANDB_MODE=offline` disables uploads, as usual with this library.
 
     Args:
-      folder: of the training; it remembers the run's id, so that a resumed training goes on in it.
-      config: written down as the run's configuration.
-      start: unused: points that come again are the same.
+      folder: the run directory. It stores the run's id, so that a resumed training continues it.
+      config: the run's configuration.
+      start: unused, because repeated points are equal.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
-        with user_error_context("Weights & Biases cannot begin a run"):
+        with user_error_context("Weights & Biases failed to start a run"):
             self._run = require("wandb", "wandb").init(
                 project=os.environ.get("WANDB_PROJECT", "triglot"),
                 name=folder.resolve().name,
@@ -141,7 +141,7 @@ class WeightsAndBiases:
                 dir=str(folder),
                 config=dict(config),
             )
-            # Not the library's own count: that of a resumed training would begin anew.
+            # The library's own step counter would restart at 0 in a resumed run.
             self._run.define_metric("*", step_metric="env_steps")
 
     def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
@@ -151,11 +151,11 @@ class WeightsAndBiases:
             for curve, value in curves(values).items()
             if np.isfinite(value)
         }
-        with user_error_context("Weights & Biases cannot take a point"):
+        with user_error_context("Weights & Biases failed to log a point"):
             self._run.log({"env_steps": env_steps, **point})
 
     def close(self) -> None:
-        with user_error_context("Weights & Biases cannot end its run"):
+        with user_error_context("Weights & Biases failed to finish its run"):
             self._run.finish()
 
 
@@ -177,10 +177,10 @@ LOGS = {
 
 
 def check(names: Iterable[str]) -> None:
-    """Refuse a log that is unknown, or whose library is not installed; nothing is imported.
+    """Reject unknown logs and logs whose library is not installed, without importing it.
 
     Raises:
-      TriglotError: saying which.
+      TriglotError: with the log's name.
     """
     for name in names:
         if name not in LOGS:
@@ -190,28 +190,28 @@ def check(names: Iterable[str]) -> None:
             raise missing_extra(library, name, f"--log {name}")
 
 
-def begin(
-    names: Iterable[str], folder: Path, config: Mapping[str, Any], num_updates: int, start: int
+def start(
+    names: Iterable[str], folder: Path, config: Mapping[str, Any], num_updates: int, done: int
 ) -> Logs | None:
-    """Begin the logs that a training asks for, or go on with them.
+    """Start or continue the requested logs.
 
     Args:
-      names: of `LOGS`.
-      folder: of the training.
-      config: what `config.json` holds.
-      num_updates: of the whole training.
-      start: updates done already.
+      names: keys of `LOGS`.
+      folder: the run directory.
+      config: the contents of `config.json`.
+      num_updates: updates of the whole run.
+      done: updates done already.
 
     Returns:
-      None where no log is asked for.
+      The logs, or None if `names` is empty.
     """
     steps_per_update = config["steps_per_update"]
-    made = [LOGS[name].make(folder, config, start * steps_per_update) for name in names]
-    return Logs(made, num_updates, steps_per_update) if made else None
+    started = [LOGS[name].make(folder, config, done * steps_per_update) for name in names]
+    return Logs(started, num_updates, steps_per_update) if started else None
 
 
 def curves(values: np.ndarray) -> dict[str, float]:
-    """Name what is shown of a metric `[S]`: each seed, and the mean of several.
+    """Name the curves of a metric `[S]`: each seed, and the mean if there are several.
 
     >>> curves(np.array([1.0, 3.0]))
     {'seed_0': 1.0, 'seed_1': 3.0, 'mean': 2.0}

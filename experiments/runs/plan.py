@@ -1,49 +1,45 @@
-"""A training with every part checked and nothing compiled yet."""
+"""Prepare a training: check every option and build the trainer, without compiling."""
 
 import re
-import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
-from ...core.environment import check_constant_shapes
 from ...core.errors import TriglotError, unknown, user_error_context
-from ...core.host.trainer import HostTrainer
-from ...core.host_environment import HostEnvironment
 from ...core.hyper import fill_schedule_horizon
-from ...core.loop.trainer import Trainer, updates_for
-from ...core.loop.vectorize import VectorEnvironment
+from ...core.loop.interface import TrainerLike
+from ...core.loop.trainer import updates_for
+from ...core.trainers import make_trainer
 from .. import version
+from ..options import SharedOptions, TrainOptions
 from ..registry import components as registry
 from ..registry.loading import load_networks
 from . import logs
+from .config import write_config
 from .files import check_free, make_folder
 
-if TYPE_CHECKING:
-    from ..options import TrainOptions
-
 DEBUG = ("nans", "no-jit")
-SEEDS = 2**32  # a key is made of 32 bits
+NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What `triglot train` is about to do.
+    """A training that is ready to start.
 
     Attributes:
-      options: what the person chose.
+      options: what was chosen.
       trainer: the agent in its environments.
-      hyper: the numbers it starts from.
-      num_updates: updates of each seed.
-      out: the folder, made and empty.
+      hyper: the initial hyperparameters.
+      num_updates: updates per seed.
+      out: the run directory.
     """
 
-    options: "TrainOptions"
-    trainer: Trainer | HostTrainer
+    options: TrainOptions
+    trainer: TrainerLike
     hyper: Any
     num_updates: int
     out: Path
@@ -51,78 +47,75 @@ class Plan:
     @property
     def env(self) -> Any:
         """The single environment, of either kind."""
-        return self.trainer.env.env if isinstance(self.trainer, Trainer) else self.trainer.env
+        return self.trainer.single_env
 
     @property
     def num_steps(self) -> int:
-        """Count the environment steps per seed."""
+        """Environment steps per seed."""
         return self.num_updates * self.trainer.steps_per_update
 
     @property
     def title(self) -> str:
-        """Name the training, as pictures do."""
+        """Title of the training, for plots and messages."""
         options = self.options
         networks = " ".join(options.network) or options.backend
         return f"{options.algorithm} on {options.env}, {networks}"
 
     def announcement(self) -> str:
-        """Say what comes, and that a total was rounded up."""
+        """Describe the training, with a line for each surprise, such as a rounded total."""
         options, per_update = self.options, self.trainer.steps_per_update
         lines = [
             f"{self.title}: {options.num_seeds} x {self.num_steps:,} steps, "
             f"{self.num_updates:,} updates of {per_update:,} steps"
         ]
         if self.num_steps != options.total_steps:
-            lines.append(
-                f"{options.total_steps:,} steps are no whole number of rollouts of {per_update:,}: "
-                f"rounded up to {self.num_steps:,}"
-            )
-        starts = getattr(options.config, "learning_starts", 0)
+            lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
-                f"nothing will be learned: learning starts after {starts:,} steps "
-                f"(--learning-starts), and there are {self.num_steps:,}"
+                f"warning: nothing will be learned, because learning starts after {starts:,} steps "
+                f"(--learning-starts) and the run has {self.num_steps:,}"
             )
         if "no-jit" in options.debug:
-            lines.append("nothing is compiled (--debug no-jit): an update may take minutes")
+            lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)
 
-    def record(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Write down what it takes to do the same again."""
-        return {
-            "command": shlex.join(["triglot", *arguments]),
-            **{name: value for name, value in vars(self.options).items() if name != "out"},
-            "network": list(self.options.network),
-            "config": asdict(self.options.config),
-            "hyper": asdict(self.hyper),
-            "num_updates": self.num_updates,
-            "steps_per_update": self.trainer.steps_per_update,
-            "num_steps": self.num_steps,
-            "versions": version.versions(),
-            "device": version.device(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        }
+    def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Write `config.json` and return its contents."""
+        return write_config(
+            self.out,
+            self.options,
+            config=self.trainer.agent.config,
+            hyper=self.hyper,
+            arguments=arguments,
+            facts={
+                "num_updates": self.num_updates,
+                "steps_per_update": self.trainer.steps_per_update,
+                "num_steps": self.num_steps,
+                "versions": version.versions(),
+                "device": version.device(),
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            },
+        )
 
 
-def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
-    """Check everything and make the folder.
+def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
+    """Check all options, build the agent and the trainer, and make the folder.
 
     Args:
-      options: what the person chose.
-      folder: of a training that goes on; None for a new one.
+      options: what was chosen.
+      folder: the run directory of a resumed training; None for a new one.
 
     Raises:
-      TriglotError: if an option cannot be served, or the parts do not fit each other.
+      TriglotError: if an option is invalid, or the components do not fit each other.
     """
     for mode in options.debug:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
     logs.check(options.log)
-    check_numbers(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0)
-    networks = "own" if options.network else options.backend
-    for name, value in vars(options.hyper).items():
-        if value != value:
-            raise TriglotError(f"{name} is NaN: give a number.")
+    check_minimums(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0)
+    check_hyper(options)
+    networks = "custom" if options.network else options.backend
     out = folder or options.out or default_folder(options.algorithm, options.env, networks)
     if folder is None:
         check_free(out)
@@ -135,52 +128,68 @@ def prepare(options: "TrainOptions", *, folder: Path | None = None) -> Plan:
         config=options.config,
         hyper=options.hyper,
         networks=load_networks(options.network, env),
+        optimizer=options.optimizer,
     )
-    if isinstance(env, HostEnvironment):
-        # Else each small program goes to another thread, which takes longer than the program.
+    trainer = make_trainer(agent, env)
+    if trainer.steps_on_host:
+        # Otherwise each small program runs on another thread, which takes longer than the program.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        trainer = HostTrainer(agent, env)
-    else:
-        trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     num_updates = updates_for(trainer, options.total_steps)
-    if _is_own(options):
-        _try_out(trainer, f"{options.algorithm} on {options.env}")
-    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+    if _has_custom_components(options):
+        title = f"{options.algorithm} on {options.env}"
+        with user_error_context(f"{title} failed when it was traced"):
+            trainer.check()
     if folder is None:
         make_folder(out)
-    return Plan(options=options, trainer=trainer, hyper=hyper, num_updates=num_updates, out=out)
+    return Plan(
+        options=options,
+        trainer=trainer,
+        hyper=fill_schedule_horizon(agent.hyper, num_updates),
+        num_updates=num_updates,
+        out=out,
+    )
 
 
-def _is_own(options: "TrainOptions") -> bool:
+def _has_custom_components(options: TrainOptions) -> bool:
     suite = options.env.partition(":")[0]
     built_in = options.algorithm in registry.ALGORITHMS and suite in registry.SUITES
     return not built_in or bool(options.network)
 
 
-def _try_out(trainer: Trainer | HostTrainer, title: str) -> None:
-    """Trace a person's own parts, so that what they raise becomes one sentence; nothing runs."""
-    with user_error_context(f"{title} failed when it was traced"):
-        if isinstance(trainer, Trainer):
-            check_constant_shapes(trainer.env.env)
-        state = jax.eval_shape(trainer.init, jax.random.key(0))
-        if isinstance(trainer, Trainer):
-            jax.eval_shape(trainer.train_chunk, state)
-
-
-def check_numbers(options: Any, **least: int) -> None:
-    """Refuse a seed that is none, and counts below the `least` of each name.
+def check_minimums(options: Any, **minimums: int) -> None:
+    """Reject invalid seeds, and numbers below the given minimum of each option.
 
     Raises:
-      TriglotError: saying which.
+      TriglotError: with the option and its minimum.
     """
-    for name, bound in {"seed": 0, **least}.items():
-        if getattr(options, name) < bound:
-            raise TriglotError(f"{name} must be at least {bound}, got {getattr(options, name)}.")
-    if options.seed >= SEEDS:
-        raise TriglotError(f"seed must be less than {SEEDS}, got {options.seed}.")
+    for name, minimum in {"seed": 0, **minimums}.items():
+        if getattr(options, name) < minimum:
+            raise TriglotError(f"{name} must be at least {minimum}, got {getattr(options, name)}.")
+    if options.seed >= NUM_SEED_VALUES:
+        raise TriglotError(f"seed must be less than {NUM_SEED_VALUES}, got {options.seed}.")
+
+
+def check_hyper(options: SharedOptions) -> None:
+    """Reject hyperparameters that are NaN.
+
+    Raises:
+      TriglotError: with the hyperparameter.
+    """
+    hyper = options.hyper if isinstance(options.hyper, Mapping) else vars(options.hyper)
+    for name, value in hyper.items():
+        if value != value:
+            raise TriglotError(f"{name} is NaN: give a number.")
+
+
+def rounded_up(total_steps: int, steps_per_update: int, num_steps: int) -> str:
+    """Describe how a number of steps was rounded up."""
+    return (
+        f"{total_steps:,} steps are not a multiple of the rollout size ({steps_per_update:,}): "
+        f"rounded up to {num_steps:,}"
+    )
 
 
 def default_folder(*names: str) -> Path:
-    """Name a folder under `runs` by what is run and the time."""
+    """Name a folder under `runs` by its contents and the time."""
     words = [re.sub(r"[^\w.]+", "_", name) for name in names]
     return Path("runs") / "-".join([*words, time.strftime("%Y%m%d-%H%M%S")])

@@ -1,4 +1,4 @@
-"""What a training came to: the time of each stage, and the return at the end."""
+"""Summarize a run: the time of each stage, and the final return."""
 
 import time
 from collections.abc import Mapping
@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ...core.evaluate import Episodes
+from ...core.loop.episode import Episodes
 from ..statistics import format_return, interval95
 from .journal import Journal
 from .plan import Plan
 
 
 class Stopwatch:
-    """Splits the time since `started` (of `time.perf_counter`) into named laps, `seconds`."""
+    """Splits the time since `started` (from `time.perf_counter`) into named laps, `seconds`."""
 
     def __init__(self, started: float) -> None:
         self.seconds: dict[str, float] = {}
         self._last = started
 
     def lap(self, name: str) -> None:
-        """End the present lap and give it a name."""
+        """End the current lap and name it."""
         now = time.perf_counter()
         self.seconds[name] = now - self._last
         self._last = now
@@ -37,58 +37,61 @@ def summary(
     interrupted: bool,
     diverged: str | None,
 ) -> dict[str, Any]:
-    """Collect what `summary.json` holds.
+    """Build the contents of `summary.json`.
 
     Args:
-      plan: what was to be done.
-      journal: what was done.
-      seconds: of each stage.
-      episodes: `[S, E]`, played greedily at the end; None where none were.
-      resumed_at: updates that were done before, in which `seconds` have no part.
-      interrupted: by Ctrl-C.
-      diverged: which metric was no number, and when; None where none was.
+      plan: the training.
+      journal: its metrics.
+      seconds: the time of each stage.
+      episodes: greedy episodes after training, `[S, E]`, or None.
+      resumed_at: updates done before `seconds` were measured.
+      interrupted: whether Ctrl-C was pressed.
+      diverged: the description of a divergence, or None.
 
     Returns:
-      `num_steps` and `num_updates` count per seed; `steps_per_second` counts environment steps of
-      all seeds, in training alone, since it was resumed; None where there were none.
+      `num_steps` and `num_updates` are per seed. `steps_per_second` counts the training steps of
+      all seeds since the start or resumption; None if there are none.
     """
     steps = int(journal.env_steps[-1]) if journal.history else 0
-    here = steps - resumed_at * plan.trainer.steps_per_update
+    new_steps = steps - resumed_at * plan.trainer.steps_per_update
     return {
         "interrupted": interrupted,
         "num_updates": steps // plan.trainer.steps_per_update,
         "num_steps": steps,
         "num_seeds": plan.options.num_seeds,
         "evaluation": None if episodes is None else evaluation(episodes),
-        "steps_per_second": here * plan.options.num_seeds / seconds["train"] if here else None,
+        "steps_per_second": new_steps * plan.options.num_seeds / seconds["train"]
+        if new_steps
+        else None,
         "seconds": dict(seconds),
         "diverged": diverged,
     }
 
 
-def in_words(summary: Mapping[str, Any], out: Path) -> str:
-    """Tell a person."""
+def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
+    """Format `summary.json` for the terminal."""
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
     if summary["diverged"]:
         lines.append(
             f"stopped: {summary['diverged']}. The last checkpoint before it is kept; "
-            "`--debug nans` stops where a NaN comes from"
+            "`--debug nans` stops at the first NaN"
         )
     if summary["evaluation"] is not None:
-        lines += evaluation_in_words(summary["evaluation"])
+        lines += describe_evaluation(summary["evaluation"])
     if summary["steps_per_second"] is not None:
-        lines.append(f"{summary['steps_per_second']:,.0f} steps/s of all seeds in training")
+        lines.append(f"{summary['steps_per_second']:,.0f} steps/s over all seeds in training")
     times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
     lines += [f"seconds: {times}", f"in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}"]
     return "\n".join(lines)
 
 
 def evaluation(episodes: Episodes) -> dict[str, Any]:
-    """Collect what is written down of `[S, E]` episodes; lengths are in steps.
+    """Compute the statistics of `[S, E]` episodes; lengths are in steps.
 
-    The interval is Student's, of the mean over seeds; of one seed, of the mean over its episodes.
+    The interval is Student's t interval of the mean over seeds, or over episodes if there is one
+    seed.
     """
     returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
     per_seed = returns.mean(axis=1)
@@ -98,18 +101,18 @@ def evaluation(episodes: Episodes) -> dict[str, Any]:
         "return_interval95": interval95((per_seed if several else returns[0]).tolist()),
         "interval_over": "seeds" if several else "episodes",
         "return_per_seed": per_seed,
-        "return_least": float(returns.min()),
-        "return_greatest": float(returns.max()),
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
         "episodes_per_seed": returns.shape[1],
         "length_mean": float(lengths.mean()),
-        "length_least": int(lengths.min()),
-        "length_greatest": int(lengths.max()),
+        "length_min": int(lengths.min()),
+        "length_max": int(lengths.max()),
         "share_finished": float(np.asarray(episodes.finished).mean()),
     }
 
 
-def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
-    """Tell a person what `evaluation` collected, in lines."""
+def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
+    """Format the results of `evaluation` as lines."""
     bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
     interval = (
         f" (95% interval over {over} {format_return(bounds[0])} to {format_return(bounds[1])})"
@@ -125,7 +128,7 @@ def evaluation_in_words(evaluation: Mapping[str, Any], policy: str = "greedy") -
     if share < 1:
         cut = round((1 - share) * num_seeds * count)
         lines.append(
-            f"{cut:,} of these {num_seeds * count:,} episodes did not end by themselves and were "
-            "cut"
+            f"{cut:,} of these {num_seeds * count:,} episodes were cut at the maximum number of "
+            "steps"
         )
     return lines

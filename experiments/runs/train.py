@@ -1,131 +1,135 @@
-"""`triglot train`: one training, watched, and what it leaves behind."""
+"""`triglot train` and `triglot resume`: train with a progress bar, checkpoints and logs."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
 from ...core.errors import CannotWrite, TriglotError, writing
-from ...core.evaluate import Episodes, evaluate
-from ...core.host.trainer import HostFailure, HostProgram, HostTrainer
-from ...core.host_environment import HostEnvironment
-from ...core.loop.checkpoint import Checkpoints
+from ...core.host.trainer import HostFailure
+from ...core.loop.checkpoint import Checkpoints, DamagedError
+from ...core.loop.chunks import run_chunks
+from ...core.loop.episode import Episodes
+from ...core.loop.interface import Program
 from ...core.loop.state import RunnerState
-from ...core.loop.trainer import init_seeds, train_seeds
+from ...core.loop.trainer import init_seeds
+from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
 from ..statistics import format_return
 from . import logs
+from .config import read_config
 from .divergence import divergence
-from .files import write_json
 from .interrupt import Interrupt
 from .journal import Journal
 from .plan import Plan, prepare
-from .summary import Stopwatch, in_words, summary
+from .summary import Stopwatch, describe_summary, summary
 
-if TYPE_CHECKING:
-    from ..options import TrainOptions
-
-INTERRUPTED = 130  # what a shell calls an end by Ctrl-C
+INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 DIVERGED = 1
 CHECKPOINTS = "checkpoints"
-CHUNK_SECONDS = 1.0  # between looks at the clock, and for Ctrl-C
-
-Program: TypeAlias = Callable[[RunnerState, np.int32], tuple[RunnerState, dict[str, Any]]]
+CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
 
 
-def train(options: "TrainOptions", *, started: float, arguments: Sequence[str]) -> int:
+def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) -> int:
     """Run `triglot train`.
 
     Args:
-      options: what the person chose.
-      started: when the program started, by `time.perf_counter`.
-      arguments: the command line, to be written down.
+      options: what was chosen.
+      started: the start time of the program, from `time.perf_counter`.
+      arguments: the command line, which is recorded in `config.json`.
 
     Returns:
-      The exit code: 0, or 130 after Ctrl-C.
+      The exit code: 0; 1 if the training diverged; 130 after Ctrl-C.
 
     Raises:
-      TriglotError: before anything compiles, if an option cannot be served.
+      TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
     plan = prepare(options)
     watch.lap("import")
-    record = plan.record(arguments)
-    write_json(plan.out / "config.json", record)
+    config = plan.write_config(arguments)
     print(plan.announcement(), flush=True)
-    with _journal(plan, record, 0) as journal:
+    with _journal(plan, config, 0) as journal:
         return _run(plan, journal, watch, Progress(None, 0))
 
 
-def resume(options: "TrainOptions", folder: Path, *, started: float, previous: bool = False) -> int:
-    """Run `triglot resume`: go on from the last checkpoint, as if nothing had happened.
+def resume(options: TrainOptions, folder: Path, *, started: float, previous: bool = False) -> int:
+    """Run `triglot resume`: continue from the last checkpoint, bit for bit.
 
-    A run that was killed before its first checkpoint begins again, with the same result.
+    A run without a checkpoint starts again from the beginning.
 
     Args:
-      options: what the training was begun with.
-      folder: where it is.
-      started: when the program started, by `time.perf_counter`.
-      previous: where the last checkpoint is damaged, take the one before.
+      options: the options with which the run was started.
+      folder: the run directory.
+      started: the start time of the program, from `time.perf_counter`.
+      previous: if the last checkpoint is damaged, use the one before it.
 
     Returns:
-      The exit code: 0, or 130 after Ctrl-C.
+      The exit code, as from `train`.
 
     Raises:
-      TriglotError: if the checkpoint is damaged or of another training.
+      TriglotError: if the checkpoint is damaged or does not fit the run.
     """
     watch = Stopwatch(started)
     plan = prepare(options, folder=folder)
     watch.lap("import")
-    begun = bool(Checkpoints(plan.out / CHECKPOINTS).numbers())
-    progress = restore(plan, previous=previous) if begun else Progress(None, 0)
+    has_checkpoint = bool(Checkpoints(plan.out / CHECKPOINTS).numbers())
+    progress = restore(plan, previous=previous) if has_checkpoint else Progress(None, 0)
     print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
-    if isinstance(plan.env, HostEnvironment):
-        print(
-            f"what {plan.env.name} was doing cannot be saved: its environments begin new episodes"
-        )
-    with _journal(plan, plan.record([]), progress.num_updates) as journal:
-        journal.go_on_after(progress.num_updates)
+    if plan.trainer.steps_on_host:
+        print(f"the state of {plan.env.name} cannot be saved: its environments begin new episodes")
+    with _journal(plan, read_config(plan.out), progress.num_updates) as journal:
+        journal.resume_after(progress.num_updates)
         return _run(plan, journal, watch, progress)
 
 
 class Progress(NamedTuple):
-    """Where a training stands: its state (None before the first update) and the updates done."""
+    """The runner states (None before the first update) and the number of updates done."""
 
     state: RunnerState | None
     num_updates: int
 
 
 def restore(plan: Plan, *, previous: bool = False) -> Progress:
-    """Read the last checkpoint of a training's folder.
+    """Read the last checkpoint of a run.
 
     Raises:
-      TriglotError: if there is none, or it is damaged or of another training.
+      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
     """
     like = jax.eval_shape(lambda: _initial(plan))
-    done, state = Checkpoints(plan.out / CHECKPOINTS).restore(like, previous=previous)
+    try:
+        done, state = Checkpoints(plan.out / CHECKPOINTS).restore(like, previous=previous)
+    except DamagedError:
+        raise
+    except TriglotError as error:
+        schema = read_config(plan.out).get("migrated_from")
+        if schema is None:
+            raise
+        raise TriglotError(
+            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
+            f"checkpoint cannot be read: {error} Use that version, or train again."
+        ) from None
     return Progress(state, done)
 
 
 @contextmanager
-def _journal(plan: Plan, record: Mapping[str, Any], done: int) -> Iterator[Journal]:
-    """Open the journal and the logs asked for; where they cannot be written, say how to go on."""
+def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
+    """Open the journal and the logs; if they cannot be written, say how to resume."""
     try:
-        begun = logs.begin(plan.options.log, plan.out, record, plan.num_updates, done)
-        with closing(begun) if begun else nullcontext():
-            yield Journal(plan.out, plan.trainer.steps_per_update, begun)
+        started = logs.start(plan.options.log, plan.out, config, plan.num_updates, done)
+        with closing(started) if started else nullcontext():
+            yield Journal(plan.out, plan.trainer.steps_per_update, started)
     except CannotWrite as error:
         raise TriglotError(
-            f"{error} What was saved before is whole: once there is room and permission to write, "
-            f"`triglot resume {plan.out}` goes on from there."
+            f"{error} Earlier checkpoints are intact: free space or fix permissions, then "
+            f"`triglot resume {plan.out}` continues from the last one."
         ) from error
 
 
@@ -142,22 +146,22 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         watch.lap("init")
         diverged = None
         if progress.num_updates < plan.num_updates:
-            program = _compile(plan, state, watch)
-            with closing(program) if isinstance(program, HostProgram) else nullcontext():
-                state, diverged = _train(
-                    plan, program, state, journal, interrupt, progress.num_updates
-                )
+            with closing(plan.trainer.program()) as program:
+                if not options.debug:  # the debug modes cannot look into a compiled program
+                    program.compile(state, watch.lap)
+                done = progress.num_updates
+                state, diverged = _train(plan, program, state, journal, interrupt, done)
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
         episodes = None
         if options.eval_episodes and not interrupt.pressed and diverged is None:
-            # The seeds' own keys are the ones before this.
+            # The keys of the seeds are folded from the numbers below num_seeds.
             key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
             episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
             watch.lap("evaluate")
-    written = summary(
+    results = summary(
         plan,
         journal,
         watch.seconds,
@@ -166,37 +170,41 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         interrupted=interrupt.pressed,
         diverged=diverged,
     )
-    journal.write("summary.json", written)
-    if journal.history:
-        metrics = journal.metrics  # which joins all chunks
-        metric = plots.telling(metrics)
-        curves = {options.backend: plots.Curve(journal.env_steps, metrics[metric])}
-        picture = plan.out / "learning_curve.png"
-        plots.learning_curves(picture, curves, title=plan.title, metric=metric)
-    parts = (plan.trainer.agent, plan.env)
-    with writing(plan.out):
-        draw_values(plan.out / "values.png", *parts, state.agent, plan.title)
-    print(in_words(written, plan.out))
+    journal.write("summary.json", results)
+    _draw(plan, journal, state)
+    print(describe_summary(results, plan.out))
     if interrupt.pressed:
-        print(f"to go on: triglot resume {plan.out}")
+        print(f"to continue: triglot resume {plan.out}")
         return INTERRUPTED
     return DIVERGED if diverged else 0
 
 
-def play(plan: Plan, agent_states: Any, key: jax.Array, **how: Any) -> Episodes:
-    """Play `[S, E]` whole episodes with each seed's agent; `how` as `evaluate` takes it."""
+def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    if journal.history:
+        metrics = journal.metrics  # joins all chunks
+        metric = plots.most_informative_metric(metrics)
+        curves = {plan.options.backend: plots.Curve(journal.env_steps, metrics[metric])}
+        path = plan.out / "learning_curve.png"
+        plots.learning_curves(path, curves, title=plan.title, metric=metric)
+    with writing(plan.out):
+        path = plan.out / "values.png"
+        draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
+
+
+def play(
+    plan: Plan,
+    agent_states: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int = 100_000,
+    explore: bool = False,
+) -> Episodes:
+    """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
     keys = jax.random.split(key, plan.options.num_seeds)
-
-    def of_one(state: Any, key: jax.Array) -> Episodes:
-        return evaluate(plan.trainer.agent, plan.env, state, key, **how)
-
-    if not isinstance(plan.env, HostEnvironment):
-        return jax.vmap(of_one)(agent_states, keys)
-    one_by_one = [
-        of_one(jax.tree.map(lambda leaf, s=seed: leaf[s], agent_states), keys[seed])
-        for seed in range(len(keys))
-    ]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one)
+    return plan.trainer.evaluate_seeds(
+        agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
+    )
 
 
 @contextmanager
@@ -210,28 +218,8 @@ def _debugging(modes: Sequence[str]) -> Iterator[None]:
             yield
         except FloatingPointError as error:
             if "no-jit" not in modes:
-                error.add_note("The line itself is shown, slowly, by `--debug nans no-jit`.")
+                error.add_note("`--debug nans no-jit` shows the line itself; it is slow.")
             raise
-
-
-def _compile(plan: Plan, state: RunnerState, watch: Stopwatch) -> Program:
-    """Compile the training ahead of its first call, so that tracing and compiling are told apart.
-
-    The number of updates is an argument of the program: one serves chunks of all sizes.
-    """
-    if isinstance(plan.trainer, HostTrainer):
-        program = HostProgram(plan.trainer)
-        if not plan.options.debug:
-            program.compile(state)
-        watch.lap("compile")
-        return program
-    if plan.options.debug:  # a compiled program can no longer be taken apart
-        return lambda state, count: train_seeds(plan.trainer, state, count)
-    lowered = train_seeds.lower(plan.trainer, state, np.int32(0))
-    watch.lap("trace")
-    program = lowered.compile()
-    watch.lap("compile")
-    return program
 
 
 def _train(
@@ -242,7 +230,11 @@ def _train(
     interrupt: Interrupt,
     done: int,
 ) -> tuple[RunnerState, str | None]:
-    """Train chunk by chunk, each of about `CHUNK_SECONDS`, until done, interrupted or diverged."""
+    """Train in chunks of about `CHUNK_SECONDS` until done, interrupted or diverged.
+
+    Returns:
+      The last states, and a description of the divergence or None.
+    """
     steps_per_update = plan.trainer.steps_per_update * plan.options.num_seeds
     bar = tqdm(
         total=plan.num_updates * steps_per_update,
@@ -253,43 +245,48 @@ def _train(
         desc="all seeds" if plan.options.num_seeds > 1 else None,
         file=sys.stderr,
     )
-    diverged, saved = None, time.perf_counter()
+    chunks = run_chunks(
+        program,
+        state,
+        plan.num_updates,
+        plan.trainer.chunk_size,
+        done=done,
+        target_seconds=CHUNK_SECONDS,
+    )
+    saved = time.perf_counter()
     with bar:
-        size = 1
-        while done < plan.num_updates and not interrupt.pressed and diverged is None:
-            begun = time.perf_counter()
-            count = min(size, plan.num_updates - done)
-            try:
-                state, buffers = program(state, np.int32(count))
-            except HostFailure as failure:
-                _keep(plan, journal, failure)
-                raise
-            metrics = {name: np.asarray(value)[:, :count] for name, value in buffers.items()}
-            journal.add_chunk(metrics)
-            done += count
-            rate = count / (time.perf_counter() - begun)
-            size = max(1, min(int(rate * CHUNK_SECONDS), plan.trainer.chunk_size))
-            returns = metrics["episode_return"]
-            if np.isfinite(returns).any():
-                bar.set_postfix(
-                    {"return": format_return(float(np.nanmean(returns)))}, refresh=False
-                )
-            bar.update(count * steps_per_update)
-            diverged = divergence(plan.env.name, state, metrics, done - count)
-            seconds = plan.options.checkpoint_seconds
-            if seconds and time.perf_counter() - saved >= seconds and diverged is None:
-                _checkpoint(plan, journal, state)
-                saved = time.perf_counter()
-    return state, diverged
+        try:
+            for chunk in chunks:
+                state = chunk.runner_states
+                journal.add_chunk(chunk.metrics)
+                returns = chunk.metrics["episode_return"]
+                if np.isfinite(returns).any():
+                    mean = format_return(float(np.nanmean(returns)))
+                    bar.set_postfix({"return": mean}, refresh=False)
+                bar.update(chunk.count * steps_per_update)
+                before = chunk.num_updates - chunk.count
+                diverged = divergence(plan.env.name, state, chunk.metrics, before)
+                if diverged is not None:
+                    return state, diverged
+                if interrupt.pressed:
+                    break
+                seconds = plan.options.checkpoint_seconds
+                if seconds and time.perf_counter() - saved >= seconds:
+                    _checkpoint(plan, journal, state)
+                    saved = time.perf_counter()
+        except HostFailure as failure:
+            _save_before_failure(plan, journal, failure)
+            raise
+    return state, None
 
 
-def _keep(plan: Plan, journal: Journal, failure: HostFailure) -> None:
-    """Save what was learned before an environment failed, and say how to go on."""
+def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> None:
+    """Save the state from before a host environment failed, and say how to resume."""
     if failure.metrics:
         journal.add_chunk(failure.metrics)
     _checkpoint(plan, journal, failure.runner_state)
     failure.args = (
-        f"{failure} What was learned before is saved: `triglot resume {plan.out}` goes on from it.",
+        f"{failure} The state before it is saved: `triglot resume {plan.out}` continues from it.",
     )
 
 

@@ -75,8 +75,9 @@ def test_the_greatest_allowed_value_is_chosen(mask: Any, expected: list[int]) ->
 def test_epsilon_falls_over_environment_steps() -> None:
     agent = table(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=40.0)
     state = agent.init(jax.random.key(0), 2)
-    for num_updates, expected in [(0, 0.9), (5, 0.5), (10, 0.1), (1000, 0.1)]:
-        later = replace(state, num_updates=jnp.asarray(num_updates, jnp.int32))
+    for num_steps, expected in [(0, 0.9), (20, 0.5), (40, 0.1), (4000, 0.1)]:
+        replay = replace(state.replay, num_added=jnp.asarray(num_steps, jnp.int32))
+        later = replace(state, replay=replay)
         np.testing.assert_allclose(agent.epsilon(later), expected, rtol=1e-6)
 
 
@@ -117,13 +118,13 @@ def test_the_target_starts_equal_and_follows_every_interval() -> None:
     copied, steps = state.agent.target.params, 0
     for _ in range(12):
         state, metrics = update(state)
-        steps = int(state.agent.num_gradient_steps)
+        steps = int(state.agent.learner.num_gradient_steps)
         if steps and steps % SMALL.target_update_period == 0:
             copied = params(state.agent)
         assert trees_equal(state.agent.target.params, copied)
         assert (steps == 0) == bool(jnp.isnan(metrics["loss"]))
     assert steps == 11  # the first rollout holds 4 steps, and learning starts at 8
-    assert int(state.agent.num_updates) == 12
+    assert int(state.agent.replay.num_added) == 12 * SMALL.steps_per_update
 
 
 def test_the_target_moves_by_tau() -> None:
@@ -256,10 +257,10 @@ def test_the_public_train_function_runs_it() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"batch_size": 64, "buffer_size": 32}, "smaller than a batch: buffer_size is 32"),
-        ({"learning_starts": 20_000}, "would never learn: learning_starts is 20000"),
-        ({"learning_starts": 100}, "learning_starts must be at least .* = 128"),
-        ({"learning_starts": 150, "n_step": 5}, "learning_starts must be at least .* = 168"),
+        ({"batch_size": 64, "buffer_size": 32}, "replay holds a batch .*got 64, 10,000 and 32"),
+        ({"learning_starts": 20_000}, "<= buffer_size.* got 128, 20,000 and 10,000"),
+        ({"learning_starts": 100}, "<= learning_starts.* got 128, 100 and"),
+        ({"learning_starts": 150, "n_step": 5}, "got 168, 150 and 10,000"),
         ({"n_step": 0}, "n_step must be at least 1, got 0"),
         ({"target_update_period": 0}, "target_update_period must be at least 1"),
     ],
@@ -279,7 +280,7 @@ def test_the_replay_is_rounded_up_to_whole_rollouts() -> None:
         ({"discount": 1.5}, r"discount must be within \[0, 1\], got 1.5"),
         ({"epsilon_end": -0.1}, r"epsilon_end must be within \[0, 1\]"),
         ({"epsilon_decay_steps": 0.0}, r"epsilon_decay_steps must be within \[1, inf\]"),
-        ({"priority_eps": 0.0}, r"priority_eps must be positive, got 0.0"),
+        ({"priority_eps": 0.0}, r"priority_eps must be finite and above 0, got 0.0"),
         ({"tau": 2.0}, r"tau must be within \[0, 1\]"),
     ],
 )
@@ -289,7 +290,7 @@ def test_numbers_out_of_range_are_refused(hyper: dict[str, Any], words: str) -> 
 
 
 def test_continuous_actions_are_refused() -> None:
-    with pytest.raises(TriglotError, match="DQN serves discrete actions"):
+    with pytest.raises(TriglotError, match="DQN supports discrete actions"):
         DQN.networks(Box((3,)), Box((2,), low=-1.0, high=1.0))
 
 

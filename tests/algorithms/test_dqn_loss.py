@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, Batch, DQNConfig, importance, make_optimizer
+from triglot.algorithms.dqn import DQN, Batch, DQNConfig, DQNHyperparams, importance
 from triglot.backends import build
 from triglot.core.network import Variables
 from triglot.core.rl.replay import Replay, Sample, Step
@@ -110,14 +110,7 @@ def test_three_steps_with_an_end_among_them() -> None:
         next_obs=jnp.array([[1], [2], [0], [1], [0]]),
         next_action_mask=jnp.ones((5, 1, 2), bool),
     )
-    state = made.add(
-        made.init(
-            lambda count: jax.tree.map(
-                lambda leaf: jnp.zeros((count, *leaf.shape[2:]), leaf.dtype), steps
-            )
-        ),
-        steps,
-    )
+    state = made.add(made.init(OBS, ACTIONS), steps)
     drawn = made.sample(state, jax.random.key(0), 256, 0.5)
     _, metrics = loss(drawn, [1.0] * 256)
     by_start = dict(zip(drawn.slot.tolist(), metrics["td_errors"].tolist(), strict=True))
@@ -133,7 +126,8 @@ def test_three_steps_with_an_end_among_them() -> None:
 
 def test_the_gradient_norm_is_clipped_as_a_whole() -> None:
     """Published DQNs clip each element (`optax.clip`) where the global norm was meant."""
-    optimizer = make_optimizer(learning_rate=1.0, max_grad_norm=0.5, adam_eps=1e8)
+    hyper = DQNHyperparams(learning_rate=1.0, max_grad_norm=0.5, adam_eps=1e8)
+    optimizer = agent().optimizer(hyper)
     params = {"a": jnp.zeros(1), "b": jnp.zeros(1)}
     grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
     with jax.numpy_dtype_promotion("standard"):

@@ -58,7 +58,7 @@ def test_the_terms() -> None:
     np.testing.assert_allclose(total, 0.4 + 0.5 * 1.25 - 0.01 * ENTROPY, rtol=1e-6)
 
 
-def test_value_clipping_and_advantage_normalisation() -> None:
+def test_value_clipping_and_advantage_normalization() -> None:
     hyper = PPOHyperparams(clip_epsilon=0.2)
     _, metrics = loss({"normalize_advantage": True, "clip_value": True}, hyper)
     # Advantages become 1 and -1: -(1.2 - 1) / 2.
@@ -69,9 +69,8 @@ def test_value_clipping_and_advantage_normalisation() -> None:
 
 def test_the_gradient_norm_is_clipped_as_a_whole() -> None:
     """Published PPOs clip each element (`optax.clip`) where the global norm was meant."""
-    from triglot.algorithms.ppo import make_optimizer
-
-    optimizer = make_optimizer(learning_rate=1.0, max_grad_norm=0.5, adam_eps=1e8)
+    hyper = PPOHyperparams(learning_rate=1.0, max_grad_norm=0.5, adam_eps=1e8)
+    optimizer = agent().optimizer(hyper)
     params = {"a": jnp.zeros(1), "b": jnp.zeros(1)}
     grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
     with jax.numpy_dtype_promotion("standard"):
@@ -86,5 +85,7 @@ def test_the_learning_rate_falls_to_zero_over_the_run(done: float) -> None:
     made = agent()
     state = made.init(jax.random.key(0), 4, PPOHyperparams(learning_rate=1.0, decay_updates=4.0))
 
-    later = replace(state, num_updates=jnp.asarray(done, jnp.int32))
+    steps = done * made.config.num_epochs * made.config.num_minibatches
+    learner = replace(state.learner, num_gradient_steps=jnp.asarray(steps, jnp.int32))
+    later = replace(state, learner=learner)
     np.testing.assert_allclose(made._learning_rate(later), max(0.0, 1.0 - done / 4.0))

@@ -10,7 +10,7 @@ import pytest
 
 from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
-from triglot.core.agent import PolicyInput, Trajectory, is_online
+from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
@@ -55,9 +55,9 @@ def test_wrong_counts_and_methods_are_refused() -> None:
 
 
 def test_what_is_not_discrete_is_refused() -> None:
-    with pytest.raises(TriglotError, match="discrete observations"):
+    with pytest.raises(TriglotError, match="Discrete observations"):
         QLearning.networks(Box((4,)), Discrete(2))
-    with pytest.raises(TriglotError, match="discrete actions"):
+    with pytest.raises(TriglotError, match="Discrete actions"):
         QLearning.networks(Discrete(2), Box((1,)))
 
 
@@ -103,7 +103,7 @@ def test_every_action_is_chosen_from_the_table_as_the_step_before_left_it(
     np.testing.assert_array_equal(table_of(after.agent), table_of(state))
     np.testing.assert_array_equal(after.env.obs, env_state.obs)
     np.testing.assert_allclose(metrics["td_error"], np.mean(errors), rtol=1e-5)
-    assert is_online(agent)
+    assert agent.online
 
 
 def test_ties_are_broken_evenly_and_epsilon_explores() -> None:

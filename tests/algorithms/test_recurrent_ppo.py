@@ -105,13 +105,13 @@ def test_acting_starts_anew_with_an_episode() -> None:
 
 def test_minibatches_are_whole_rollouts() -> None:
     config = replace(CONFIG, num_envs=2, num_minibatches=4)
-    with pytest.raises(TriglotError, match=r"must divide num_envs .* got 4 and 2"):
+    with pytest.raises(TriglotError, match=r"must divide num_envs .*recurrent.* = 2, got 4"):
         PPO(SUMMING, Box((1,)), Discrete(2), config, PPOHyperparams())
 
 
-def test_a_memory_is_an_option() -> None:
+def test_a_recurrent_cell_is_an_option() -> None:
     specs = PPO.networks(Box((4,)), Discrete(2), PPOConfig(cell="gru", cell_size=8))
     assert {spec.cell for spec in specs.values()} == {RecurrentCell("gru", 8)}
     assert PPO.networks(Box((4,)), Discrete(2))["actor"].cell is None
-    with pytest.raises(TriglotError, match="unknown recurrent cell 'lstn'; did you mean 'lstm'"):
+    with pytest.raises(TriglotError, match="unknown cell of PPO 'lstn'; did you mean 'lstm'"):
         PPOConfig(cell="lstn")

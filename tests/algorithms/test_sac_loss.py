@@ -1,21 +1,23 @@
-"""SAC's loss against numbers worked out in NumPy, on networks that are plain functions."""
+"""SAC's losses against numbers worked out in NumPy, on networks that are plain functions."""
 
+from dataclasses import replace
 from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from triglot.algorithms.sac import SAC, Batch, SACConfig, SACHyperparams
 from triglot.core.network import Network, Variables
-from triglot.core.networks.combinators import combine, ensemble, part_of, scalar
-from triglot.core.rl.replay import Sample
+from triglot.core.networks.combinators import combine, ensemble, scalar
+from triglot.core.rl.replay import Sample, Step
 from triglot.core.specs import Box
 
 OBS, ACTIONS = Box((1,)), Box((1,), "float32", -3.0, 5.0)
-TEMPERATURE, TARGET_ENTROPY = 0.5, -1.0
+TEMPERATURE = 0.5
 
 
 def actor() -> Network:
@@ -59,24 +61,25 @@ def agent() -> SAC:
     return SAC(combine(parts), OBS, ACTIONS, SACConfig(), SACHyperparams())
 
 
-def batch(agent: SAC) -> Batch:
-    sample = Sample(
-        obs=jnp.array([[1.0], [-2.0]]),
-        action=jnp.array([[0.5], [-0.25]]),
-        reward=jnp.array([1.0, 3.0]),
-        discount=jnp.array([0.9, 0.0]),  # the second terminated
-        next_obs=jnp.array([[0.5], [4.0]]),
-        next_action_mask=None,
-        slot=jnp.array([0, 1]),
-        probability=jnp.array([0.5, 0.5]),
-    )
-    target = Variables(params=jnp.array([0.7, 0.2]), state=((), ())[0])
-    return Batch(sample=sample, target=target, target_entropy=jnp.float32(TARGET_ENTROPY))
+SAMPLE = Sample(
+    obs=jnp.array([[1.0], [-2.0]]),
+    action=jnp.array([[0.5], [-0.25]]),
+    reward=jnp.array([1.0, 3.0]),
+    discount=jnp.array([0.9, 0.0]),  # the second terminated
+    next_obs=jnp.array([[0.5], [4.0]]),
+    next_action_mask=None,
+    slot=jnp.array([0, 1]),
+    probability=jnp.array([0.5, 0.5]),
+)
 
 
-def with_critics(agent: SAC, weights: list[float]) -> Variables:
-    made = agent.network.init(jax.random.key(0))
-    return Variables(params={**made.params, "critic": jnp.array(weights)}, state=made.state)
+def batch(agent: SAC, critics: list[float]) -> Batch:
+    state = agent.init(jax.random.key(0), 8)
+    critic = state.learners["critic"]
+    critic = replace(critic, variables=replace(critic.variables, params=jnp.array(critics)))
+    target = Variables(params=jnp.array([0.7, 0.2]), state=critic.variables.state)
+    state = replace(state, learners={**state.learners, "critic": critic}, target=target)
+    return Batch(sample=SAMPLE, state=state)
 
 
 def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -88,50 +91,108 @@ def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     return np.tanh(raw), (gaussian - np.log(1.0 - np.tanh(raw) ** 2))[:, 0]
 
 
-def test_the_terms(agent: SAC) -> None:
-    key = jax.random.key(3)
-    value, (metrics, _) = agent.loss(with_critics(agent, [1.0, -0.5]), batch(agent), key)
-    next_key, draw_key, _, _ = jax.random.split(key, 4)
-    obs, next_obs = np.array([[1.0], [-2.0]]), np.array([[0.5], [4.0]])
+def variables(batch: Batch, part: str) -> Variables:
+    return batch.state.learners[part].variables
 
-    next_action, next_log_prob = drawn(0.3 * next_obs, next_key)
+
+def test_the_critics_loss(agent: SAC) -> None:
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    value, _ = agent.critic_loss(variables(given, "critic"), given, key)
+    next_obs = np.array([[0.5], [4.0]])
+    next_action, next_log_prob = drawn(0.3 * next_obs, jax.random.split(key)[0])
     seen = (next_obs + 2.0 * next_action)[:, 0]
     next_q = np.minimum(0.7 * seen, 0.2 * seen)
     target = np.array([1.0, 3.0]) + np.array([0.9, 0.0]) * (next_q - TEMPERATURE * next_log_prob)
-    assert target[1] == 3.0  # a terminal transition is worth its reward, and no less
+    assert target[1] == 3.0  # a terminal transition is worth its reward
     taken = np.array([1.0 + 2.0 * 0.5, -2.0 - 2.0 * 0.25])
-    critic_loss = sum(0.5 * np.mean((w * taken - target) ** 2) for w in (1.0, -0.5))
+    expected = sum(0.5 * np.mean((w * taken - target) ** 2) for w in (1.0, -0.5))
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
 
-    action, log_prob = drawn(0.3 * obs, draw_key)
+
+def test_the_actors_loss(agent: SAC) -> None:
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    value, (metrics, _) = agent.actor_loss(variables(given, "actor"), given, key)
+    obs = np.array([[1.0], [-2.0]])
+    action, log_prob = drawn(0.3 * obs, jax.random.split(key)[0])
     seen = (obs + 2.0 * action)[:, 0]
-    actor_loss = np.mean(TEMPERATURE * log_prob - np.minimum(1.0 * seen, -0.5 * seen))
-    temperature_loss = -np.mean(TEMPERATURE * (log_prob + TARGET_ENTROPY))
-
-    np.testing.assert_allclose(metrics["critic_loss"], critic_loss, rtol=1e-5)
-    np.testing.assert_allclose(metrics["actor_loss"], actor_loss, rtol=1e-5)
-    np.testing.assert_allclose(metrics["temperature_loss"], temperature_loss, rtol=1e-5)
-    np.testing.assert_allclose(value, critic_loss + actor_loss + temperature_loss, rtol=1e-5)
+    expected = np.mean(TEMPERATURE * log_prob - np.minimum(1.0 * seen, -0.5 * seen))
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(metrics["entropy"], -np.mean(log_prob), rtol=1e-5)
 
 
-def test_each_loss_moves_its_own_part_only(agent: SAC) -> None:
-    variables = with_critics(agent, [1.0, -0.5])
-
-    def gradient(name: str) -> Any:
-        def one(params: Any) -> jax.Array:
-            moved = Variables(params=params, state=variables.state)
-            return agent.loss(moved, batch(agent), jax.random.key(3))[1][0][name]
-
-        return jax.grad(one)(variables.params)
-
-    for name in ("actor", "critic", "temperature"):
-        found = gradient(f"{name}_loss")
-        for part in ("actor", "critic", "temperature"):
-            moves = any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(found[part]))
-            assert moves == (part == name), (name, part)
+@pytest.mark.parametrize("target_entropy", [None, -3.0])
+def test_the_temperatures_loss(agent: SAC, target_entropy: float | None) -> None:
+    """Without a target entropy it is minus the number of action dimensions, 1 here."""
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    hyper = replace(given.state.hyper, target_entropy=target_entropy)
+    given = replace(given, state=replace(given.state, hyper=hyper))
+    value, (metrics, _) = agent.temperature_loss(variables(given, "temperature"), given, key)
+    _, log_prob = drawn(0.3 * np.array([[1.0], [-2.0]]), key)
+    wanted = -1.0 if target_entropy is None else target_entropy
+    np.testing.assert_allclose(value, -np.mean(TEMPERATURE * (log_prob + wanted)), rtol=1e-5)
+    np.testing.assert_allclose(metrics["temperature"], TEMPERATURE, rtol=1e-6)
 
 
-def test_targets_follow_the_critics_by_tau(agent: SAC) -> None:
+def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
+    """Critics, actor, temperature, targets: each loss reads the parts that have moved already."""
+    config = replace(agent.config, num_envs=2, batch_size=2, buffer_size=8, learning_starts=2)
+    agent = replace(agent, config=config)
+    state = agent.init(jax.random.key(0), 2)
+    one_step = jax.tree.map(lambda leaf: leaf[None], SAMPLE)
+    state = replace(
+        state,
+        replay=agent.replay.add(
+            state.replay,
+            Step(
+                obs=one_step.obs,
+                action=one_step.action,
+                reward=one_step.reward,
+                terminated=one_step.discount == 0.0,
+                truncated=jnp.zeros((1, 2), bool),
+                next_obs=one_step.next_obs,
+                next_action_mask=None,
+            ),
+        ),
+    )
+    keys = jax.random.split(jax.random.key(5))
+    after, metrics = agent._learn(state, keys)
+    sample = agent.replay.sample(state.replay, keys[0], 2, state.hyper.discount)
+    _, actor_key, temperature_key = jax.random.split(keys[1], 3)
+    moved = {"critic": after.learners["critic"]}
+    given = Batch(sample=sample, state=replace(state, learners={**state.learners, **moved}))
+    value, _ = agent.actor_loss(variables(given, "actor"), given, actor_key)
+    np.testing.assert_allclose(metrics["actor_loss"], value, rtol=1e-5)
+    moved["actor"] = after.learners["actor"]
+    given = Batch(sample=sample, state=replace(state, learners={**state.learners, **moved}))
+    value, _ = agent.temperature_loss(variables(given, "temperature"), given, temperature_key)
+    np.testing.assert_allclose(metrics["temperature_loss"], value, rtol=1e-5)
+    tau, old, new = 0.005, state.target.params, after.learners["critic"].variables.params
+    np.testing.assert_allclose(after.target.params, tau * new + (1 - tau) * old, rtol=1e-5)
+    steps = {part: int(own.num_gradient_steps) for part, own in after.learners.items()}
+    assert steps == {"actor": 1, "critic": 1, "temperature": 1}
+
+
+def test_each_learner_has_its_own_rate() -> None:
+    parts = {
+        "actor": actor(),
+        "critic": ensemble(critic(), 2),
+        "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
+    }
+    seen = []
+
+    def optimizer(hyper: SACHyperparams) -> optax.GradientTransformation:
+        seen.append(float(hyper.learning_rate))
+        return optax.sgd(hyper.learning_rate)
+
+    hyper = SACHyperparams(
+        learning_rate=0.1, critic_learning_rate=0.2, temperature_learning_rate=0.3
+    )
+    made = SAC(combine(parts), OBS, ACTIONS, SACConfig(), hyper, optimizer)
+    seen.clear()
+    made.init(jax.random.key(0), 8)
+    np.testing.assert_allclose(sorted(seen), [0.1, 0.2, 0.3], rtol=1e-6)
+
+
+def test_targets_start_as_the_critics(agent: SAC) -> None:
     state = agent.init(jax.random.key(0), 8)
-    online = part_of(state.learner.variables, "critic")
-    chex.assert_trees_all_equal(state.target, online)
-    assert state.hyper.target_entropy == -1.0
+    chex.assert_trees_all_equal(state.target, state.learners["critic"].variables)

@@ -20,7 +20,7 @@ from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Dict
 
 OBS = Box((4,))
-OBS_DICT = Dict.of(position=Box((3,)), goal=Box((1,)))
+OBS_DICT = Dict({"position": Box((3,)), "goal": Box((1,))})
 BATCH = {"position": jnp.ones((5, 3)), "goal": jnp.zeros((5, 1))}
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -316,11 +316,11 @@ MISTAKES = {
         lambda: from_nnx(FailingNNX),
         "the NNX constructor 'FailingNNX' failed when given nnx.Rngs: TypeError: .*'size'",
     ),
-    "no NNX module": (lambda: from_nnx(lambda rngs: 3), "made none"),
-    "no Equinox module": (lambda: from_equinox(lambda key: jnp.ones(3)), "made none"),
+    "no NNX module": (lambda: from_nnx(lambda rngs: 3), "returned a Shape"),
+    "no Equinox module": (lambda: from_equinox(lambda key: jnp.ones(3)), "returned a Shape"),
     "state that is not taken": (
         lambda: from_equinox(Stateful),
-        r"holds state \(such as BatchNorm's\), and its __call__ takes no `state`",
+        r"holds state \(such as BatchNorm's\), but its __call__ does not take `state`",
     ),
 }
 

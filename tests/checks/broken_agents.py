@@ -166,7 +166,7 @@ class TiredOfTracing(ActorCritic):
 
     def update(self, state: Any, trajectory: Trajectory, key: Any) -> Any:
         self.calls.append(1)
-        if len(self.calls) > 3:
+        if len(self.calls) > 6:
             raise RuntimeError("the log file is closed")
         return super().update(state, trajectory, key)
 
@@ -309,28 +309,28 @@ BROKEN = [
     Broken("init", PythonNumber(), words="epsilon is the Python float 0.1"),
     Broken("act", FloatActions()),
     Broken("act", OutOfBounds()),
-    Broken("act", GrowingMemory(), words="[2, 1] and is float32[2, 2]"),
-    Broken("update", HalfParams()),
+    Broken("scan", GrowingMemory(), words="[2, 1] and is float32[2, 2]"),
+    Broken("scan", HalfParams()),
     Broken("update", MetricPerStep()),
-    Broken("repeatable", NumpyNoise(), words="called twice"),
-    Broken("mutation", PoppingExtras(), words="extras.logits"),
-    Broken("mutation", CountingInPlace()),
+    Broken("deterministic", NumpyNoise(), words="called twice"),
+    Broken("arguments unchanged", PoppingExtras(), words="extras.logits"),
+    Broken("arguments unchanged", CountingInPlace()),
     Broken("jit", PythonBranch(), words="jnp.where"),
-    Broken("mask", MaskIgnored(), Masked()),
+    Broken("action mask", MaskIgnored(), Masked()),
     Broken("greedy", GreedySampled()),
     Broken("scan", TiredOfTracing()),
     Broken("finite", Normalised()),
-    Broken("compilation", WeakState()),
+    Broken("compiles once", WeakState()),
     Broken("vmap", CalledBack()),
-    Broken("key-reuse", KeyTwice(), words="broken_agents.py, line"),
+    Broken("keys used once", KeyTwice(), words="broken_agents.py, line"),
     Broken("checkpoint", EmptyArray()),
-    Broken("hyper", OwnNumbers()),
-    Broken("hyper", DiscountLeftOut(), words="hyper.discount"),
+    Broken("hyperparameters", OwnNumbers()),
+    Broken("hyperparameters", DiscountLeftOut(), words="hyper.discount"),
     Broken("learns", LearnsNothing()),
     Broken("seeds", KeyRebound()),
-    Broken("seeds", ExplorationRebound()),
-    Broken("time-limits", TimeLimitsFoldedIn(), words="both taken for ends"),
-    Broken("time-limits", FlagsIgnored(), words="both bootstrapped"),
-    Broken("terminal-successor", FlagsInverted()),
-    Broken("truncated-successor", TruncatedZeroed()),
+    Broken("exploration", ExplorationRebound()),
+    Broken("time limits", TimeLimitsFoldedIn(), words="both taken for ends"),
+    Broken("time limits", FlagsIgnored(), words="both bootstrapped"),
+    Broken("terminal successor", FlagsInverted()),
+    Broken("truncated successor", TruncatedZeroed()),
 ]

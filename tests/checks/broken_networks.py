@@ -75,7 +75,7 @@ def one_key_twice(variables: Variables, inputs: Any, *, key: Any = None, train: 
 
 
 def twins(made: Variables, key: jax.Array) -> Variables:
-    drawn = jax.random.normal(key, (4, 4))
+    drawn = 2.0 * made.params["kernel"]
     params = {**made.params, "keys": drawn, "values": drawn}
     return Variables(params=params, state=made.state)
 
@@ -140,24 +140,24 @@ BROKEN = [
         "a head of half precision",
         answering(lambda p, x: {**heads(p, x), "value": (x @ p["value"]).astype(jnp.float16)}),
     ),
-    Broken("dtype", "a parameter of weak type", with_params(scale=jnp.full((2,), 0.5))),
+    Broken("compiles once", "a parameter of weak type", with_params(scale=jnp.full((2,), 0.5))),
     Broken(
         "finite",
         "the logarithm of a negative number",
         answering(lambda p, x: {**heads(p, x), "value": jnp.log(-1.0 - (x @ p["value"]) ** 2)}),
     ),
-    Broken("repeatable", "NumPy's random numbers", answering(noisy)),
-    Broken("mutation", "a count in place", network(apply=counting_in_place)),
+    Broken("deterministic", "NumPy's random numbers", answering(noisy)),
+    Broken("arguments unchanged", "a count in place", network(apply=counting_in_place)),
     Broken("state", "a count in evaluation", network(apply=always_counting)),
     Broken(
-        "batch-against-single",
+        "independent rows",
         "the batch's mean taken away in evaluation",
         answering(lambda p, x: heads(p, x - x.mean(axis=0, keepdims=True))),
     ),
     Broken("seeds", "a key rebound", network(init=lambda key: init(jax.random.key(0)))),
     Broken("seeds", "a random start that says it is none", network(random_start=False)),
-    Broken("key-reuse", "two layers from one key", starting(twins)),
-    Broken("key-reuse", "one key for two layers of noise", network(apply=one_key_twice)),
+    Broken("seeds", "two layers from one key", starting(twins)),
+    Broken("keys used once", "one key for two layers of noise", network(apply=one_key_twice)),
     Broken("jit", "a Python branch on values", answering(branching)),
     Broken("jit", "another function when compiled", answering(otherwise_compiled)),
     Broken("vmap", "a callback that cannot be batched", starting(called_back)),
@@ -168,10 +168,10 @@ BROKEN = [
         answering(lambda p, x: jax.lax.stop_gradient(heads(p, x))),
     ),
     Broken("gradient", "a square root at 0", answering(not_differentiable)),
-    Broken("compilation", "a container made anew", fresh_containers()),
+    Broken("compiles once", "a container made anew", fresh_containers()),
     Broken("checkpoint", "an array of size 0", with_params(empty=jnp.zeros((0,)))),
     Broken(
-        "recurrent",
+        "scan",
         "a carry that changes its dtype",
         recurrent(next_carry=lambda total: jnp.tanh(total).astype(jnp.float16)),
     ),

@@ -72,40 +72,42 @@ def unreadable() -> Any:
 AGENTS = [
     checked("nothing", None, "None has no"),
     checked("a function", raising, "a function has no hyper"),
-    checked("the class of an agent", PPO, "the class PPO, not an agent made of it"),
-    checked("a count of 0", ActorCritic(num_envs=0), "num_envs is 0, no whole number"),
+    checked("the class of an agent", PPO, "the class PPO; expected an instance"),
+    checked("a count of 0", ActorCritic(num_envs=0), "num_envs is 0; expected an integer"),
     checked("a count of a half", ActorCritic(rollout_length=2.5), "rollout_length is 2.5"),  # pyright: ignore[reportArgumentType]
-    checked("an array for a count", ActorCritic(num_envs=np.int64(2)), "no whole number"),  # pyright: ignore[reportArgumentType]
+    checked("an array for a count", ActorCritic(num_envs=np.int64(2)), "expected an integer"),  # pyright: ignore[reportArgumentType]
     checked("a property that raises", unreadable(), "no config was read"),
     checked("act is no method", but(act=None), "its act is None"),
     checked("a dictionary for a field", ActorCritic(hyper={}), "unhashable type"),  # pyright: ignore[reportArgumentType]
     checked("the class of an environment", ActorCritic(), "the class TwoStep", type(ENV)),
-    checked("no environment", ActorCritic(), "env is None, no Environment", None),
+    checked("no environment", ActorCritic(), "env is None; expected an Environment", None),
     checked("init raises", but(init=raising), "`init(key, num_envs)` raised KeyError: 'torso'"),
     checked("init takes a key only", but(init=lambda self, key: {}), "takes 2 positional"),
-    checked("a network in the state", state(lambda s: {**s, "f": jnp.tanh}), "no JAX array"),
+    checked(
+        "a network in the state", state(lambda s: {**s, "f": jnp.tanh}), "expected a JAX array"
+    ),
     checked(
         "a NumPy array in the state", state(lambda s: {**s, "n": np.zeros(2)}), "NumPy float64"
     ),
     checked("no state", state(lambda s: None), "raised"),
     checked("initial_carry raises", but(initial_carry=raising), "initial_carry"),
-    checked("a carry for one", remembering(lambda n: jnp.zeros((3,))), "not [2, ...]"),
+    checked("a carry for one", remembering(lambda n: jnp.zeros((3,))), "expected shape [2, ...]"),
     checked("act raises", but(act=raising), "raised KeyError: 'torso'"),
     checked("act without explore", but(act=lambda self, s, m, v, k: None), "explore"),
-    checked("act gives an array", acting(lambda d: d.action), "it gave a"),
-    checked("act gives a pair", acting(lambda d: (d.action, d.carry)), "it gave a tuple"),
-    checked("one action for all", action(lambda a: a[0]), "int32[], not [2, ...]"),
+    checked("act gives an array", acting(lambda d: d.action), "it returned int32[2]"),
+    checked("act gives a pair", acting(lambda d: (d.action, d.carry)), "it returned a tuple"),
+    checked("one action for all", action(lambda a: a[0]), "int32[]; expected shape [2, ...]"),
     checked("actions one-hot", action(lambda a: jax.nn.one_hot(a, 2)), "expected shape ()"),
     checked("actions of float", action(lambda a: a.astype(jnp.float32)), "float32"),
     checked("actions below 0", action(lambda a: a - 5), "within [0, 1]"),
     checked("actions of NumPy", action(np.asarray), "NumPy int32[2]"),
     checked("extras of a list", extras([1.0]), "extras is a list"),
     checked("extras of numbers", extras({"value": 1.0}), "the Python float 1.0"),
-    checked("extras of one", extras({"value": jnp.zeros(())}), "not [2, ...]"),
+    checked("extras of one", extras({"value": jnp.zeros(())}), "expected shape [2, ...]"),
     checked("update raises", but(update=raising), "raised KeyError: 'torso'"),
     checked("update takes no key", but(update=lambda self, s, t: (s, {})), "takes 3 positional"),
-    checked("update gives the state only", updating(lambda s, m: s), "not the pair"),
-    checked("update gives nothing", updating(lambda s, m: None), "a NoneType"),
+    checked("update gives the state only", updating(lambda s, m: s), "expected the pair"),
+    checked("update gives nothing", updating(lambda s, m: None), "returned None"),
     checked("update drops a part", updating(lambda s, m: ({"params": s["params"]}, m)), "absent"),
     checked(
         "update changes a shape",

@@ -133,7 +133,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
         Broken(step=lambda a, b, c: Walk().step(b, c, a)),
         "step(state, action, key)",
     ),
-    "no methods but values": (Broken(step=3), "cannot be called"),
+    "no methods but values": (Broken(step=3), "expected a method"),
     "a generator": (Broken(reset=a_list), "generator"),
     "a coroutine": (AsyncStep(), "coroutine"),
     "a reset to nothing": (Broken(reset=lambda key: None), "None"),

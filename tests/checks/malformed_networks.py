@@ -62,25 +62,31 @@ def numpy_in_place(params: Any, obs: Any) -> Any:
 
 NETWORKS = [
     checked("nothing", None, "None"),
-    checked("a number", 3, "a int"),
+    checked("a number", 3, "the Python int 3"),
     checked("a dictionary", {"init": init, "apply": apply}, "a dict"),
     checked("a pair of functions", (init, apply), "a tuple"),
-    checked("a module that was not lifted", nn.Dense(3), "no Network"),
+    checked("a module that was not lifted", nn.Dense(3), "expected a Network"),
     checked("the class of a module", nn.Dense, "the class Dense"),
-    checked("a transformed function", hk.transform(lambda x: x), "no Network"),
+    checked("a transformed function", hk.transform(lambda x: x), "expected a Network"),
     checked("init is no function", network(init=None), "its init is None"),
     checked("apply is no function", network(apply={}), "its apply is {}"),
     checked("recurrent is a word", network(recurrent="yes"), "its recurrent is 'yes'"),
-    checked("observations without a spec", network(), "no Box, Discrete or Dict", (4,)),
-    checked("no observations", network(), "obs_spec given with it is None", ()),
+    checked("observations without a spec", network(), "expected a Box, Discrete or Dict", (4,)),
+    checked("no observations", network(), "the obs_spec is None", ()),
     checked("init raises", network(init=raising), "`init(key)` raised KeyError: 'torso'"),
     checked("init takes no key", network(init=lambda: init(jax.random.key(0))), "takes 0"),
-    checked("init gives a dictionary", network(init=lambda key: {}), "a dict, no Variables"),
-    checked("init gives nothing", network(init=lambda key: None), "a NoneType, no Variables"),
+    checked(
+        "init gives a dictionary",
+        network(init=lambda key: {}),
+        "an empty dictionary; expected Variables",
+    ),
+    checked("init gives nothing", network(init=lambda key: None), "None; expected Variables"),
     checked("a word among the parameters", with_params(name="mine"), "the Python str 'mine'"),
-    checked("NumPy parameters", with_params(w=np.zeros(3)), "NumPy float64[3], no JAX array"),
+    checked(
+        "NumPy parameters", with_params(w=np.zeros(3)), "NumPy float64[3]; expected a JAX array"
+    ),
     checked("integer parameters", with_params(n=jnp.arange(3)), "params.n is int32[3]"),
-    checked("a function in the state", with_state({"f": jnp.tanh}), "no JAX array"),
+    checked("a function in the state", with_state({"f": jnp.tanh}), "expected a JAX array"),
     checked("a key in the state", with_state({"key": jax.random.key(0)}), "random key"),
     checked("apply raises", network(apply=raising), "raised KeyError: 'torso'"),
     checked(
@@ -93,9 +99,9 @@ NETWORKS = [
         "one observation where a dictionary comes",
         network(),
         "raised",
-        Dict.of(position=Box((4,)), speed=Box((2,))),
+        Dict({"position": Box((4,)), "speed": Box((2,))}),
     ),
-    checked("apply gives nothing", returning(lambda v, i: None), "a NoneType"),
+    checked("apply gives nothing", returning(lambda v, i: None), "returned None"),
     checked("apply gives three", returning(lambda v, i: (i, v.state, ())), "a tuple of 3"),
     checked("outputs of words", returning(lambda v, i: ({"a": "b"}, v.state)), "str 'b'"),
     checked("no outputs", returning(lambda v, i: ({}, v.state)), "no outputs: {}"),
@@ -107,7 +113,7 @@ NETWORKS = [
     checked(
         "outputs of one example",
         answering(lambda p, x: jax.tree.map(lambda leaf: leaf[0], heads(p, x))),
-        "not [5, ...]",
+        "expected shape [5, ...]",
     ),
     checked(
         "time before the batch",
@@ -115,7 +121,9 @@ NETWORKS = [
         "logits is float32[2, 5]",
     ),
     checked(
-        "NaN", answering(lambda p, x: {"value": x[:, 0] * jnp.nan}), "outputs.value [5] holds nan"
+        "NaN",
+        answering(lambda p, x: {"value": x[:, 0] * jnp.nan}),
+        "outputs.value [5] contains nan",
     ),
     checked(
         "infinity",
@@ -136,9 +144,9 @@ NETWORKS = [
     checked(
         "one carry for all",
         recurrent(lambda variables, num_envs: jnp.zeros((HIDDEN, num_envs))),
-        "is float32[3, 5], not [5, ...]",
+        "is float32[3, 5]; expected shape [5, ...]",
     ),
-    checked("a recurrent network without a carry", network(recurrent=True), "holds no arrays"),
+    checked("a recurrent network without a carry", network(recurrent=True), "contains no arrays"),
     checked("initial_carry raises", recurrent(raising), "initial_carry(variables, 5)` raised"),
     checked(
         "a recurrent network that keeps its carry",

@@ -194,10 +194,10 @@ class Masks(Walk):
 class Nested(Walk):
     """Observations and actions in dictionaries."""
 
-    obs_spec: ClassVar[Spec] = Dict.of(
-        line=Dict.of(place=Box((1,), "float32", -5.0, 5.0)), time=Discrete(21)
+    obs_spec: ClassVar[Spec] = Dict(
+        {"line": Dict({"place": Box((1,), "float32", -5.0, 5.0)}), "time": Discrete(21)}
     )
-    action_spec: ClassVar[Spec] = Dict.of(push=Box((), "float32", -1.0, 1.0), far=Discrete(2))
+    action_spec: ClassVar[Spec] = Dict({"push": Box((), "float32", -1.0, 1.0), "far": Discrete(2)})
 
     def push(self, action: Any) -> jax.Array:
         return action["push"] * jnp.where(action["far"] == 1, 1.5, 0.5)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from triglot.checks.environment.check import check_environment
-from triglot.checks.environment.play import CHECKS
+from triglot.checks.environment.check import CHECKS, check_environment
 
 from .broken_environments import BROKEN
 from .malformed_environments import MALFORMED
@@ -52,8 +51,8 @@ def test_what_is_no_environment_gets_a_sentence(given: Any, word: str) -> None:
     found = next(result for result in report.results if result.outcome == "failed")
     assert word in found.found
     assert found.found.strip()
-    assert found.mend.strip()
-    for line in (found.found, found.mend):
+    assert found.fix.strip()
+    for line in (found.found, found.fix):
         assert "\n" not in line
         assert "Traceback" not in line
         assert "site-packages" not in line
@@ -65,7 +64,7 @@ def test_what_is_no_environment_gets_a_sentence(given: Any, word: str) -> None:
         (Grid(), "Every reset gives the same start"),
         (Lasts(), "episodes terminated after 10 steps. If that is a time limit"),
         (Endless(), "No episode ended in 2048 random steps"),
-        (Blank(), "like that of a reset"),
+        (Blank(), "looks like that of a reset"),
     ],
     ids=lambda value: type(value).__name__,
 )

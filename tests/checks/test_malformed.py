@@ -21,16 +21,16 @@ def test_a_sentence_says_what_is_wrong(part: Malformed) -> None:
     try:
         report = part.attempt()
     except TriglotError as error:
-        told = str(error)
+        text = str(error)
     else:
         assert isinstance(report, Report)
         failed = [result for result in report.results if result.outcome == "failed"]
         assert failed, str(report)
-        told = failed[0].found
-        assert failed[0].mend
-    assert part.words in told
-    assert len(told.split()) >= 4 and "\n" not in told
-    assert "Traceback" not in told and "site-packages" not in told
+        text = failed[0].found
+        assert failed[0].fix
+    assert part.words in text
+    assert len(text.split()) >= 4 and "\n" not in text
+    assert "Traceback" not in text and "site-packages" not in text
 
 
 def test_there_are_many() -> None:

@@ -8,7 +8,7 @@ from tests.checks.sound_network import OBS, network, recurrent
 from tests.conformance import custom_networks as own
 from triglot import check_network, combine, from_equinox, from_haiku, from_linen, from_nnx
 from triglot.backends import build
-from triglot.checks.network.transforms import CHECKS
+from triglot.checks.network.check import CHECKS
 from triglot.core import specs
 from triglot.core.networks.architecture import CNN, MLP, NetworkSpec, Table, policy_head, value_head
 from triglot.core.networks.combinators import freeze, start_from
@@ -32,7 +32,7 @@ def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     report = check_network(broken.network, OBS)
     assert report.failed == (broken.check,), str(report)
     (result,) = [r for r in report.results if r.outcome == "failed"]
-    assert result.found and result.mend and result.why
+    assert result.found and result.fix and result.why
     assert "\n" not in result.found and "Traceback" not in str(report)
 
 
@@ -113,9 +113,14 @@ def test_frozen_weights_pass() -> None:
 
 def test_the_report_says_what_why_and_how() -> None:
     (broken,) = [b for b in BROKEN if b.defect == "a Python number among the parameters"]
-    told = str(check_network(broken.network, OBS))
-    for words in ("params.scale is the Python float 2.0", "why it matters", "to mend it", "FAILED"):
-        assert words in told
+    text = str(check_network(broken.network, OBS))
+    for words in (
+        "params.scale is the Python float 2.0",
+        "why it matters",
+        "how to fix it",
+        "FAILED",
+    ):
+        assert words in text
 
 
 def test_another_seed_tries_other_numbers() -> None:

@@ -5,6 +5,7 @@ import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 NUM_ACTIONS = 2
@@ -147,3 +148,23 @@ class NormalisedNNX(nnx.Module):
     def __call__(self, obs: jax.Array) -> dict[str, jax.Array]:
         features = self.dropout(nnx.relu(self.torso(self.norm(obs))))
         return {"logits": self.logits(features), "value": self.value(features)[:, 0]}
+
+
+class Scaling(eqx.Module):
+    """An Equinox module with two NumPy arrays, a scale and an order of the inputs."""
+
+    logits: eqx.nn.Linear
+    value: eqx.nn.Linear
+    scale: np.ndarray
+    order: np.ndarray
+
+    def __init__(self, key: jax.Array) -> None:
+        logits, value = jax.random.split(key)
+        self.logits = eqx.nn.Linear(4, NUM_ACTIONS, key=logits)
+        self.value = eqx.nn.Linear(4, "scalar", key=value)
+        self.scale = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
+        self.order = np.array([3, 2, 1, 0])
+
+    def __call__(self, obs: jax.Array) -> dict[str, jax.Array]:
+        features = obs[self.order] * self.scale
+        return {"logits": self.logits(features), "value": self.value(features)}

@@ -136,6 +136,25 @@ def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
     assert len(jax.tree.leaves(variables.params.attention)) == 3
 
 
+@pytest.mark.parametrize("is_built", [False, True])
+def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None:
+    module = own.Scaling(jax.random.key(3)) if is_built else own.Scaling
+    network = from_equinox(module)
+    report = check_network(network, OBS)
+    assert report.passed, report
+    _, result = trained(network)
+    variables = result.runner_state.agent.learner.variables
+    assert len(jax.tree.leaves(variables.params)) == 4
+    assert not jax.tree.leaves(variables.state)
+    # Two networks of two constructions share the structure of their parameters.
+    again = from_equinox(own.Scaling).init(jax.random.key(0))
+    assert jax.tree.structure(again.params) == jax.tree.structure(variables.params)
+    outputs, _ = network.apply(again, jnp.array([[1.0, 2.0, 3.0, 4.0]]))
+    features = np.array([2.0, 3.0, 4.0, 4.0], np.float32)
+    expected = again.params.logits.weight @ features + again.params.logits.bias
+    np.testing.assert_allclose(outputs["logits"][0], expected, rtol=1e-6)
+
+
 @pytest.mark.library_promotion(REASON)
 def test_batch_statistics_are_those_of_the_batch() -> None:
     """All four libraries normalise by the same batch, so the axis reaches Equinox's too."""

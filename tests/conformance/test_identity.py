@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from triglot.core.loop.trainer import chunks
+from triglot.core.loop.chunks import chunk_sizes
 from triglot.experiments.comparison.identity import Trace, compare_traces
-from triglot.experiments.comparison.session import Session, Task
+from triglot.experiments.comparison.session import Session
+from triglot.experiments.options import CompareOptions
 
 FOUR = ("haiku", "linen", "nnx", "equinox")
 STEPS_PER_UPDATE = 512  # of PPO's default configuration
@@ -30,14 +31,14 @@ def train(
     """Train one backend; the first one to come writes `weights`."""
     total_steps = num_updates * steps_per_update
     session = Session(
-        Task(backend=backend, algorithm=algorithm, seed=0, total_steps=total_steps, **task)
+        CompareOptions(algorithm=algorithm, seed=0, total_steps=total_steps, **task), backend
     )
     own = session.init().arrays
     if not weights.exists():
         save_file(own, weights)
     session.load(str(weights))
     session.compile()
-    sizes = chunks(num_updates, session.facts["chunk_size"])
+    sizes = chunk_sizes(num_updates, session.facts["chunk_size"])
     history = [session.train(size).arrays for size in sizes]
     metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
     return Trace(metrics=metrics, params=session.named_params())

@@ -110,7 +110,7 @@ def test_the_covering_set_covers() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "env", "words"),
     [
-        *(("dqn", env, "DQN serves discrete actions") for env in (PENDULUM, BRAX, HOST_PENDULUM)),
+        *(("dqn", env, "DQN supports discrete actions") for env in (PENDULUM, BRAX, HOST_PENDULUM)),
         *(("sac", env, "SAC serves continuous actions") for env in (CART, MAZE, HOST_CART, GRID)),
         *(
             ("q_learning", env, "Q-learning keeps a table and needs discrete")

@@ -181,4 +181,4 @@ def test_a_cell_that_is_none_and_a_table_with_memory() -> None:
     with pytest.raises(TriglotError, match="at least one unit, got 0"):
         RecurrentCell("gru", 0)
     with pytest.raises(TriglotError, match="a table has no recurrent cell"):
-        NetworkSpec(Discrete(3), Table(), HEADS, RecurrentCell())
+        NetworkSpec(Discrete(3), Table(), HEADS, RecurrentCell()).check()

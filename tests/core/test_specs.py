@@ -1,6 +1,7 @@
 """Specs: hashable descriptions, values that fit them, and Gymnasium's spaces from them and back."""
 
 import copy
+import dataclasses
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import triglot
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box, Dict, Discrete, Spec, mismatch, sample, zeros
 from triglot.envs.gymnasium import space_from_spec, spec_from_space
@@ -25,7 +27,7 @@ SPECS: list[Spec] = [
     Box((3,), "int32", -2, 2),
     Box((2, 3), "uint8", 0, 255),
     Box((2,), "bool", 0, 1),
-    Dict.of(image=Box((2, 2), "uint8", 0, 255), goal=Dict.of(cell=Discrete(5))),
+    Dict({"image": Box((2, 2), "uint8", 0, 255), "goal": Dict({"cell": Discrete(5)})}),
 ]
 each_spec = pytest.mark.parametrize("spec", SPECS, ids=repr)
 
@@ -33,6 +35,23 @@ each_spec = pytest.mark.parametrize("spec", SPECS, ids=repr)
 @each_spec
 def test_a_spec_hashes_by_value(spec: Spec) -> None:
     assert len({spec, copy.deepcopy(spec)}) == 1
+
+
+def test_a_dict_takes_a_dictionary_or_pairs() -> None:
+    speed, image = Box((2,)), Box((2, 2), "uint8", 0, 255)
+    spec = triglot.Dict({"speed": speed, "image": image})
+    assert spec.items == (("image", image), ("speed", speed))
+    assert spec == Dict([("speed", speed), ("image", image)])
+    assert spec == dataclasses.replace(spec)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [({"speed": (2,)}, r"got 'speed': \(2,\)"), ({1: Box((2,))}, "a string as name.*got 1: Box")],
+)
+def test_a_dict_of_something_else_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(TriglotError, match=message):
+        Dict(given)
 
 
 @each_spec
@@ -73,8 +92,8 @@ def test_a_box_of_booleans_holds_both() -> None:
         (Box((2,)), jnp.zeros((3,)), r"shape \(2,\) .*, got \(3,\)"),
         (Box((2,), "float32", 0.0, 1.0), jnp.float32([0.5, 1.5]), r"within \[0.0, 1.0\], got"),
         (Box((2,), "float32", (0.0, 1.0)), jnp.float32([0.0, 0.0]), "within"),
-        (Dict.of(a=Discrete(2)), {"b": jnp.int32(0)}, r"dictionary with \['a'\]"),
-        (Dict.of(a=Discrete(2)), {"a": jnp.int32(2)}, r"within \[0, 1\]"),
+        (Dict({"a": Discrete(2)}), {"b": jnp.int32(0)}, r"dictionary with \['a'\]"),
+        (Dict({"a": Discrete(2)}), {"a": jnp.int32(2)}, r"within \[0, 1\]"),
     ],
 )
 def test_a_mismatch_is_told(spec: Spec, value: Any, message: str) -> None:

@@ -59,7 +59,7 @@ def test_an_end_at_the_limit_is_an_end() -> None:
 
 def test_dictionaries_come_out_and_boxes_go_in() -> None:
     env = make("triglot/Named-v0", length=2)
-    assert env.obs_spec == Dict.of(count=Discrete(1000), image=Box((2, 2), "uint8", 0, 255))
+    assert env.obs_spec == Dict({"count": Discrete(1000), "image": Box((2, 2), "uint8", 0, 255)})
     vector = env.open(2)
     assert vector.reset(seed=0)["count"].dtype == np.int32
     action = np.array([[-0.31, 0.5], [0.0, 0.71]], np.float32)

@@ -62,7 +62,7 @@ def every() -> list[Any]:
 
 # What an adapter cannot mend: FlatPack shuffles its blocks with the key of their first rotation;
 # PacMan splits the key of its state twice, and lets go of what the first split gave.
-AMISS = {"FlatPack-v0": ("key used once",), "PacMan-v1": ("key used once",)}
+AMISS = {"FlatPack-v0": ("keys used once",), "PacMan-v1": ("keys used once",)}
 
 
 @pytest.mark.parametrize(("env_id", "observation"), every())

@@ -10,6 +10,7 @@ import pytest
 import triglot
 from triglot.experiments import cli, version
 from triglot.experiments.comparison import compare
+from triglot.experiments.options import CompareOptions
 
 GOOD = ["train", "ppo", "probe:two-step"]
 
@@ -18,7 +19,7 @@ GOOD = ["train", "ppo", "probe:two-step"]
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in an empty folder, and keep no compiled programs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
 
 
 def fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -42,7 +43,7 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("version 3", "unexpected argument '3'"),
         ("train", "triglot train ppo gymnax:CartPole-v1"),
         ("train ppo", "triglot train ppo gymnax:CartPole-v1"),
-        ("train --seed 3 ppo probe:two-step", "first name an algorithm"),
+        ("train --seed 3 ppo probe:two-step", "give an algorithm and an environment first"),
         ("train poo probe:two-step", "unknown algorithm 'poo'; did you mean 'ppo'"),
         ("train json:nothing probe:two-step", "unknown name in json 'nothing'"),
         ("train ppo CartPole-v1", "did you mean 'gymnax:CartPole-v1'"),
@@ -63,7 +64,7 @@ def test_a_wrong_command_is_told_in_one_line(
         ("--bakend linen", "unknown option --bakend; did you mean --backend?"),
         ("--lerning-rate=3", "unknown option --lerning-rate; did you mean --learning-rate?"),
         ("--num-envs", "--num-envs"),
-        ("--num-envs 3.5", "--num-envs: expected a whole number, got '3.5'"),
+        ("--num-envs 3.5", "--num-envs: expected an integer, got '3.5'"),
         ("--total-steps many", "--total-steps: expected a number, got 'many'"),
         ("--learning-rate high", "--learning-rate: expected a number, got 'high'"),
         ("--learning-rate nan", "learning_rate is NaN"),
@@ -81,9 +82,9 @@ def test_a_wrong_command_is_told_in_one_line(
         ("--eval-episodes -1", "eval_episodes must be at least 0"),
         ("--network my_network", "package.module:object"),
         ("--network nowhere:network", "no module 'nowhere'"),
-        ("--out full", "already holds something"),
-        ("--out full/file", "already holds something"),
-        ("--out full/file/below", "cannot be used"),
+        ("--out full", "is not empty"),
+        ("--out full/file", "is not empty"),
+        ("--out full/file/below", "cannot create the folder"),
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(
@@ -167,7 +168,7 @@ class Growing(GridWorld):
         ("own_file:Changing probe:two-step", "failed when it was traced: TypeError"),
         ("ppo own_file:Stepping --backend table", "failed when it was traced: AttributeError"),
         ("ppo own_file:Growing --backend table", "changes its shapes: state.row"),
-        ("ppo probe:two-step --network own_file:column", "gave value [B, 1]"),
+        ("ppo probe:two-step --network own_file:column", "returned value [B, 1]"),
         ("ppo probe:two-step --network own_file:torn", "ValueError: no weights today (own_file.py"),
         ("ppo probe:two-step --network own_file:inside_jax", "(own_file.py, line"),
         ("ppo probe:two-step --network own_file:asking", "has no attribute 'no_such_thing' (own_f"),
@@ -199,19 +200,18 @@ def test_a_missing_library_is_told_with_its_extra(
     assert "pip install 'triglot[haiku]'" in told
 
 
-def test_compare_hands_its_options_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_parses_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
     monkeypatch.setattr(compare, "compare", given.append)
     command = "compare ppo probe:two-step --backends haiku nnx --num-envs 8 --discount 0.5"
     assert cli.main([*command.split(), "--out", "here", "--total-steps", "1e4"]) == 0
     (options,) = given
+    assert type(options) is CompareOptions
     assert options.backends == ("haiku", "nnx") and options.arithmetic == "canonical"
     assert (options.config, options.hyper) == ({"num_envs": 8}, {"discount": 0.5})
     assert (options.out, options.total_steps) == (Path("here"), 10_000)
-    assert cli.main(["compare", "ppo", "probe:two-step"]) == 0
-    assert given[1].out.parent == Path("runs")
+    assert cli.main(["compare", "ppo", "probe:two-step", "--optimizer", "lion"]) == 0
+    assert given[1].out is None and given[1].optimizer == "lion"
 
 
 def test_help_shows_the_algorithms_own_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,8 +243,8 @@ sys.exit(code or ("jax" in sys.modules))
 def test_list_says_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {"flax": object(), "haiku": None, "equinox": object(), "gymnax": None}
-    monkeypatch.setattr("importlib.util.find_spec", found.get)
+    found = {"flax": "0.12.8", "equinox": "0.13.8"}
+    monkeypatch.setattr("triglot.experiments.authoring.list.package_version", found.get)
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
     assert "Proximal policy optimization" in shown and "gridworld:8x8" in shown

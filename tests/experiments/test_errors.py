@@ -41,10 +41,10 @@ def network(**heads: tuple[int, ...]) -> Network:
     [
         (
             network(logits=(2,), value=(1,)),
-            r"PPO needs logits \[B, 2\] and value \[B\]; your Haiku network 'mine' gave "
+            r"PPO needs logits \[B, 2\] and value \[B\]; the haiku network 'mine' returned "
             r"value \[B, 1\]\.",
         ),
-        (network(logits=(3,), value=()), r"gave logits \[B, 3\]\."),
+        (network(logits=(3,), value=()), r"returned logits \[B, 3\]\."),
         (network(value=()), r"no logits \(it has value\)"),
     ],
     ids=["column", "actions", "missing"],
@@ -77,12 +77,12 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
         (Discrete(3), MLP(), "an MLP reads a Box"),
         (Box((4,)), CNN(), r"\[H, W, C\] images"),
         (Box((4, 3, 1)), CNN(), "larger than 3x3"),
-        (Dict.of(a=Box((1,))), MLP(), "an MLP reads a Box"),
+        (Dict({"a": Box((1,))}), MLP(), "an MLP reads a Box"),
     ],
 )
 def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> None:
     with pytest.raises(TriglotError, match=words):
-        NetworkSpec(obs, torso, (("q", q_head(2)),))
+        NetworkSpec(obs, torso, (("q", q_head(2)),)).check()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_ppo_checks_its_numbers(number: dict[str, float], words: str) -> None:
 
 def test_two_networks_that_give_one_head() -> None:
     whole = network(logits=(2,), value=())
-    with pytest.raises(TriglotError, match="two networks give 'logits', the second of them 'b'"):
+    with pytest.raises(TriglotError, match="two networks return the head 'logits'"):
         PPO(combine({"a": whole, "b": whole}), OBS, ACTIONS)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from triglot.experiments import cli
-from triglot.experiments.options import CompareCommand, TrainOptions
+from triglot.experiments.options import CompareOptions, TrainOptions
 from triglot.experiments.runs.plan import prepare
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_its_trainings_can_be_begun(words: list[str], tmp_path: Path) -> None:
-    kind = {"train": TrainOptions, "compare": CompareCommand}[words[0]]
+    kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
     given = [*words, "--out", str(tmp_path / "run")]
     options = cli._parse_with_algorithm(kind, given, "")
     if kind is TrainOptions:

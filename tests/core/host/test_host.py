@@ -156,8 +156,8 @@ def test_whole_episodes_are_played(counter: Any, ppo: Any) -> None:
 @pytest.mark.parametrize(
     "what, says",
     [
-        ("reward", "gave reward nan in step 19 of environment 0"),
-        ("obs", r"gave next_obs \[inf, 0.0\] in step 19 of environment 0"),
+        ("reward", "returned reward nan in step 19 of environment 0"),
+        ("obs", r"returned next_obs \[inf, 0.0\] in step 19 of environment 0"),
         ("shape", r"failed in step 19: environment 0 gave an observation of shape \(3,\)"),
         ("raise", "failed in step 19: RuntimeError: the simulator is gone"),
     ],
@@ -253,7 +253,7 @@ def test_the_command_saves_before_a_failure(
     out = tmp_path / "failing"
     assert cli.main(words("gymnasium:triglot/Failing-v0", out, cache)) == 2
     printed = capsys.readouterr().err
-    assert "step 19" in printed and f"`triglot resume {out}` goes on" in printed
+    assert "step 19" in printed and f"`triglot resume {out}` continues" in printed
     assert Checkpoints(out / "checkpoints").numbers()[-1] == 2
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 

@@ -15,8 +15,9 @@ from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.hyper import fill_schedule_horizon
+from triglot.core.loop.chunks import chunk_sizes
 from triglot.core.loop.state import update_keys
-from triglot.core.loop.trainer import Trainer, chunks, init_seeds, train_seeds, updates_for
+from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.train import train
 from triglot.envs import gymnax, probes
@@ -137,7 +138,7 @@ def test_a_total_is_rounded_up_to_whole_rollouts() -> None:
     )
     assert (result.num_updates, result.num_steps) == (2, 256)
     assert seen == [(2, (2, 2))]
-    assert list(chunks(130, 64)) == [64, 64, 2]
+    assert list(chunk_sizes(130, 64)) == [64, 64, 2]
 
 
 @pytest.mark.parametrize("number", [{"total_steps": 0}, {"num_seeds": 0}])
@@ -178,7 +179,7 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
 def test_short_updates_are_the_same_however_their_numbers_are_drawn(
     most_drawn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triglot.core.loop.trainer._MOST_DRAWN", most_drawn)
+    monkeypatch.setattr("triglot.core.loop.trainer._MAX_DRAWN_BYTES", most_drawn)
     sizes = {"num_envs": 2, "rollout_length": 1, "batch_size": 4, "buffer_size": 32}
     agent = registry.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
     trainer = Trainer(agent, VectorEnvironment(ENV, 2), chunk_size=8)
@@ -187,7 +188,7 @@ def test_short_updates_are_the_same_however_their_numbers_are_drawn(
     for _ in range(8):
         state, _ = update(state)
     in_one, _ = jax.jit(trainer.train_chunk)(start)
-    assert int(in_one.agent.num_gradient_steps) > 0
+    assert int(in_one.agent.learner.num_gradient_steps) > 0
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
         in_one.agent.learner.variables.params,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from triglot.core.rl.distributions import SquashedGaussian, to_bounds
+from triglot.core.rl.distributions import SquashedGaussian, from_unit_box
 from triglot.core.specs import Box
 
 
@@ -35,6 +35,6 @@ def test_the_squashed_density_is_finite_far_out() -> None:
 
 def test_bounds_are_reached_element_by_element() -> None:
     spec = Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0))
-    unit = jnp.array([[[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]])
-    stretched = to_bounds(spec, unit)
-    np.testing.assert_allclose(stretched, [[[-2.0, 0.0], [0.0, 5.0], [2.0, 10.0]]])
+    unit = jnp.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]])
+    stretched = from_unit_box(spec, unit)
+    np.testing.assert_allclose(stretched, [[-2.0, 0.0], [0.0, 5.0], [2.0, 10.0]])

@@ -10,6 +10,7 @@ import rlax
 
 from triglot.core.errors import TriglotError
 from triglot.core.rl.replay import Replay, ReplayState, Step, n_step_return, sample_proportional
+from triglot.core.specs import Box, Discrete
 
 DISCOUNT = 0.5
 
@@ -29,15 +30,11 @@ def rollout(start: int, length: int, num_envs: int) -> Step:
     )
 
 
-def empty(count: int) -> Step:
-    """Make no steps, of the dtypes of `rollout`."""
-    return jax.tree.map(
-        lambda leaf: jnp.zeros((count, *leaf.shape[2:]), leaf.dtype), rollout(0, 1, 1)
-    )
+SPECS = (Box((1,), "uint8", 0, 255), Discrete(2))
 
 
 def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
-    state = made.init(empty)
+    state = made.init(*SPECS)
     add = jax.jit(made.add)
     for index in range(num_rollouts):
         state = add(state, rollout(index * length, length, made.num_envs))
@@ -88,7 +85,7 @@ def test_observations_keep_their_dtype() -> None:
 def test_a_rollout_that_does_not_divide_the_slots_is_refused() -> None:
     made = Replay(capacity=10, num_envs=2)
     with pytest.raises(TriglotError, match="10 slots takes rollouts that divide it, got one of 6"):
-        made.add(made.init(empty), rollout(0, 3, 2))
+        made.add(made.init(*SPECS), rollout(0, 3, 2))
 
 
 def test_uniform_samples_are_uniform() -> None:
@@ -199,7 +196,7 @@ def test_seeds_are_batched_by_vmap() -> None:
 
     def draw(key: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         steps = rollout(0, 4, 2)
-        state = made.add(made.init(empty), replace(steps, reward=steps.reward + start))
+        state = made.add(made.init(*SPECS), replace(steps, reward=steps.reward + start))
         sample = made.sample(state, key, 4, DISCOUNT)
         return sample.slot, sample.reward
 

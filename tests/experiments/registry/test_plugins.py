@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from triglot.core import plugins
 from triglot.core.errors import TriglotError
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
 from triglot.experiments.authoring import new
 from triglot.experiments.registry import components as registry
-from triglot.experiments.registry import plugins
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -121,9 +121,9 @@ def test_unknown_names_are_told_with_the_added_ones(install: Install) -> None:
         registry.make_env("roms:small")
     with pytest.raises(TriglotError, match="did you mean 'hall'"):
         registry.make_env("hal")
-    with pytest.raises(TriglotError, match=r"an installed package adds: lookup\."):
+    with pytest.raises(TriglotError, match=r"a name of an installed package: lookup\."):
         load_networks(["lokup"], GridWorld(2, 2))
-    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was made: KeyError"):
+    with pytest.raises(TriglotError, match="'rooms:huge' failed when it was created: KeyError"):
         registry.make_env("rooms:huge")
 
 
@@ -167,7 +167,7 @@ def test_a_broken_suite_is_told_with_its_package(install: Install) -> None:
     install("[triglot.environments]\nrooms = nowhere\nparts = their_parts\n")
     with pytest.raises(TriglotError, match=r"'rooms' of theirs-rl 1.5 .nowhere. cannot be loaded"):
         registry.make_env("rooms:small")
-    with pytest.raises(TriglotError, match=r"'parts' of theirs-rl 1.5 .* is no suite"):
+    with pytest.raises(TriglotError, match=r"'parts' of theirs-rl 1.5 .* is not a suite"):
         listing.suite("parts")
     assert "rooms:..." in listing.everything()
 

@@ -25,7 +25,8 @@ def write_run(
     """Write what a training of ten updates leaves; its return is the number of the update."""
     folder.mkdir(parents=True)
     described = {
-        "command": "triglot train",
+        "schema": 1,
+        "optimizer": None,
         "algorithm": algorithm,
         "env": "probe:two-step",
         "backend": backend,
@@ -101,7 +102,7 @@ def test_equal_runs_are_called_by_their_folders(
     runs = [str(write_run(tmp_path / name, num_seeds=n)) for name, n in (("a", 1), ("b", 5))]
     assert cli.main(["curves", *runs, "--out", str(tmp_path / "x.png"), "--smooth", "3"]) == 0
     assert list(drawn) == ["a", "b"]
-    assert "a: 10, the mean of the last twentieth of 160 steps" in capsys.readouterr().out
+    assert "a: 10, mean over the last 5% of 160 steps" in capsys.readouterr().out
     labelled = ["--labels", "x", "y", "--metric", "loss", "--out", str(tmp_path / "y.png")]
     assert cli.main(["curves", *runs, *labelled]) == 0
     assert list(drawn)[2:] == ["x", "y"]
@@ -113,13 +114,13 @@ def test_equal_runs_are_called_by_their_folders(
         ("a --metric episode_retrun", "did you mean 'episode_return'"),
         ("a --band interva", "did you mean 'interval'"),
         ("a --smooth 0", "smooth must be at least 1"),
-        ("a --labels x y", "a label for each of the 1 runs, or none; got 2"),
-        ("a a --labels x x", "each label must be another"),
+        ("a --labels x y", "give 1 labels, one per run, or none; got 2"),
+        ("a a --labels x x", "labels must be unique"),
         ("a --out a.jpg", "must end in .png"),
         ("a --out nowhere/a.png", "nowhere/a.png cannot be written: No such file or directory"),
-        ("b", "b is no training's folder"),
-        ("c", "c holds no metrics"),
-        ("", "first name the folders of the runs"),
+        ("b", "b is not a triglot run directory"),
+        ("c", "c has no metrics"),
+        ("", "give the folders of the runs"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(
@@ -157,4 +158,4 @@ def test_bands_are_what_they_are_called() -> None:
     ],
 )
 def test_lengths_are_drawn_where_every_return_is_the_same(returns: list, name: str) -> None:
-    assert plots.telling({"episode_return": np.asarray(returns)}) == name
+    assert plots.most_informative_metric({"episode_return": np.asarray(returns)}) == name

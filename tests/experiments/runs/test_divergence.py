@@ -72,7 +72,7 @@ def test_an_environment_that_gives_nan_is_named(
     summary = json.loads((out / "summary.json").read_text())
     # Steps 1 to 16 are sound: the third update sees the first NaN.
     assert "loss is nan in update 3 of seed 0" in summary["diverged"]
-    assert f"failing gave {what} that are no finite numbers" in summary["diverged"]
+    assert f"failing returned NaN or infinite {what}" in summary["diverged"]
     assert summary["diverged"] in said.out
     assert Checkpoints(out / "checkpoints").numbers()[-1] < 3
 
@@ -84,7 +84,7 @@ def test_a_training_that_diverges_by_itself_blames_nobody(
     assert run("probe:two-step", out, "--learning-rate inf") == 1
     diverged = json.loads((out / "summary.json").read_text())["diverged"]
     assert "in update 1 of seed 0" in diverged or "after update" in diverged
-    assert "gave" not in diverged
+    assert "returned" not in diverged
 
 
 def test_an_environment_that_changes_its_shapes_is_refused_before_it_trains(

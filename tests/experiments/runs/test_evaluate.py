@@ -60,7 +60,7 @@ def test_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evaluate", str(run), "--episodes", "40"]) == 0
     told, found = capsys.readouterr().out, read(run / "evaluation.json")
     assert "greedy return 1.00 (95% interval over seeds 1.00 to 1.00): 2 x 40 episodes" in told
-    assert "lengths 5 to 5 steps" in told and "did not end" not in told
+    assert "lengths 5 to 5 steps" in told and "were cut" not in told
     assert np.shape(found["returns"]) == np.shape(found["lengths"]) == (2, 40)
     assert np.unique(found["lengths"]) == 5 and found["return_per_seed"] == [1.0, 1.0]
     assert found["num_updates"] == read(run / "summary.json")["num_updates"]
@@ -74,7 +74,7 @@ def test_episodes_that_do_not_end_are_counted(
     assert cli.main(["evaluate", str(run), *options]) == 0
     told = capsys.readouterr().out
     assert "sampled return 0.000" in told
-    assert "6 of these 6 episodes did not end by themselves and were cut" in told
+    assert "6 of these 6 episodes were cut at the maximum number of steps" in told
     assert read(run / "evaluation.json")["share_finished"] == 0.0
 
 
@@ -103,12 +103,15 @@ def test_an_episode_is_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("evaluate RUN --max-steps 0", "max_steps must be at least 1"),
         ("evaluate RUN --seed -1", "seed must be at least 0"),
         ("evaluate RUN --smapled", "did you mean --sampled?"),
-        ("evaluate nowhere", "nowhere is no training's folder"),
+        ("evaluate nowhere", "nowhere is not a triglot run directory"),
         ("evaluate EMPTY", "there is no checkpoint in"),
-        ("render RUN --seed-index 2", "counts the run's 2 trainings from 0, got 2"),
-        ("render RUN --out episode.html", "is drawn as .gif, got --out episode.html"),
+        (
+            "render RUN --seed-index 2",
+            "less than the run's number of seeds, 2; got 2",
+        ),
+        ("render RUN --out episode.html", "is rendered as .gif; got --out episode.html"),
         ("render RUN --out file/e.gif", "file/e.gif cannot be written: "),
-        ("render nowhere", "nowhere is no training's folder"),
+        ("render nowhere", "nowhere is not a triglot run directory"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(
@@ -132,7 +135,7 @@ def test_a_mistake_is_told_in_one_line(
 
 def test_what_cannot_be_drawn_says_how_to_mend_it() -> None:
     env = triglot.make_env("probe:two-step")
-    with pytest.raises(TriglotError, match=r"does not say how it is drawn: give it `draw_suffix"):
+    with pytest.raises(TriglotError, match=r"cannot be rendered: add `draw_suffix"):
         rendering.draw(TimeLimit(env, 3), None, Path("never.gif"))
     assert not Path("never.gif").exists()
 
@@ -185,7 +188,7 @@ def test_a_full_disk_costs_one_sentence_and_no_checkpoint(
         assert cli.main(["resume", str(out)]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("triglot: error: ") and "No space left on device" in told
-    assert str(out) in told and f"`triglot resume {out}` goes on from there" in told
+    assert str(out) in told and f"`triglot resume {out}` continues from the last one" in told
     kept = {p: p.read_bytes() for p in (out / "checkpoints").rglob("*") if p.is_file()}
     assert kept.items() >= before.items()
     assert not list((out / "checkpoints").glob(f"{checkpoint.UNFINISHED}*"))
@@ -225,5 +228,5 @@ def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TriglotError, match="is no training's folder"):
+    with pytest.raises(TriglotError, match="is not a triglot run directory"):
         triglot.load_run(tmp_path)

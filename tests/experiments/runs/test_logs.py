@@ -52,7 +52,7 @@ def test_a_long_training_is_averaged_and_goes_on_as_if_it_had_not_stopped() -> N
     before = Logs([parts], num_updates=2500, steps_per_update=16)
     before.add_chunk({"loss": loss[:, :400]})
     after = Logs([parts], num_updates=2500, steps_per_update=16)
-    after.go_on_after(400, {"loss": loss[:, :400]})
+    after.resume_after(400, {"loss": loss[:, :400]})
     after.add_chunk({"loss": loss[:, 400:401]})
     after.add_chunk({"loss": loss[:, 401:]})
     np.testing.assert_array_equal(parts.points, whole.points)
@@ -99,7 +99,7 @@ def test_tensorboard_gets_each_seed_and_the_mean(tmp_path: Path) -> None:
 
 
 def test_no_log_is_no_object() -> None:
-    assert logs.begin((), Path("nowhere"), {"steps_per_update": 16}, 7, 0) is None
+    assert logs.start((), Path("nowhere"), {"steps_per_update": 16}, 7, 0) is None
 
 
 def test_a_log_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

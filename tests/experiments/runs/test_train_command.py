@@ -116,7 +116,7 @@ def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
 def test_a_run_is_never_overwritten(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     assert cli.main([*COMMAND, "--out", str(finished), "--no-compilation-cache"]) == 2
-    assert "already holds something" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
@@ -138,7 +138,8 @@ def test_ctrl_c_ends_the_chunk_and_keeps_everything(
     options = ["--total-steps", "1000", "--out", str(out), "--compilation-cache", str(cache)]
     assert cli.main([*COMMAND, *options]) == 130
     printed = capsys.readouterr()
-    assert "rounded up to 1,008" in printed.out and "interrupted after 1 updates" in printed.out
+    assert "rollout size (16): rounded up to 1,008" in printed.out
+    assert "interrupted after 1 updates" in printed.out
     assert str(out) in printed.out and "Stopping after this chunk" in printed.err
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
     summary = read(out / "summary.json")
@@ -196,13 +197,13 @@ def test_nothing_is_trained_where_nothing_is_left(finished: Path, tmp_path: Path
 
 def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["resume", str(tmp_path)]) == 2
-    assert "is no training's folder" in capsys.readouterr().err
+    assert "is not a triglot run directory" in capsys.readouterr().err
 
 
 def test_lines_that_the_checkpoint_counts_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"update": 1, "env_steps": 16, "loss": [0.5]}\n')
-    with pytest.raises(TriglotError, match="holds 1 updates, and the checkpoint was written after"):
-        Journal(tmp_path, 16).go_on_after(2)
+    with pytest.raises(TriglotError, match="has 1 updates, but the checkpoint was written after"):
+        Journal(tmp_path, 16).resume_after(2)
 
 
 def test_a_second_ctrl_c_stops_at_once() -> None:
@@ -249,11 +250,14 @@ def test_a_damaged_or_foreign_checkpoint_is_told(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "saved", state)
     restored = checkpoint.restore(tmp_path / "saved", state)
     jax.tree.map(np.testing.assert_array_equal, as_numbers(restored), as_numbers(state))
-    with pytest.raises(TriglotError, match="exists already"):
+    with pytest.raises(TriglotError, match="already exists"):
         checkpoint.save(tmp_path / "saved", state)
     for other, says in (
-        ({**state, "weights": jnp.ones(4)}, r"weights is float32\[3\] in it, and float32\[4\]"),
-        ({**state, "weights": jnp.ones(3, int)}, r"int32\[3\] was expected"),
+        (
+            {**state, "weights": jnp.ones(4)},
+            r"float32\[3\] in it, but expected float32\[4\]",
+        ),
+        ({**state, "weights": jnp.ones(3, int)}, r"expected int32\[3\]"),
         ({**state, "more": jnp.ones(3)}, r"more is absent in it"),
     ):
         with pytest.raises(TriglotError, match=says):
@@ -261,7 +265,7 @@ def test_a_damaged_or_foreign_checkpoint_is_told(tmp_path: Path) -> None:
     with pytest.raises(TriglotError, match="no checkpoint at"):
         checkpoint.restore(tmp_path / "nowhere", state)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TriglotError, match="no whole checkpoint"):
+    with pytest.raises(TriglotError, match="not a complete checkpoint"):
         checkpoint.restore(tmp_path / "empty", state)
     for file in (tmp_path / "saved" / "d").iterdir():
         file.write_bytes(b"")

@@ -1,14 +1,15 @@
-"""What installed packages add by entry points; nothing of theirs is imported until it is used."""
+"""Components that installed packages add by entry points, listed without importing them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from ...core.errors import TriglotError, user_error_context
+from .errors import TriglotError, user_error_context
 
 GROUPS = {
     "algorithm": "triglot.algorithms",
+    "backend": "triglot.backends",
     "environment": "triglot.environments",
     "network": "triglot.networks",
 }
@@ -16,13 +17,13 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """One part of an installed package, not imported.
+    """One component of an installed package, not imported.
 
     Attributes:
-      kind: `algorithm`, `environment` or `network`.
-      name: how commands call it.
+      kind: a key of `GROUPS`.
+      name: its name in commands.
       distribution: the package's name and version.
-      entry_point: where it is.
+      entry_point: the module and the object.
     """
 
     kind: str
@@ -32,12 +33,12 @@ class Plugin:
 
     @property
     def path(self) -> str:
-        """Say where it is, as package.module:object."""
+        """The location, as package.module:object."""
         return self.entry_point.value
 
     @property
     def is_suite(self) -> bool:
-        """Tell whether it is a module of environments rather than one object."""
+        """Whether it is a module of environments instead of one object."""
         return self.kind == "environment" and ":" not in self.path
 
     def __str__(self) -> str:
@@ -47,7 +48,7 @@ class Plugin:
         """Import it.
 
         Raises:
-          TriglotError: naming the package, if that fails.
+          TriglotError: naming the package, if the import fails.
         """
         if not self.entry_point.pattern.match(self.path):
             raise TriglotError(f"the {self} is not of the form package.module:object.")
@@ -55,15 +56,15 @@ class Plugin:
             loaded = self.entry_point.load()
         if self.is_suite and not (hasattr(loaded, "make") and hasattr(loaded, "names")):
             raise TriglotError(
-                f"the {self} is no suite: its module needs make(name, **options) and names()."
+                f"the {self} is not a suite: its module needs make(name, **options) and names()."
             )
         return loaded
 
 
 def installed(kind: str) -> list[Plugin]:
-    """List what installed packages add, by name."""
+    """List the components of one kind that installed packages add, by name."""
     found = [
-        Plugin(kind, point.name, _called(distribution), point)
+        Plugin(kind, point.name, _title(distribution), point)
         for distribution in _distributions()
         if not _is_broken(distribution)
         for point in distribution.entry_points
@@ -73,16 +74,16 @@ def installed(kind: str) -> list[Plugin]:
 
 
 def find(kind: str, name: str) -> Plugin | None:
-    """Find what an installed package calls by this name.
+    """Find the component of an installed package with this name.
 
     Raises:
-      TriglotError: if two packages do.
+      TriglotError: if two packages have one.
     """
     found = [plugin for plugin in installed(kind) if plugin.name == name]
     if len(found) > 1:
         both = " and ".join(f"{plugin.distribution} ({plugin.path})" for plugin in found)
         raise TriglotError(
-            f"two packages have {kind} {name!r}: {both}. Uninstall one, or name what you mean "
+            f"two packages have {kind} {name!r}: {both}. Uninstall one, or give the one you mean "
             "as package.module:object."
         )
     return found[0] if found else None
@@ -94,29 +95,29 @@ def names(kind: str) -> list[str]:
 
 
 def broken() -> list[str]:
-    """Name the packages whose entry points cannot be read."""
-    return [_called(distribution) for distribution in _distributions() if _is_broken(distribution)]
+    """List the packages whose entry points cannot be read."""
+    return [_title(distribution) for distribution in _distributions() if _is_broken(distribution)]
 
 
 def _distributions() -> Iterator[metadata.Distribution]:
-    """Yield the packages with entry points of ours, each once: the first one is imported."""
+    """Yield each package with entry points of triglot once, the one that Python imports."""
     seen: set[str] = set()
     for distribution in metadata.distributions():
         if "[triglot." in (distribution.read_text("entry_points.txt") or ""):
-            name = _called(distribution).partition(" ")[0]
+            name = _title(distribution).partition(" ")[0]
             if name not in seen:
                 seen.add(name)
                 yield distribution
 
 
 def _is_broken(distribution: metadata.Distribution) -> bool:
-    # `metadata.entry_points` raises for all packages where the file of one is malformed.
+    # `metadata.entry_points` raises for all packages if the file of one is malformed.
     try:
         return distribution.entry_points is None
     except Exception:
         return True
 
 
-def _called(distribution: metadata.Distribution) -> str:
-    facts = distribution.metadata  # a missing file is an empty one
+def _title(distribution: metadata.Distribution) -> str:
+    facts = distribution.metadata  # empty if the file is missing
     return " ".join(str(facts[name]) for name in ("Name", "Version") if name in facts)

@@ -1,0 +1,189 @@
+"""One record per neural-network library, read wherever a fact about a library is needed.
+
+An installed package adds a library by an entry point of the group `triglot.backends`. The entry
+point's name is the backend's name, its object is a `Library` or a function that returns one:
+
+```toml
+[project.entry-points."triglot.backends"]
+toy = "triglot_toy:LIBRARY"
+```
+
+The module of the record is imported when the backend is used; it should not import the library.
+`triglot list` reads the entry point's name only.
+
+**The adapter module** (`Library.adapter`) is imported when the first network is built. It provides:
+
+- `zoo(spec, name) -> Network`: builds a `core.networks.architecture.NetworkSpec` from the library's
+  own layers. The network is called with a batch `[B, ...]` (several inputs come as a tuple) and
+  returns `{head: array}`, float32 `[B, size]`, or `[B]` for a head of size None. With a recurrent
+  cell it is called with `(inputs, carry)`, returns `(outputs, carry)` and takes its initial carry
+  from `spec.cell.initial_carry`. It raises `TriglotError` for a torso or a head that it lacks.
+  Its `codec` is required by every arithmetic but `native`, by `translate` and by
+  `triglot compare`. Canonical names are `torso/INDEX/kernel` and `torso/INDEX/bias`,
+  `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `core.network.Leaf`.
+- the function named by `Library.lift`, such as `from_toy(module, obs_spec, *, name=None,
+  initial_carry=None) -> Network`, which lifts a user's own module.
+
+Both return a `Network` whose `backend` is the library's name. `triglot.check_network` checks it.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+from ..core import plugins
+from ..core.errors import MissingExtra, TriglotError, unknown, user_error_context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """Facts about one neural-network library.
+
+    Attributes:
+      name: the backend's name in options and in `Network.backend`, such as `linen`.
+      title: the name in tables and figures, such as `Flax Linen`.
+      adapter: the module with `zoo` and `lift`; see this module's docstring.
+      lift: the adapter's function that lifts a user's module, such as `from_linen`; None if users
+        cannot bring modules of their own.
+      module: the library's import name; its base classes are defined there or below.
+      distribution: the name under which pip installs it; None if it needs nothing but JAX.
+      extra: the extra of triglot that installs it; None if `pip install DISTRIBUTION` does.
+    """
+
+    name: str
+    title: str
+    adapter: str
+    module: str
+    lift: str | None = None
+    distribution: str | None = None
+    extra: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether the library can be found; it is not imported."""
+        return importlib.util.find_spec(self.module.partition(".")[0]) is not None
+
+    @property
+    def install_command(self) -> str:
+        """The command that installs the library."""
+        wanted = f"'triglot[{self.extra}]'" if self.extra else self.distribution or self.module
+        return f"pip install {wanted}"
+
+    @property
+    def lift_path(self) -> str | None:
+        """The function that lifts a user's module, as a user imports it."""
+        if self.lift is None:
+            return None
+        return f"triglot.{self.lift}" if self.name in LIBRARIES else f"{self.adapter}.{self.lift}"
+
+    def defines(self, kind: type) -> bool:
+        """Check whether a class or one of its bases is defined in the library."""
+        return any(f"{base.__module__}.".startswith(f"{self.module}.") for base in kind.__mro__)
+
+    def require(self) -> None:
+        """Check that the library is installed.
+
+        Raises:
+          MissingExtra: if it is not, with the command that installs it.
+        """
+        if not self.installed:
+            raise MissingExtra(
+                f"the backend {self.name} needs {self.distribution or self.module}, which is not "
+                f"installed: run `{self.install_command}`."
+            )
+
+    def load_adapter(self) -> ModuleType:
+        """Import the adapter module.
+
+        Raises:
+          TriglotError: if a package's adapter cannot be imported or has no `zoo`.
+        """
+        if self.name in LIBRARIES:
+            return importlib.import_module(self.adapter)
+        with user_error_context(f"the adapter {self.adapter} of backend {self.name!r} failed"):
+            adapter = importlib.import_module(self.adapter)
+        if not callable(getattr(adapter, "zoo", None)):
+            raise TriglotError(
+                f"the adapter {self.adapter} of backend {self.name!r} has no function "
+                "zoo(spec, name): see triglot.backends.libraries."
+            )
+        return adapter
+
+
+def _built_in(name: str, title: str, module: str, distribution: str, extra: str) -> Library:
+    return Library(
+        name=name,
+        title=title,
+        adapter=f"triglot.backends.{name}",
+        lift=f"from_{name}",
+        module=module,
+        distribution=distribution,
+        extra=extra,
+    )
+
+
+LIBRARIES = {
+    library.name: library
+    for library in (
+        _built_in("haiku", "Haiku", "haiku", "dm-haiku", "haiku"),
+        _built_in("linen", "Flax Linen", "flax.linen", "flax", "flax"),
+        _built_in("nnx", "Flax NNX", "flax.nnx", "flax", "flax"),
+        _built_in("equinox", "Equinox", "equinox", "equinox", "equinox"),
+        Library(name="table", title="Table", adapter="triglot.backends.table", module="jax"),
+    )
+}
+
+
+def names() -> list[str]:
+    """List the backends, the built-in ones first; nothing is imported."""
+    return [*LIBRARIES, *(name for name in plugins.names("backend") if name not in LIBRARIES)]
+
+
+def find(name: str) -> Library:
+    """Find a library's record by the backend's name; a built-in one takes precedence.
+
+    Raises:
+      TriglotError: if there is no such backend, or an installed package's record is invalid.
+    """
+    if name in LIBRARIES:
+        return LIBRARIES[name]
+    plugin = plugins.find("backend", name)
+    if plugin is None:
+        raise unknown("backend", name, names())
+    record = plugin.load()
+    if not isinstance(record, Library) and callable(record):
+        with user_error_context(f"the {plugin} failed when it was called"):
+            record = record()
+    if not isinstance(record, Library) or record.name != name:
+        raise TriglotError(
+            f"the {plugin} must be a triglot.backends.libraries.Library with name={name!r}, or a "
+            f"function that returns one; got {record!r}."
+        )
+    return record
+
+
+def find_by_class(kind: type) -> Library | None:
+    """Find the library whose module class `kind` is; None for a class of no known library.
+
+    A package whose record cannot be loaded is passed over: its error belongs to its own backend.
+    """
+    return next((each for each in _loadable() if each.lift and each.defines(kind)), None)
+
+
+def title(name: str) -> str:
+    """Look up a backend's name for tables; its plain name if the library is not known here."""
+    try:
+        return find(name).title
+    except TriglotError:
+        return name
+
+
+def _loadable() -> Iterator[Library]:
+    yield from LIBRARIES.values()
+    for name in names():
+        if name not in LIBRARIES:
+            try:
+                yield find(name)
+            except TriglotError:
+                continue

@@ -1,0 +1,200 @@
+"""Checks of a network's interface: its fields, its variables and what `apply` returns."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from ...core.network import Network, Variables, num_params
+from ...core.specs import Box, Dict, Discrete
+from ...core.types import PyTree
+from ..messages import describe_value
+from ..report import Checklist, Failed, NotApplicable
+from ..trees import (
+    by_path,
+    find_non_array,
+    find_type_change,
+    find_unbatched,
+    is_inexact,
+    is_key,
+)
+from .case import BATCH_SIZE, NetworkCase
+
+CHECKS: Checklist[NetworkCase] = Checklist()
+
+_ADAPTERS = {
+    "flax.linen": "from_linen(module, obs_spec)",
+    "flax.nnx": "from_nnx(module)",
+    "equinox": "from_equinox(module)",
+    "haiku": "from_haiku(function, obs_spec)",
+}
+
+
+@CHECKS.check(
+    "protocol",
+    question="Is it a triglot Network with a function or value of the right type in each field?",
+    why="Agents call init, apply, value_and_grad and initial_carry, and read recurrent.",
+    fix="Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct "
+    "triglot.Network(name=..., backend=..., init=..., apply=...).",
+)
+def _protocol(case: NetworkCase) -> None:
+    network: Any = case.network
+    if not isinstance(network, Network):
+        raise Failed(f"it is {describe_value(network)}; expected a Network.", _adapter(network))
+    for name in ("init", "apply", "value_and_grad", "initial_carry"):
+        if not callable(getattr(network, name)):
+            raise Failed(f"its {name} is {getattr(network, name)!r}; expected a function.")
+    for name, kind in (("recurrent", bool), ("random_start", bool), ("name", str)):
+        if not isinstance(getattr(network, name), kind):
+            raise Failed(f"its {name} is {getattr(network, name)!r}; expected a {kind.__name__}.")
+    several = case.obs_spec if isinstance(case.obs_spec, tuple) else (case.obs_spec,)
+    for spec in several or (None,):
+        if not isinstance(spec, Box | Discrete | Dict):
+            raise Failed(
+                f"the obs_spec is {describe_value(spec)}; expected a Box, Discrete or Dict.",
+                "Pass env.obs_spec, or a tuple of specs for several inputs.",
+            )
+
+
+def _adapter(given: Any) -> str:
+    kinds = given.__mro__ if isinstance(given, type) else type(given).__mro__
+    for kind in kinds:
+        for library, call in _ADAPTERS.items():
+            if kind.__module__.startswith(library):
+                return f"Convert it with triglot.{call}."
+    return ""
+
+
+@CHECKS.check(
+    "init",
+    question="Does init(key) return Variables of JAX arrays, with floating-point params?",
+    why="Optimizers, vmap and checkpoints need arrays; a Python or NumPy number becomes a constant "
+    "of the compiled program, or fails.",
+    fix="Return Variables(params=..., state=...) with jnp arrays: trainable arrays in params, all "
+    "others in state, random keys in neither.",
+    needs=["protocol"],
+)
+def _init(case: NetworkCase) -> None:
+    with _carry_advice(case):
+        made = case.made
+    if not isinstance(made, Variables):
+        raise Failed(f"init returned {describe_value(made)}; expected Variables.")
+    if found := find_non_array("params", made.params) or find_non_array("state", made.state):
+        raise Failed(f"{found}.")
+    for path, leaf in by_path(made.params).items():
+        if not is_inexact(leaf):
+            raise Failed(
+                f"params.{path} is {describe_value(leaf)}, which has no gradient: move it to state."
+            )
+    for path, leaf in by_path(made.state).items():
+        if is_key(leaf):
+            raise Failed(
+                f"state.{path} is a random key: use the `key` argument of apply in its place."
+            )
+    if not num_params(made.params):
+        case.notes.append("it has no parameters, so there is nothing to train.")
+
+
+@contextmanager
+def _carry_advice(case: NetworkCase) -> Iterator[None]:
+    """Advise to pass `initial_carry` where a module misses an argument: it may be recurrent."""
+    try:
+        yield
+    except Failed as failure:
+        if not case.network.recurrent and re.search("missing .*argument", failure.found):
+            raise Failed(
+                failure.found,
+                "If the module is recurrent, (obs, carry) -> (outputs, carry), pass "
+                "initial_carry=lambda num_envs: ... to the from_... function that converts it. "
+                "Otherwise it must take one argument for each spec in obs_spec.",
+            ) from None
+        raise
+
+
+@CHECKS.check(
+    "carry",
+    question="Does initial_carry return arrays [N, ...] for N environments?",
+    why="The carry is reset for each environment separately when an episode starts.",
+    fix="Build it from num_envs, e.g. jnp.zeros((num_envs, hidden_size)).",
+    needs=["init"],
+)
+def _carry(case: NetworkCase) -> None:
+    if not case.network.recurrent:
+        raise NotApplicable("the network is not recurrent.")
+    for num_envs in (BATCH_SIZE, 2):
+        carry = case.initial_carry(num_envs)
+        if not jax.tree.leaves(carry):
+            raise Failed(
+                f"initial_carry(variables, {num_envs}) returned {carry!r}, which contains no "
+                "arrays; a recurrent network needs a carry.",
+                "Pass initial_carry with recurrent=True: a function that returns the carry of "
+                "num_envs environments, e.g. jnp.zeros((num_envs, hidden_size)). Set "
+                "recurrent=False if the network has no carry.",
+            )
+        if found := find_non_array("the carry", carry) or find_unbatched(
+            "the carry", carry, num_envs
+        ):
+            raise Failed(f"for {num_envs} environments, {found}.")
+
+
+@CHECKS.check(
+    "apply",
+    question="Does apply accept a batch of observations and return (outputs, state)?",
+    why="Agents unpack the pair; the outputs of a recurrent network are the pair (outputs, carry).",
+    fix="Return outputs, variables.state; the outputs are a dictionary of heads.",
+    needs=["init", "carry"],
+)
+def _apply(case: NetworkCase) -> None:
+    with _carry_advice(case):
+        result = case.evaluation.result
+    _check_pair(case, result)
+
+
+@CHECKS.check(
+    "training",
+    question="Does apply accept train=True and a key, and return the same heads as in evaluation?",
+    why="Losses call the network this way; dropout and running statistics need it.",
+    fix="Accept `key` and `train` as keyword arguments, and return the same heads in both modes.",
+    needs=["apply"],
+)
+def _training(case: NetworkCase) -> None:
+    _check_pair(case, case.training.result)
+    evaluated, trained = (case.heads(c.result[0]) for c in (case.evaluation, case.training))
+    if found := find_type_change("outputs", evaluated, trained):
+        raise Failed(f"in evaluation and training, {found}.")
+
+
+def _check_pair(case: NetworkCase, result: Any) -> None:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise Failed(
+            f"apply returned {describe_value(result)}; expected the pair (outputs, state)."
+        )
+    outputs = result[0]
+    if case.network.recurrent:
+        _check_recurrent_pair(case, outputs)
+    if found := find_non_array("outputs", outputs) or find_non_array("the new state", result[1]):
+        raise Failed(f"{found}.")
+    if not jax.tree.leaves(case.heads(outputs)):
+        raise Failed(f"apply returned no outputs: {outputs!r}.")
+
+
+def _check_recurrent_pair(case: NetworkCase, outputs: Any) -> None:
+    if not (isinstance(outputs, tuple) and len(outputs) == 2):
+        raise Failed(
+            "a recurrent network must return the pair (outputs, carry); its outputs are "
+            f"{describe_value(outputs)}.",
+            "Return (outputs, new_carry) from the module, or set recurrent=False.",
+        )
+    carry = case.inputs[1]
+    if _same_types(carry, outputs[0]) and not _same_types(carry, outputs[1]):
+        raise Failed(
+            "a recurrent network must return (outputs, carry); it returned (carry, outputs), the "
+            "order of Flax's cells.",
+            "Swap the pair: `carry, y = cell(carry, x)`, then return heads(y), carry.",
+        )
+
+
+def _same_types(before: PyTree, after: PyTree) -> bool:
+    return not find_type_change("", before, after)

@@ -1,0 +1,145 @@
+"""Compare pytrees and describe the first difference in words.
+
+The functions that return a string return "" if they find nothing.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.types import PyTree
+from .messages import describe_value
+
+
+def is_key(leaf: Any) -> bool:
+    """Return True for typed random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Return True for floating-point and complex arrays."""
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def by_path(tree: PyTree) -> dict[str, Any]:
+    """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def summarize(tree: PyTree) -> str:
+    """Describe the first leaves of a tree in one line."""
+    leaves = by_path(tree)
+    text = ", ".join(
+        f"{path} {describe_value(leaf)}".strip() for path, leaf in list(leaves.items())[:6]
+    )
+    return text + (" ..." if len(leaves) > 6 else "") if leaves else "no arrays"
+
+
+def find_non_array(name: str, tree: PyTree) -> str:
+    """Describe the first leaf that is not a JAX array."""
+    for path, leaf in by_path(tree).items():
+        if not isinstance(leaf, jax.Array):
+            return f"{_join(name, path)} is {describe_value(leaf)}; expected a JAX array"
+    return ""
+
+
+def find_unbatched(name: str, tree: PyTree, size: int) -> str:
+    """Describe the first leaf whose leading axis does not have this size."""
+    for path, leaf in by_path(tree).items():
+        if leaf.ndim == 0 or leaf.shape[0] != size:
+            return f"{_join(name, path)} is {describe_value(leaf)}; expected shape [{size}, ...]"
+    return ""
+
+
+def find_weak_type(name: str, tree: PyTree) -> str:
+    """Describe the first leaf that has a weak dtype."""
+    for path, leaf in by_path(tree).items():
+        if getattr(leaf, "weak_type", False):
+            return f"{_join(name, path)} {describe_value(leaf)} has a weak dtype"
+    return ""
+
+
+def find_type_change(name: str, before: PyTree, after: PyTree) -> str:
+    """Describe the first leaf whose path, shape or dtype changed.
+
+    Args:
+      name: of the tree, for the message.
+      before, after: pytrees of arrays, or of their descriptions.
+    """
+    old, new = by_path(before), by_path(after)
+    for path in {**old, **new}:
+        first, second = (
+            describe_value(tree[path]) if path in tree else "absent" for tree in (old, new)
+        )
+        if first != second:
+            return f"{_join(name, path)} was {first} and is {second}"
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        return f"{name or 'it'} has another pytree structure, with equal array shapes and dtypes"
+    return ""
+
+
+def find_value_difference(
+    name: str, first: PyTree, second: PyTree, *, rtol: float = 0.0, atol: float = 0.0
+) -> str:
+    """Describe the first leaf whose values differ by more than a tolerance; NaN equals NaN.
+
+    With a tolerance, half-precision arrays are compared to ten units of their own precision.
+    """
+    old, new = by_path(first), by_path(second)
+    for path in {**old, **new}:
+        if path not in old or path not in new:
+            return f"{_join(name, path)} is missing in one of them"
+        one, other = to_float64(old[path]), to_float64(new[path])
+        if one.shape != other.shape:
+            return f"{_join(name, path)} has shape {list(one.shape)} and {list(other.shape)}"
+        coarse = 10 * _epsilon(old[path]) if rtol or atol else 0.0
+        close = np.isclose(one, other, max(rtol, coarse), max(atol, coarse), equal_nan=True)
+        if not close.all():
+            return (
+                f"{_join(name, path)} {list(one.shape)} differs in {np.sum(~close)} of "
+                f"{close.size} elements, such as {one[~close][0]:.6g} and {other[~close][0]:.6g}"
+            )
+    return ""
+
+
+def find_change(name: str, before: PyTree, after: PyTree) -> str:
+    """Describe the first leaf whose path, shape, dtype or values changed."""
+    return find_type_change(name, before, after) or find_value_difference(name, before, after)
+
+
+def find_not_finite(name: str, tree: PyTree) -> str:
+    """Describe the first floating-point leaf that contains NaN or infinity."""
+    for path, leaf in by_path(tree).items():
+        if is_inexact(leaf) and not np.isfinite(to_float64(leaf)).all():
+            values = to_float64(leaf)
+            bad = values[~np.isfinite(values)]
+            return (
+                f"{_join(name, path)} {list(leaf.shape)} contains {bad.flat[0]} in {bad.size} of "
+                f"{values.size} elements"
+            )
+    return ""
+
+
+def to_float64(leaf: Any) -> np.ndarray:
+    """Copy an array, or the data of random keys, to the host as float64."""
+    if isinstance(leaf, jax.Array) and is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf).astype(np.float64)
+
+
+def copied(tree: PyTree) -> PyTree:
+    """Copy the containers and the NumPy arrays of a tree, so that in-place changes show."""
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
+def _join(name: str, path: str) -> str:
+    return ".".join(part for part in (name, path) if part) or "it"
+
+
+def _epsilon(leaf: Any) -> float:
+    return float(jnp.finfo(leaf.dtype).eps) if is_inexact(leaf) else 0.0

@@ -1,0 +1,85 @@
+"""Run a training chunk by chunk: one compiled call per chunk, with host work in between."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+
+from .state import RunnerState
+
+Call: TypeAlias = Callable[[RunnerState, Any], tuple[RunnerState, dict[str, Any]]]
+
+
+class Chunk(NamedTuple):
+    """The result of one chunk.
+
+    Attributes:
+      runner_states: `[S, ...]`, after the chunk.
+      metrics: by name, `[S, count]`, on the host.
+      count: updates in this chunk.
+      num_updates: updates done so far, including this chunk.
+      seconds: wall-clock time of the compiled call.
+    """
+
+    runner_states: RunnerState
+    metrics: dict[str, np.ndarray]
+    count: int
+    num_updates: int
+    seconds: float
+
+
+def chunk_sizes(num_updates: int, chunk_size: int) -> Iterator[int]:
+    """Split `num_updates` into pieces of at most `chunk_size`.
+
+    >>> list(chunk_sizes(10, 4))
+    [4, 4, 2]
+    """
+    for done in range(0, num_updates, chunk_size):
+        yield min(chunk_size, num_updates - done)
+
+
+def run_chunk(call: Call, runner_states: RunnerState, count: int, done: int = 0) -> Chunk:
+    """Run one chunk and wait for it.
+
+    Args:
+      call: a `Program`, or a compiled `train_seeds`.
+      runner_states: `[S, ...]`; donated.
+      count: updates to run.
+      done: updates done before.
+    """
+    start = time.perf_counter()
+    runner_states, buffers = jax.block_until_ready(call(runner_states, np.int32(count)))
+    seconds = time.perf_counter() - start
+    metrics = {name: np.asarray(value)[:, :count] for name, value in buffers.items()}
+    return Chunk(runner_states, metrics, count, done + count, seconds)
+
+
+def run_chunks(
+    call: Call,
+    runner_states: RunnerState,
+    num_updates: int,
+    chunk_size: int,
+    *,
+    done: int = 0,
+    target_seconds: float | None = None,
+) -> Iterator[Chunk]:
+    """Run chunks until `num_updates` updates are done. The chunk sizes do not change any number.
+
+    Args:
+      call: a `Program`.
+      runner_states: `[S, ...]`; donated.
+      num_updates: updates of the whole training.
+      chunk_size: maximum updates per chunk.
+      done: updates done before.
+      target_seconds: choose chunk sizes that take about this long, beginning with one update; None
+        for `chunk_size` always.
+    """
+    size = chunk_size if target_seconds is None else 1
+    while done < num_updates:
+        chunk = run_chunk(call, runner_states, min(size, num_updates - done), done)
+        runner_states, done = chunk.runner_states, chunk.num_updates
+        if target_seconds is not None:
+            size = max(1, min(int(chunk.count / chunk.seconds * target_seconds), chunk_size))
+        yield chunk

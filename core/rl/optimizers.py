@@ -1,0 +1,84 @@
+"""Optimizers as functions of an agent's hyperparameters.
+
+An agent has one field `optimizer`: `hyper -> optax.GradientTransformation`. It is called inside the
+compiled update with the traced hyperparameters, so that a sweep over them is one program. Each one
+here reads `hyper.learning_rate`, and what else it knows where the hyperparameters have it:
+`max_grad_norm` (clip the global gradient norm first) and `adam_eps`.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import optax
+
+from ..errors import TriglotError, user_error_context
+
+OptimizerFn: TypeAlias = Callable[[Any], optax.GradientTransformation]
+
+
+def adam(hyper: Any) -> optax.GradientTransformation:
+    """Build Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980)."""
+    return _clipped(hyper, optax.adam(hyper.learning_rate, eps=_adam_eps(hyper)))
+
+
+def adamw(hyper: Any) -> optax.GradientTransformation:
+    """Build Adam with optax's decoupled weight decay (https://arxiv.org/abs/1711.05101)."""
+    return _clipped(hyper, optax.adamw(hyper.learning_rate, eps=_adam_eps(hyper)))
+
+
+def lion(hyper: Any) -> optax.GradientTransformation:
+    """Build Lion (Chen et al. 2023, https://arxiv.org/abs/2302.06675)."""
+    return _clipped(hyper, optax.lion(hyper.learning_rate))
+
+
+def rmsprop(hyper: Any) -> optax.GradientTransformation:
+    """Build RMSProp, as optax defines it."""
+    return _clipped(hyper, optax.rmsprop(hyper.learning_rate))
+
+
+def sgd(hyper: Any) -> optax.GradientTransformation:
+    """Build plain gradient descent."""
+    return _clipped(hyper, optax.sgd(hyper.learning_rate))
+
+
+OPTIMIZERS: dict[str, OptimizerFn] = {
+    "adam": adam,
+    "adamw": adamw,
+    "lion": lion,
+    "rmsprop": rmsprop,
+    "sgd": sgd,
+}
+
+
+def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
+    """Refuse an optimizer that is not a function of hyperparameters; nothing compiles.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      optimizer: as an agent's field.
+      hyper: the hyperparameters it is called with.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    wanted = (
+        f"{owner}'s optimizer must be a function of its hyperparameters that returns an "
+        "optax.GradientTransformation, such as lambda hyper: optax.adam(hyper.learning_rate)"
+    )
+    if isinstance(optimizer, optax.GradientTransformation) or not callable(optimizer):
+        raise TriglotError(f"{wanted}; got a {type(optimizer).__name__}.")
+    with user_error_context(f"{wanted}; it failed"):
+        made = optimizer(hyper)
+    if not isinstance(made, optax.GradientTransformation):
+        raise TriglotError(f"{wanted}; it returned a {type(made).__name__}.")
+
+
+def _clipped(hyper: Any, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    max_grad_norm = getattr(hyper, "max_grad_norm", None)
+    if max_grad_norm is None:
+        return optimizer
+    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optimizer)
+
+
+def _adam_eps(hyper: Any) -> Any:
+    return getattr(hyper, "adam_eps", 1e-8)

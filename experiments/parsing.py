@@ -1,0 +1,169 @@
+"""Parse command lines into the dataclasses of `experiments.options`, by tyro."""
+
+import contextlib
+import difflib
+import io
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, field, fields, make_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from ..core.errors import TriglotError
+from .options import Arg, NoOptions
+
+Options = TypeVar("Options")
+
+
+def parse(
+    options: type[Options],
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    description: str,
+    algorithm: Any = None,
+) -> Options:
+    """Parse a command line; `--help` prints and raises `SystemExit(0)`.
+
+    Args:
+      options: a class of `experiments.options`.
+      arguments: the words after the command.
+      prog: the command, for messages.
+      description: the help text.
+      algorithm: a class whose `Config` and `Hyperparams` fields become options, where `options` has
+        the fields `config` and `hyper`.
+
+    Raises:
+      TriglotError: in one sentence, with the nearest existing option.
+    """
+    nested = {
+        "config": algorithm.Config if algorithm else NoOptions,
+        "hyper": algorithm.Hyperparams if algorithm else NoOptions,
+    }
+    stderr = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(stderr):
+            parsed, rest = tyro.cli(
+                _tyro_class(options, nested),
+                prog=prog,
+                description=description,
+                args=arguments,
+                return_unknown_args=True,
+                registry=_registry(),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise TriglotError(_one_sentence(stderr.getvalue())) from None
+    for word in rest:
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            near = difflib.get_close_matches(name, _option_names(options, nested), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
+    if rest:
+        raise TriglotError(f"unexpected argument {rest[0]!r}; see `{prog} --help`.")
+    return options(**{name: getattr(parsed, name) for name in _names(options)})
+
+
+def _tyro_class(options: type, nested: Mapping[str, type]) -> type:
+    """Build a subclass whose annotations tell tyro how to parse each field."""
+    hints = get_type_hints(options, include_extras=True)
+    specs: list[Any] = []
+    for one in fields(options):
+        if one.name in nested:
+            specs.append((one.name, OmitArgPrefixes[nested[one.name]], field()))
+        else:
+            default = field() if one.default is MISSING else field(default=one.default)
+            specs.append((one.name, _tyro_annotation(hints[one.name]), default))
+    return make_dataclass(
+        options.__name__, specs, bases=(options,), namespace={"__doc__": options.__doc__},
+        frozen=True, kw_only=True,
+    )  # fmt: skip
+
+
+def _tyro_annotation(hint: Any) -> Any:
+    """Translate `Arg` into tyro's own markers."""
+    if hint is bool:
+        return FlagCreatePairsOff[bool]
+    kind, *metadata = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    for shown in metadata:
+        if isinstance(shown, Arg):
+            kind = Annotated[kind, arg(metavar=shown.metavar, help_behavior_hint=_default(shown))]
+            if shown.positional:
+                kind = Positional[kind]
+    return kind
+
+
+def _default(shown: Arg) -> str | None:
+    return None if shown.default is None else f"(default: {shown.default})"
+
+
+def _names(options: type) -> list[str]:
+    return [one.name for one in fields(options)]
+
+
+def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
+    """List all option names, including those of the algorithm."""
+    names = [name for name in _names(options) if name not in nested]
+    for name in nested.keys() & set(_names(options)):
+        names += _names(nested[name])
+    return ["--" + name.replace("_", "-") for name in names]
+
+
+def _one_sentence(box: str) -> str:
+    """Extract tyro's message from its frame; what follows the first rule is help."""
+    lines = (line.strip("│ ") for line in box.splitlines()[1:])
+    message = " ".join(itertools.takewhile(lambda line: not line.startswith(("─", "╰")), lines))
+    return re.sub("^Error parsing (config: |hyper: )?", "", message)
+
+
+def _registry() -> ConstructorRegistry:
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def integer(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        return _number(_int, "INT") if info.type is int else None
+
+    @registry.primitive_rule
+    def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        # The type of a hyperparameter is float | jax.Array.
+        members = get_args(info.type) or (info.type,)
+        if float not in members:
+            return None
+        return _number(_float_or_none if type(None) in members else _float, "FLOAT")
+
+    return registry
+
+
+def _number(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _int(text: str) -> int:
+    """Parse an integer, which may be written as 500_000 or 5e5."""
+    number = _float(text)
+    if not number.is_integer():
+        raise ValueError(f"expected an integer, got {text!r}")
+    return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number, got {text!r}") from None
+
+
+def _float_or_none(text: str) -> float | None:
+    return None if text.lower() == "none" else _float(text)

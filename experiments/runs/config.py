@@ -1,0 +1,124 @@
+"""`config.json`: the options of a run as JSON fields, under a schema version."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import TriglotError
+from ..options import TrainOptions
+from ..registry.components import find_algorithm
+from ..registry.overrides import from_overrides
+from .files import write_json
+
+SCHEMA = 1
+CONFIG = "config.json"
+# Not read back: the folder is given again.
+LEFT_OUT = ("out",)
+# Fields that were renamed after schema 0, by algorithm.
+RENAMED_AFTER_0 = {
+    "ppo": {"memory": "cell", "memory_size": "cell_size"},
+    "dqn": {
+        "importance_exponent": "importance_sampling_exponent",
+        "target_interval": "target_update_period",
+    },
+}
+
+
+def write_config(
+    folder: Path,
+    options: TrainOptions,
+    *,
+    config: Any,
+    hyper: Any,
+    arguments: Sequence[str],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the options of a run.
+
+    Args:
+      folder: the run's.
+      options: what was chosen.
+      config: the algorithm's complete `Config`.
+      hyper: its complete `Hyperparams`.
+      arguments: the command line, which is for people and is not read back.
+      facts: what else is worth knowing about the run, such as versions.
+
+    Returns:
+      The contents of the file.
+    """
+    chosen = {name: value for name, value in vars(options).items() if name not in LEFT_OUT}
+    content = {
+        "schema": SCHEMA,
+        "command": shlex.join(["triglot", *arguments]),
+        **chosen,
+        "config": asdict(config),
+        "hyper": asdict(hyper),
+        **facts,
+    }
+    write_json(folder / CONFIG, content)
+    return content
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read `config.json`; a file of an older schema is migrated in memory.
+
+    A migrated one has the additional field `migrated_from`.
+
+    Raises:
+      TriglotError: if the folder is not a run directory, or its schema is unknown.
+    """
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        found = config.get("schema", 0 if "command" in config else None)
+    except (OSError, ValueError, AttributeError):
+        found = None
+    if found is None:
+        raise TriglotError(
+            f"{folder} is not a triglot run directory: it has no valid {CONFIG}. Give a folder "
+            "written by `triglot train`."
+        )
+    if found != SCHEMA and found not in MIGRATIONS:
+        raise TriglotError(
+            f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
+            f"{SCHEMA}: use the version of triglot that wrote it."
+        )
+    version = found
+    while version != SCHEMA:
+        config = MIGRATIONS[version](config)
+        version = config["schema"]
+    return config if found == SCHEMA else {**config, "migrated_from": found}
+
+
+def options_of_run(folder: Path) -> TrainOptions:
+    """Build the options with which a run was started.
+
+    Raises:
+      TriglotError: if the folder is not a run directory, its schema is unknown, or a field does not
+        fit the algorithm.
+    """
+    config = read_config(folder)
+    names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
+    missing = [name for name in names if name not in config]
+    if missing:
+        raise TriglotError(f"{folder / CONFIG} is incomplete: it has no {', '.join(missing)}.")
+    algorithm = find_algorithm(config["algorithm"])
+    chosen = {name: config[name] for name in names}
+    chosen["config"] = from_overrides(algorithm.Config, config["config"])
+    chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])
+    return from_overrides(TrainOptions, chosen)
+
+
+def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a file without a schema: rename fields, and add those that did not exist."""
+    renamed = RENAMED_AFTER_0.get(config.get("algorithm", ""), {})
+    groups = {
+        group: {renamed.get(name, name): value for name, value in config.get(group, {}).items()}
+        for group in ("config", "hyper")
+    }
+    return {"optimizer": None, **config, **groups, "schema": 1}
+
+
+MIGRATIONS: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_schema_0}
