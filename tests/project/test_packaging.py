@@ -36,7 +36,7 @@ def shipped(package: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy what is packaged, so that builds neither read nor leave build folders in the checkout."""
+    """Copy what is packaged, so that the checkout's build folders are neither read nor written."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
