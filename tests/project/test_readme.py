@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, but for fewer steps and two of the libraries."""
+"""The README's Python runs as written, with fewer steps and two of the libraries."""
 
 import re
 import shlex
