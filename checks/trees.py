@@ -34,7 +34,9 @@ def by_path(tree: PyTree) -> dict[str, Any]:
 def summarize(tree: PyTree) -> str:
     """Describe the first leaves of a tree in one line."""
     leaves = by_path(tree)
-    text = ", ".join(f"{path} {describe_value(leaf)}".strip() for path, leaf in list(leaves.items())[:6])
+    text = ", ".join(
+        f"{path} {describe_value(leaf)}".strip() for path, leaf in list(leaves.items())[:6]
+    )
     return text + (" ..." if len(leaves) > 6 else "") if leaves else "no arrays"
 
 

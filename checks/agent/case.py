@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.agent import Agent, PolicyInput, Trajectory, is_online
+from ...core.agent import Agent, PolicyInput, Trajectory
 from ...core.environment import Environment
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import Trainer
@@ -37,11 +37,7 @@ class AgentCase(Case):
     @property
     def num_steps(self) -> int:
         """Steps in one trajectory, `T`."""
-        return 1 if is_online(self.agent) else self.agent.rollout_length
-
-    def declares(self, attribute: str, default: bool) -> bool:
-        """Read a flag of the agent's protocol; agents need not inherit its default."""
-        return bool(getattr(self.agent, attribute, default))
+        return 1 if self.agent.online else self.agent.rollout_length
 
     @cached_property
     def vector(self) -> VectorEnvironment:

@@ -75,9 +75,9 @@ def _seeds(case: LearningCase) -> None:
     needs=["seeds"],
 )
 def _exploration(case: LearningCase) -> None:
-    if case.declares("explores_by_parameters", False):
+    if case.agent.explores_by_parameters:
         raise NotApplicable(
-            "the agent declares explores_by_parameters: its actions may ignore the key."
+            "the agent declares explores_by_parameters = True: its actions may ignore the key."
         )
     feeder = case.feeder
     greedy, *explored = (
@@ -99,7 +99,7 @@ def _exploration(case: LearningCase) -> None:
     needs=["learns"],
 )
 def _time_limits(case: LearningCase) -> None:
-    if not case.declares("bootstraps", True):
+    if not case.agent.bootstraps:
         raise NotApplicable(
             "the agent declares bootstraps = False: it may treat truncated steps as terminated."
         )

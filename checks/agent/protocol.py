@@ -19,18 +19,18 @@ CHECKS: Checklist[AgentCase] = Checklist()
 
 @CHECKS.check(
     "protocol",
-    question="Does it have hyper, num_envs, rollout_length, init, initial_carry, act and update, "
-    "and can it be hashed?",
+    question="Does it have the members of triglot.Agent that training needs, and can it be hashed?",
     why="The training loop calls these, and the compilation cache looks the agent up by its hash.",
-    fix="Write a @dataclass(frozen=True) with these members, as documented in triglot.Agent, and "
-    "pass an instance, e.g. make_agent(algorithm, env).",
+    fix="Write a @dataclass(frozen=True) with the members that triglot.Agent documents (inherit "
+    "triglot.AgentBase for defaults), and pass an instance, e.g. make_agent(algorithm, env).",
 )
 def _protocol(case: AgentCase) -> None:
     agent: Any = case.agent
     if isinstance(agent, type):
         raise Failed(f"it is {describe_value(agent)}; expected an instance of it.")
     methods = ("init", "initial_carry", "act", "update")
-    for name in ("hyper", "num_envs", "rollout_length", *methods):
+    flags = ("online", "explores_by_parameters", "bootstraps")
+    for name in ("hyper", "num_envs", "rollout_length", *methods, *flags):
         try:
             getattr(agent, name)
         except AttributeError as error:
@@ -40,6 +40,9 @@ def _protocol(case: AgentCase) -> None:
         count = getattr(agent, name)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise Failed(f"its {name} is {count!r}; expected an integer of at least 1.")
+    for name in flags:
+        if not isinstance(getattr(agent, name), bool):
+            raise Failed(f"its {name} is {getattr(agent, name)!r}; expected True or False.")
     for name in methods:
         if not callable(getattr(agent, name)):
             raise Failed(f"its {name} is {getattr(agent, name)!r}; expected a method.")

@@ -83,7 +83,9 @@ AGENTS = [
     checked("no environment", ActorCritic(), "env is None; expected an Environment", None),
     checked("init raises", but(init=raising), "`init(key, num_envs)` raised KeyError: 'torso'"),
     checked("init takes a key only", but(init=lambda self, key: {}), "takes 2 positional"),
-    checked("a network in the state", state(lambda s: {**s, "f": jnp.tanh}), "expected a JAX array"),
+    checked(
+        "a network in the state", state(lambda s: {**s, "f": jnp.tanh}), "expected a JAX array"
+    ),
     checked(
         "a NumPy array in the state", state(lambda s: {**s, "n": np.zeros(2)}), "NumPy float64"
     ),

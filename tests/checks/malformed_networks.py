@@ -75,10 +75,16 @@ NETWORKS = [
     checked("no observations", network(), "the obs_spec is None", ()),
     checked("init raises", network(init=raising), "`init(key)` raised KeyError: 'torso'"),
     checked("init takes no key", network(init=lambda: init(jax.random.key(0))), "takes 0"),
-    checked("init gives a dictionary", network(init=lambda key: {}), "an empty dictionary; expected Variables"),
+    checked(
+        "init gives a dictionary",
+        network(init=lambda key: {}),
+        "an empty dictionary; expected Variables",
+    ),
     checked("init gives nothing", network(init=lambda key: None), "None; expected Variables"),
     checked("a word among the parameters", with_params(name="mine"), "the Python str 'mine'"),
-    checked("NumPy parameters", with_params(w=np.zeros(3)), "NumPy float64[3]; expected a JAX array"),
+    checked(
+        "NumPy parameters", with_params(w=np.zeros(3)), "NumPy float64[3]; expected a JAX array"
+    ),
     checked("integer parameters", with_params(n=jnp.arange(3)), "params.n is int32[3]"),
     checked("a function in the state", with_state({"f": jnp.tanh}), "expected a JAX array"),
     checked("a key in the state", with_state({"key": jax.random.key(0)}), "random key"),
@@ -115,7 +121,9 @@ NETWORKS = [
         "logits is float32[2, 5]",
     ),
     checked(
-        "NaN", answering(lambda p, x: {"value": x[:, 0] * jnp.nan}), "outputs.value [5] contains nan"
+        "NaN",
+        answering(lambda p, x: {"value": x[:, 0] * jnp.nan}),
+        "outputs.value [5] contains nan",
     ),
     checked(
         "infinity",

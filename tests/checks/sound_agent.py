@@ -1,7 +1,7 @@
-"""A sound agent, small enough to be compiled in no time, from which the broken ones part."""
+"""A correct agent that compiles fast; the broken agents subclass it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ class Hyperparams:
 
 
 def linear(params: dict[str, jax.Array], obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Give logits `[..., A]` and a value `[...]`, linear in the observation and its square."""
+    """Return logits `[..., A]` and a value `[...]`, linear in the observation and its square."""
     features = jnp.concatenate([obs, obs**2, jnp.ones_like(obs)], axis=-1)
     return features @ params["actor"], features @ params["critic"]
 
@@ -31,13 +31,16 @@ def linear(params: dict[str, jax.Array], obs: jax.Array) -> tuple[jax.Array, jax
 class ActorCritic:
     """One-step actor-critic, linear in the observation.
 
-    Its state is a dictionary of `params`, `hyper` and a count; what the broken agents replace are
-    its methods, one at a time.
+    Its state is a dictionary of `params`, `hyper` and a count. Each broken agent replaces one of
+    its methods.
     """
 
     num_envs: int = 2
     rollout_length: int = 4
     hyper: Hyperparams = Hyperparams()
+    online: ClassVar[bool] = False
+    explores_by_parameters: ClassVar[bool] = False
+    bootstraps: ClassVar[bool] = True
 
     def init(self, key: jax.Array, num_envs: int, hyper: Hyperparams | None = None) -> Any:
         numbers = jax.tree.map(
@@ -67,7 +70,7 @@ class ActorCritic:
         return jnp.where(inputs.action_mask, logits, -1e9)
 
     def bootstrap(self, trajectory: Trajectory, next_value: jax.Array) -> jax.Array:
-        """Value what follows each step, `[T, N]`."""
+        """Return the value that follows each step, `[T, N]`."""
         return jnp.where(trajectory.terminated, 0.0, next_value)
 
     def loss(self, params: Any, state: Any, trajectory: Trajectory, key: jax.Array) -> jax.Array:
@@ -89,7 +92,7 @@ class ActorCritic:
 
 @dataclass(frozen=True)
 class Masked:
-    """An environment of which one action is forbidden in turn."""
+    """An environment in which one action is allowed, depending on the observation."""
 
     env: Environment = ENV
 

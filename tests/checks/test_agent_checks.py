@@ -1,7 +1,7 @@
-"""`check_agent` passes what is sound, and finds each defect by the check meant for it."""
+"""`check_agent` passes correct agents, and reports each defect with one check."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from tests.checks.broken_agents import BROKEN, Broken
 from tests.checks.sound_agent import ENV, ActorCritic, Masked, linear
 from triglot import check_agent, make_agent, make_env
 from triglot.checks.agent.check import CHECKS
-from triglot.core.agent import Trajectory
+from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 SMALL = {
@@ -44,7 +44,7 @@ def test_every_check_has_a_broken_agent() -> None:
 
 
 @pytest.mark.parametrize("env", [ENV, Masked()], ids=["plain", "masked"])
-def test_the_agent_that_the_broken_ones_part_from_is_sound(env: Any) -> None:
+def test_the_base_of_the_broken_agents_passes(env: Any) -> None:
     assert_passes(ActorCritic(), env)
 
 
@@ -72,7 +72,7 @@ def test_ppo_passes_at_its_defaults() -> None:
 
 
 class Reinforce(ActorCritic):
-    """It learns from whole episodes only, drops those cut by a time limit, and bootstraps never."""
+    """Learns from complete episodes only, without truncated ones, and never bootstraps."""
 
     def loss(self, params: Any, state: Any, trajectory: Trajectory, key: jax.Array) -> jax.Array:
         def back(after: Any, step: Any) -> Any:
@@ -94,7 +94,7 @@ class Reinforce(ActorCritic):
 
 @dataclass(frozen=True)
 class Replaying(ActorCritic):
-    """It keeps transitions, and learns once there are enough of them."""
+    """Learns from a replay buffer once it is full."""
 
     capacity: int = 64
 
@@ -147,11 +147,63 @@ def test_other_kinds_of_agent_pass(agent: Any) -> None:
 
 
 class ForgetfulReplay(Replaying):
-    """Its replay stores the flag, and its targets make nothing of it."""
+    """Stores the flag in its replay buffer, and does not use it in its targets."""
 
     def bootstrap(self, trajectory: Trajectory, next_value: jax.Array) -> jax.Array:
         return next_value
 
 
-def test_what_is_only_stored_is_not_taken_for_learned() -> None:
+@dataclass(frozen=True)
+class EvolutionStrategy(ActorCritic):
+    """Perturbs its parameters once per update, acts greedily with them, and never bootstraps."""
+
+    deviation: float = 0.1
+
+    def init(self, key: Any, num_envs: int, hyper: Any = None) -> Any:
+        mean_key, noise_key = jax.random.split(key)
+        state = super().init(mean_key, num_envs, hyper)
+        return {**state, "noise": self.draw(noise_key, state["params"])}
+
+    def draw(self, key: jax.Array, params: Any) -> Any:
+        leaves, treedef = jax.tree.flatten(params)
+        keys = jax.random.split(key, len(leaves))
+        drawn = [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+        return treedef.unflatten(drawn)
+
+    def act(
+        self, state: Any, carry: Any, inputs: PolicyInput, key: Any, *, explore: bool
+    ) -> PolicyOutput:
+        params = state["params"]
+        if explore:
+            noise = state["noise"]
+            params = jax.tree.map(lambda p, n: p + self.deviation * n, params, noise)
+        logits, _ = linear(params, inputs.obs)
+        action = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+        return PolicyOutput(action=action, carry=carry, extras={"logits": logits})
+
+    def update(self, state: Any, trajectory: Trajectory, key: Any) -> Any:
+        hyper = state["hyper"]
+        score = hyper.learning_rate * hyper.discount * trajectory.reward.mean() / self.deviation
+        params = jax.tree.map(lambda p, n: p + score * n, state["params"], state["noise"])
+        noise = self.draw(key, params)
+        state = {**state, "params": params, "noise": noise, "count": state["count"] + 1}
+        return state, {"score": score}
+
+
+class DeclaredEvolutionStrategy(EvolutionStrategy):
+    """Declares how it explores and learns."""
+
+    explores_by_parameters: ClassVar[bool] = True
+    bootstraps: ClassVar[bool] = False
+
+
+def test_declared_exceptions_skip_their_checks() -> None:
+    assert check_agent(EvolutionStrategy(), ENV).failed == ("exploration", "time limits")
+    report = check_agent(DeclaredEvolutionStrategy(), ENV)
+    assert report.passed, str(report)
+    assert "skipped  exploration: the agent declares explores_by_parameters" in str(report)
+    assert "skipped  time limits: the agent declares bootstraps = False" in str(report)
+
+
+def test_stored_data_does_not_count_as_learned() -> None:
     assert check_agent(ForgetfulReplay(), ENV).failed == ("time limits",)

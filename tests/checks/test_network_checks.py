@@ -114,7 +114,12 @@ def test_frozen_weights_pass() -> None:
 def test_the_report_says_what_why_and_how() -> None:
     (broken,) = [b for b in BROKEN if b.defect == "a Python number among the parameters"]
     text = str(check_network(broken.network, OBS))
-    for words in ("params.scale is the Python float 2.0", "why it matters", "how to fix it", "FAILED"):
+    for words in (
+        "params.scale is the Python float 2.0",
+        "why it matters",
+        "how to fix it",
+        "FAILED",
+    ):
         assert words in text
 
 
