@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import TriglotError
 from ..options import TrainOptions
-from ..registry.components import find_algorithm
+from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides
 from .files import write_json
 
