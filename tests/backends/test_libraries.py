@@ -48,7 +48,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     # Workers of a comparison are processes of their own.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (tmp_path, TOY, ROOT))))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
     (tmp_path / "user_file.py").write_text(USER_FILE)
 
     def write(value: str = "triglot_toy:LIBRARY") -> None:

@@ -109,7 +109,7 @@ def test_training_by_added_names(
 ) -> None:
     install(POINTS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
     command = "train theirs rooms:small --network lookup --total-steps 64 --rollout-length 8"
     assert cli.main([*command.split(), "--eval-episodes", "0", "--out", "here"]) == 0
     assert (tmp_path / "here" / "summary.json").exists()
