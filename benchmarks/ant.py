@@ -12,11 +12,11 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
+from triglot import make_env
 from triglot.core import specs
 from triglot.core.agent import Agent, PolicyInput, PolicyOutput
 from triglot.core.loop.episode import play_episode
 from triglot.envs.brax import Brax, x_position
-from triglot.experiments.registry.components import make_env
 from triglot.experiments.runs.load import load_run
 
 from . import harness

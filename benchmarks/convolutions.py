@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import tyro
 
+from triglot import make_agent, make_env
 from triglot.core.loop.trainer import Trainer, init_seeds, vmap_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness
 from .seams import Program

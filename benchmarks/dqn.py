@@ -17,10 +17,10 @@ import jax
 import numpy as np
 import tyro
 
+from triglot import make_agent, make_env
 from triglot.algorithms.dqn import DQN
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_dqn
 from .seams import Program, compile_all

@@ -19,11 +19,11 @@ from jumanji.registration import make as make_jumanji
 from jumanji.wrappers import VmapAutoResetWrapper
 from tqdm import tqdm
 
+from triglot import make_agent, make_env
 from triglot.core.environment import Environment
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.tracing.hoist import scan_keys
-from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness
 from .seams import Program

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
+from triglot import make_agent, make_env
 from triglot.algorithms.q_learning import METHODS, QLearning
 from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_q_learning
 

@@ -20,10 +20,10 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from triglot import make_agent, make_env
 from triglot.algorithms.ppo import PPO
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.registry.components import make_agent, make_env
 
 from . import harness, plain_ppo
 

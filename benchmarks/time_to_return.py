@@ -34,11 +34,11 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
 
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    from triglot import make_agent, make_env
     from triglot.core.evaluate import evaluate
     from triglot.core.hyper import fill_schedule_horizon
     from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
     from triglot.core.loop.vectorize import VectorEnvironment
-    from triglot.experiments.registry.components import make_agent, make_env
 
     env = make_env("gymnax:CartPole-v1")
     lap("import")

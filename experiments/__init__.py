@@ -1,1 +1,1 @@
-"""What a person runs: the command line, training with records of it, comparisons, reports."""
+"""Command line, training runs, comparisons, plots and reports."""

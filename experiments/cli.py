@@ -335,12 +335,12 @@ COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
 def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from .parsing import parse
-    from .registry.components import find_algorithm, names
+    from .registry.algorithms import algorithm_names, find_algorithm
 
     prog = f"triglot {arguments[0]}"
     given = arguments[1:]
     if given and given[0] in ("-h", "--help"):
-        choices = ", ".join(names("algorithm"))
+        choices = ", ".join(algorithm_names())
         description += f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
         parse(options, ["--help"], prog=prog, description=description)
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)

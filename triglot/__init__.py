@@ -40,7 +40,8 @@ _EXPORTS = {
     "backends.equinox": ("from_equinox",),
     "core.errors": ("Guessed", "TriglotError"),
     "backends.translate": ("translate",),
-    "experiments.registry.components": ("make_agent", "make_env"),
+    "experiments.registry.agents": ("make_agent",),
+    "experiments.registry.environments": ("make_env",),
     "experiments.runs.load": ("load_run",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -80,8 +81,8 @@ if TYPE_CHECKING:
     from .core.specs import Dict as Dict
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
-    from .experiments.registry.components import make_agent as make_agent
-    from .experiments.registry.components import make_env as make_env
+    from .experiments.registry.agents import make_agent as make_agent
+    from .experiments.registry.environments import make_env as make_env
     from .experiments.runs.load import load_run as load_run
 else:
 

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -12,7 +13,8 @@ from .state import RunnerState
 Call: TypeAlias = Callable[[RunnerState, Any], tuple[RunnerState, dict[str, Any]]]
 
 
-class Chunk(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
     """The result of one chunk.
 
     Attributes:
@@ -53,7 +55,13 @@ def run_chunk(call: Call, runner_states: RunnerState, count: int, done: int = 0)
     runner_states, buffers = jax.block_until_ready(call(runner_states, np.int32(count)))
     seconds = time.perf_counter() - start
     metrics = {name: np.asarray(value)[:, :count] for name, value in buffers.items()}
-    return Chunk(runner_states, metrics, count, done + count, seconds)
+    return Chunk(
+        runner_states=runner_states,
+        metrics=metrics,
+        count=count,
+        num_updates=done + count,
+        seconds=seconds,
+    )
 
 
 def run_chunks(

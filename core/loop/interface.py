@@ -20,7 +20,7 @@ def ignore_stage(name: str) -> None:
 class Program(Protocol):
     """The updates of all seeds as one callable; close it after use."""
 
-    def compile(self, runner_states: RunnerState, on_stage: OnStage = ignore_stage) -> None:
+    def compile(self, runner_states: RunnerState, /, on_stage: OnStage = ignore_stage) -> None:
         """Compile before the first call, which otherwise compiles.
 
         Args:
@@ -31,7 +31,7 @@ class Program(Protocol):
         ...
 
     def __call__(
-        self, runner_states: RunnerState, num_updates: Any
+        self, runner_states: RunnerState, num_updates: Any, /
     ) -> tuple[RunnerState, dict[str, Any]]:
         """Run `num_updates` updates of every seed. The given states are donated.
 

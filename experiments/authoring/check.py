@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
-from ..registry import components as registry
+from ..registry.agents import make_agent
+from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
 from ..registry.parts import Part
@@ -141,7 +142,7 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
         for name, make in _environments(part):
             yield name, lambda make=make: check_environment(_compilable(make()))
         return
-    env = _compilable(registry.make_env(choices.env or default_env()))
+    env = _compilable(make_env(choices.env or default_env()))
     label = f"{part.text} on {env.name}"
     if part.kind == "network":
         network = partial(make_network, part.text, part.made, env)
@@ -170,9 +171,7 @@ def _make_small_agent(part: Part, env: Any, backend: str, choices: Choices) -> A
     """Build a small agent, or one of the given size if the small values conflict with it."""
 
     def make(config: Any) -> Any:
-        return registry.make_agent(
-            part.text, env, backend=backend, config=config, hyper=choices.hyper
-        )
+        return make_agent(part.text, env, backend=backend, config=config, hyper=choices.hyper)
 
     config = part.algorithm.Config
     try:
@@ -189,9 +188,9 @@ def _compilable(env: Any) -> Any:
 def _environments(part: Part) -> Iterator[tuple[str, Callable[[], Any]]]:
     if part.made is not None:  # not by `make_env`, which rejects what the checker explains
         yield part.text, partial(call_env, part.text, part.made, {})
-    elif part.text in registry.suites():
-        for name in registry.load_suite(part.text).names():
+    elif part.text in suites():
+        for name in load_suite(part.text).names():
             full = f"{part.text}:{name}"
-            yield full, partial(registry.make_env, full)
+            yield full, partial(make_env, full)
     else:
-        yield part.text, partial(registry.make_env, part.text)
+        yield part.text, partial(make_env, part.text)

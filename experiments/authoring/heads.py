@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TriglotError, unknown, user_error_context
-from ..registry.components import find_algorithm, make_agent
+from ..registry.agents import make_agent
+from ..registry.algorithms import find_algorithm
 
 if TYPE_CHECKING:
     from ...checks import Report

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
-from ..registry.components import ALGORITHMS, SUITES, load_suite
+from ..registry.algorithms import ALGORITHMS
+from ..registry.environments import SUITES, load_suite
 from ..version import package_version
 
 PACKAGE = Path(__file__).parents[2]

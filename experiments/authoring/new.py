@@ -11,7 +11,7 @@ from pathlib import Path
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
 from ...core.errors import TriglotError, unknown
-from ..registry import components as registry
+from ..registry.parts import names
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}
@@ -155,7 +155,7 @@ def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
             f"{name!r} is not a valid module name: use lowercase letters, digits and underscores, "
             f"such as {NAMES[kind][0]}."
         )
-    if name in registry.names(kind):
+    if name in names(kind):
         raise TriglotError(
             f"the {kind} {name!r} already exists (`triglot list`): choose another name."
         )

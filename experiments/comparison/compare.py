@@ -13,7 +13,7 @@ from ...backends.canonical import ARITHMETICS
 from ...core.errors import TriglotError, unknown
 from .. import version
 from ..options import CompareOptions
-from ..registry.components import find_algorithm
+from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides, overrides_of
 from ..runs.files import check_free
 from ..runs.plan import check_hyper, check_minimums, default_folder

@@ -20,7 +20,8 @@ from ...core.network import Variables
 from ...core.networks.combinators import start_from
 from .. import version
 from ..options import CompareOptions
-from ..registry.components import make_agent, make_env
+from ..registry.agents import make_agent
+from ..registry.environments import make_env
 from . import identity
 from .measure import peak_memory_bytes, program_facts, timed
 

@@ -154,8 +154,8 @@ def _averaged(curve: Curve, updates_per_point: int | None) -> Curve:
 
 
 def _legend_title(num_seeds: list[int], band: Band) -> str | None:
-    least, most = min(num_seeds), max(num_seeds)
-    if most == 1:
+    low, high = min(num_seeds), max(num_seeds)
+    if high == 1:
         return None
-    seeds = f"{most}" if least == most else f"{least} to {most}"
+    seeds = f"{high}" if low == high else f"{low} to {high}"
     return f"mean of {seeds} seeds; band: {band.name}"

@@ -4,8 +4,10 @@ import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core import plugins
 from ...core.errors import TriglotError, unknown
-from . import components as registry
+from .algorithms import ALGORITHMS, find_algorithm
+from .environments import SUITES, suites
 from .loading import adapter_of, is_path, load
 
 KINDS = ("algorithm", "environment", "network")
@@ -33,10 +35,10 @@ class Part:
     def algorithm(self) -> Any:
         """The class of the algorithm, which adds options; None without one."""
         if self.target is not None:
-            return registry.find_algorithm(self.target)
+            return find_algorithm(self.target)
         if self.kind != "algorithm" or not isinstance(self.made, type | None):
             return None
-        return registry.find_algorithm(self.text)
+        return find_algorithm(self.text)
 
 
 def find_part(text: str, kind: str | None = None, target: str | None = None) -> Part:
@@ -61,7 +63,7 @@ def find_part(text: str, kind: str | None = None, target: str | None = None) -> 
     if named:
         return Part(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
-        there = [name for one in wanted for name in registry.names(one)]
+        there = [name for one in wanted for name in names(one)]
         raise TriglotError(
             f"{unknown('component', text, there)} Give a custom one as package.module:object."
         )
@@ -69,7 +71,7 @@ def find_part(text: str, kind: str | None = None, target: str | None = None) -> 
     if comma and is_path(path):  # only names of environments have options
         return Part("environment", text)
     if not is_path(text):
-        raise unknown("environment suite", text.partition(":")[0], registry.suites())
+        raise unknown("environment suite", text.partition(":")[0], suites())
     made = load(kind or "component", text)
     return Part(kind or _kind_of(text, made), text, made)
 
@@ -82,10 +84,20 @@ def _find_network(text: str, kind: str | None, target: str) -> Part:
     return replace(part, role=role if equals else None, target=target)
 
 
+def names(kind: str) -> list[str]:
+    """List the names of one kind of component, built-in ones first; for environments, of suites.
+
+    Args:
+      kind: `algorithm`, `environment` or `network`.
+    """
+    built_in = {"algorithm": ALGORITHMS, "environment": SUITES}.get(kind, {})
+    return [*built_in, *(name for name in plugins.names(kind) if name not in built_in)]
+
+
 def _is_name(kind: str, text: str) -> bool:
     suite, _, rest = text.partition(":")
-    in_suite = kind == "environment" and bool(rest) and suite in registry.suites()
-    return in_suite or text in registry.names(kind)
+    in_suite = kind == "environment" and bool(rest) and suite in suites()
+    return in_suite or text in names(kind)
 
 
 def _kind_of(text: str, made: Any) -> str:

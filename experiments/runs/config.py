@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import TriglotError
 from ..options import TrainOptions
-from ..registry.components import find_algorithm
+from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides
 from .files import write_json
 
@@ -72,15 +72,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     try:
         config = json.loads((folder / CONFIG).read_text())
-        found = config.get("schema", 0 if "command" in config else None)
-    except (OSError, ValueError, AttributeError):
-        found = None
-    if found is None:
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict) or {"schema", "command"}.isdisjoint(config):
         raise TriglotError(
             f"{folder} is not a triglot run directory: it has no valid {CONFIG}. Give a folder "
             "written by `triglot train`."
         )
-    if found != SCHEMA and found not in MIGRATIONS:
+    found = config.get("schema", 0)
+    if found != SCHEMA and found not in tuple(MIGRATIONS):
         raise TriglotError(
             f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."

@@ -16,7 +16,9 @@ from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
 from .. import version
 from ..options import SharedOptions, TrainOptions
-from ..registry import components as registry
+from ..registry.agents import make_agent
+from ..registry.algorithms import ALGORITHMS
+from ..registry.environments import SUITES, make_env
 from ..registry.loading import load_networks
 from . import logs
 from .config import write_config
@@ -119,8 +121,8 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
     out = folder or options.out or default_folder(options.algorithm, options.env, networks)
     if folder is None:
         check_free(out)
-    env = registry.make_env(options.env)
-    agent = registry.make_agent(
+    env = make_env(options.env)
+    agent = make_agent(
         options.algorithm,
         env,
         backend=options.backend,
@@ -152,7 +154,7 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
 
 def _has_custom_components(options: TrainOptions) -> bool:
     suite = options.env.partition(":")[0]
-    built_in = options.algorithm in registry.ALGORITHMS and suite in registry.SUITES
+    built_in = options.algorithm in ALGORITHMS and suite in SUITES
     return not built_in or bool(options.network)
 
 

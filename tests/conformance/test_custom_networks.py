@@ -12,13 +12,12 @@ import pytest
 from flax import nnx
 
 from tests.conformance import custom_networks as own
-from triglot import from_equinox, from_haiku, from_linen, from_nnx
+from triglot import from_equinox, from_haiku, from_linen, from_nnx, make_env
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.checks import check_network
 from triglot.core.network import Network
 from triglot.core.specs import Box
 from triglot.core.train import TrainResult, train
-from triglot.experiments.registry.components import make_env
 
 OBS = Box((4,))
 CONFIG = PPOConfig(num_envs=4, rollout_length=16, num_epochs=2, num_minibatches=2)

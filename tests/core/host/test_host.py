@@ -12,6 +12,7 @@ import pytest
 
 import triglot
 from tests.core.host import host_environments
+from triglot import make_agent, make_env
 from triglot.core.agent import Trajectory
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
@@ -22,7 +23,6 @@ from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.envs.gymnasium_vector import GymnasiumVector
 from triglot.experiments import cli
-from triglot.experiments.registry.components import make_agent, make_env
 
 PPO = {
     "num_envs": 2,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import triglot
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.core.environment import Environment
@@ -21,7 +22,6 @@ from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.train import train
 from triglot.envs import gymnax, probes
-from triglot.experiments.registry import components as registry
 
 CONFIG = PPOConfig(rollout_length=32, num_epochs=2, num_minibatches=2, hidden_sizes=(16,))
 ENV = gymnax.make("CartPole-v1")
@@ -181,7 +181,7 @@ def test_short_updates_are_the_same_however_their_numbers_are_drawn(
 ) -> None:
     monkeypatch.setattr("triglot.core.loop.trainer._MAX_DRAWN_BYTES", most_drawn)
     sizes = {"num_envs": 2, "rollout_length": 1, "batch_size": 4, "buffer_size": 32}
-    agent = registry.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
+    agent = triglot.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
     trainer = Trainer(agent, VectorEnvironment(ENV, 2), chunk_size=8)
     start = trainer.init(jax.random.key(0))
     state, update = start, jax.jit(trainer.update)

@@ -17,7 +17,7 @@ from triglot.core.network import Network, Variables
 from triglot.core.rl.optimizers import OPTIMIZERS, adam
 from triglot.core.specs import Discrete
 from triglot.envs import probes
-from triglot.experiments.registry.components import make_agent
+from triglot.experiments.registry.agents import make_agent
 
 START = {"w": jnp.array([1.0, -2.0, 3.0]), "b": jnp.array([0.5])}
 ENV = probes.make("two-step")

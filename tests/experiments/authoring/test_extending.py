@@ -30,7 +30,7 @@ def page(
             (tmp_path / Path(file).name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
     yield tmp_path
     for name in MODULES:
         sys.modules.pop(name, None)

@@ -14,7 +14,9 @@ from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
 from triglot.experiments.authoring import new
-from triglot.experiments.registry import components as registry
+from triglot.experiments.registry.agents import make_agent
+from triglot.experiments.registry.algorithms import find_algorithm
+from triglot.experiments.registry.environments import make_env
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,13 +92,13 @@ def test_the_list_names_the_package_and_imports_nothing_of_it(install: Install) 
 
 def test_added_names_work_as_built_in_ones_do(install: Install) -> None:
     install(POINTS)
-    env = registry.make_env("rooms:large")
+    env = make_env("rooms:large")
     assert env == GridWorld(9, 9)
-    assert registry.make_env("hall").name == "hall"
-    assert registry.make_env("rooms:small", observation="onehot").obs_spec.shape == (4,)  # pyright: ignore
-    assert registry.find_algorithm("theirs").__name__ == "Theirs"
+    assert make_env("hall").name == "hall"
+    assert make_env("rooms:small", observation="onehot").obs_spec.shape == (4,)  # pyright: ignore
+    assert find_algorithm("theirs").__name__ == "Theirs"
     network = load_networks(["lookup"], env)
-    agent = registry.make_agent("theirs", env, networks=network)
+    agent = make_agent("theirs", env, networks=network)
     assert agent.network is network  # pyright: ignore[reportAttributeAccessIssue]
     named = load_networks(["actor=lookup", "critic=lookup"], env)
     assert isinstance(named, dict) and list(named) == ["actor", "critic"]
@@ -116,20 +118,20 @@ def test_training_by_added_names(
 def test_unknown_names_are_told_with_the_added_ones(install: Install) -> None:
     install(POINTS)
     with pytest.raises(TriglotError, match=r"did you mean 'theirs'.*ppo, .*theirs"):
-        registry.find_algorithm("thers")
+        find_algorithm("thers")
     with pytest.raises(TriglotError, match="did you mean 'rooms'"):
-        registry.make_env("roms:small")
+        make_env("roms:small")
     with pytest.raises(TriglotError, match="did you mean 'hall'"):
-        registry.make_env("hal")
+        make_env("hal")
     with pytest.raises(TriglotError, match=r"a name of an installed package: lookup\."):
         load_networks(["lokup"], GridWorld(2, 2))
     with pytest.raises(TriglotError, match="'rooms:huge' failed when it was created: KeyError"):
-        registry.make_env("rooms:huge")
+        make_env("rooms:huge")
 
 
 def test_built_in_names_win_and_the_list_says_so(install: Install) -> None:
     install("[triglot.algorithms]\nppo = their_parts:Theirs\n")
-    assert registry.find_algorithm("ppo").__name__ == "PPO"
+    assert find_algorithm("ppo").__name__ == "PPO"
     shown = listing.everything()
     assert (
         "The algorithm 'ppo' of theirs-rl 1.5 (their_parts:Theirs) is hidden by triglot's own"
@@ -140,7 +142,7 @@ def test_two_packages_with_one_name_are_told(install: Install) -> None:
     install("[triglot.algorithms]\ntheirs = their_parts:Theirs\n")
     install("[triglot.algorithms]\ntheirs = other:Agent\n", "others-rl")
     with pytest.raises(TriglotError, match=r"others-rl 1.5 .*and theirs-rl 1.5 .*Uninstall one"):
-        registry.find_algorithm("theirs")
+        find_algorithm("theirs")
     assert listing.everything().count("shares its name with another package's") == 2
 
 
@@ -166,7 +168,7 @@ def test_a_broken_part_is_told_with_its_package(
 def test_a_broken_suite_is_told_with_its_package(install: Install) -> None:
     install("[triglot.environments]\nrooms = nowhere\nparts = their_parts\n")
     with pytest.raises(TriglotError, match=r"'rooms' of theirs-rl 1.5 .nowhere. cannot be loaded"):
-        registry.make_env("rooms:small")
+        make_env("rooms:small")
     with pytest.raises(TriglotError, match=r"'parts' of theirs-rl 1.5 .* is not a suite"):
         listing.suite("parts")
     assert "rooms:..." in listing.everything()

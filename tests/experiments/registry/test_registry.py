@@ -14,8 +14,9 @@ from triglot.core.errors import TriglotError
 from triglot.core.specs import Box
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments.authoring import list as listing
-from triglot.experiments.registry import components as registry
-from triglot.experiments.registry.components import make_env
+from triglot.experiments.registry.agents import make_agent
+from triglot.experiments.registry.algorithms import find_algorithm
+from triglot.experiments.registry.environments import SUITES, make_env
 from triglot.experiments.registry.loading import load, load_networks
 from triglot.experiments.registry.overrides import from_overrides, overrides_of
 
@@ -65,23 +66,23 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def env() -> Environment:
-    return registry.make_env("gridworld:3x3")
+    return make_env("gridworld:3x3")
 
 
 @pytest.mark.parametrize("name", ["gymnax:CartPole-v1", "gridworld:3x4", "probe:truncating"])
 def test_an_environment_is_made_by_suite_and_name(name: str) -> None:
-    assert registry.make_env(name).name == name
+    assert make_env(name).name == name
 
 
 def test_options_reach_the_environment() -> None:
-    made = registry.make_env("gridworld:3x3", observation="onehot")
+    made = make_env("gridworld:3x3", observation="onehot")
     assert made.obs_spec == Box((9,), "float32", 0.0, 1.0)
 
 
-@pytest.mark.parametrize("suite", registry.SUITES)
+@pytest.mark.parametrize("suite", SUITES)
 def test_the_example_of_a_suite_is_one_of_its_environments(suite: str) -> None:
-    example = registry.SUITES[suite].example
-    assert registry.make_env(f"{suite}:{example}").name == f"{suite}:{example}"
+    example = SUITES[suite].example
+    assert make_env(f"{suite}:{example}").name == f"{suite}:{example}"
     assert f"{suite}:{example}" in listing.suite(suite).splitlines()
 
 
@@ -102,12 +103,12 @@ def test_the_example_of_a_suite_is_one_of_its_environments(suite: str) -> None:
 )
 def test_a_wrong_environment_is_told_with_the_nearest(name: str, says: str) -> None:
     with pytest.raises(TriglotError, match=says):
-        registry.make_env(name)
+        make_env(name)
 
 
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_agent_is_built_on_every_backend(backend: str, env: Environment) -> None:
-    agent = registry.make_agent("ppo", env, backend=backend, config={"num_envs": 2})
+    agent = make_agent("ppo", env, backend=backend, config={"num_envs": 2})
     assert isinstance(agent, PPO)
     assert agent.network.backend == backend
     assert (agent.num_envs, agent.hyper) == (2, PPOHyperparams())
@@ -115,7 +116,7 @@ def test_an_agent_is_built_on_every_backend(backend: str, env: Environment) -> N
 
 def test_an_agent_takes_the_class_and_its_options(env: Environment) -> None:
     config, hyper = PPOConfig(num_envs=8), PPOHyperparams(discount=0.5)
-    agent = registry.make_agent(PPO, env, config=config, hyper=hyper, arithmetic="canonical")
+    agent = make_agent(PPO, env, config=config, hyper=hyper, arithmetic="canonical")
     assert isinstance(agent, PPO)
     assert (agent.config, agent.hyper, agent.network.arithmetic) == (config, hyper, "canonical")
 
@@ -124,23 +125,23 @@ def test_own_networks_take_the_place_of_the_zoo(env: Environment) -> None:
     specs = PPO.networks(env.obs_spec, env.action_spec)
     parts = {name: build("table", {name: spec}) for name, spec in specs.items()}
     whole = build("table", specs)
-    assert registry.make_agent("ppo", env, networks=whole).network is whole  # pyright: ignore
-    agent = registry.make_agent("ppo", env, networks=whole, arithmetic="canonical")
+    assert make_agent("ppo", env, networks=whole).network is whole  # pyright: ignore
+    agent = make_agent("ppo", env, networks=whole, arithmetic="canonical")
     assert agent.network.arithmetic == "canonical"  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(TriglotError, match="unknown network 'acter'; did you mean 'actor'"):
-        registry.make_agent("ppo", env, networks={"acter": parts["actor"]})
+        make_agent("ppo", env, networks={"acter": parts["actor"]})
     with pytest.raises(TriglotError, match="no 'critic' came"):
-        registry.make_agent("ppo", env, networks={"actor": parts["actor"]})
+        make_agent("ppo", env, networks={"actor": parts["actor"]})
 
 
 def test_an_environment_the_algorithm_cannot_serve() -> None:
     with pytest.raises(TriglotError, match="discrete actions"):
-        registry.make_agent("dqn", registry.make_env("gymnax:Pendulum-v1"))
+        make_agent("dqn", make_env("gymnax:Pendulum-v1"))
 
 
 def test_an_unknown_algorithm_is_told_with_the_nearest() -> None:
     with pytest.raises(TriglotError, match="unknown algorithm 'poo'; did you mean 'ppo'"):
-        registry.find_algorithm("poo")
+        find_algorithm("poo")
 
 
 def test_overrides_are_what_departs_from_the_defaults() -> None:
@@ -153,11 +154,11 @@ def test_overrides_are_what_departs_from_the_defaults() -> None:
 
 
 def test_own_parts_are_loaded_from_the_current_folder(own: str) -> None:
-    assert registry.find_algorithm(f"{own}:Agent").__name__ == "Agent"
-    env = registry.make_env(f"{own}:env")
+    assert find_algorithm(f"{own}:Agent").__name__ == "Agent"
+    env = make_env(f"{own}:env")
     assert env.obs_spec == GridWorld(2, 2).obs_spec
     network = load_networks([f"{own}:network"], env)
-    agent = registry.make_agent(f"{own}:Agent", env, networks=network)
+    agent = make_agent(f"{own}:Agent", env, networks=network)
     assert agent.network is network  # pyright: ignore[reportAttributeAccessIssue]
     assert load_networks([], env) is None
     named = load_networks([f"actor={own}:network", f"critic={own}:network"], env)
@@ -167,19 +168,19 @@ def test_own_parts_are_loaded_from_the_current_folder(own: str) -> None:
 def test_a_wrong_part_of_the_persons_own_is_told(own: str) -> None:
     env = GridWorld(2, 2)
     with pytest.raises(TriglotError, match="lacks Hyperparams, networks"):
-        registry.find_algorithm(f"{own}:NoAgent")
+        find_algorithm(f"{own}:NoAgent")
     with pytest.raises(TriglotError, match=r"Config of the algorithm .* must be a dataclass"):
-        registry.find_algorithm(f"{own}:DictConfig")
+        find_algorithm(f"{own}:DictConfig")
     with pytest.raises(TriglotError, match=r"the obs_spec of environment .* got a NoneType"):
-        registry.make_env(f"{own}:NoSpec")
+        make_env(f"{own}:NoSpec")
     with pytest.raises(TriglotError, match="did you mean 'Agent'"):
-        registry.find_algorithm(f"{own}:Agnt")
+        find_algorithm(f"{own}:Agnt")
     with pytest.raises(TriglotError, match="no module 'elsewhere'"):
-        registry.find_algorithm("elsewhere:Agent")
+        find_algorithm("elsewhere:Agent")
     with pytest.raises(TriglotError, match="got a int"):
-        registry.make_env(f"{own}:number")
+        make_env(f"{own}:number")
     with pytest.raises(TriglotError, match="is not hashable"):
-        registry.make_env(f"{own}:unhashable")
+        make_env(f"{own}:unhashable")
     with pytest.raises(TriglotError, match="got a int"):
         load_networks([f"{own}:number"], env)
     with pytest.raises(TriglotError, match="called with obs_spec, action_spec"):

@@ -220,7 +220,7 @@ def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
     assert found.env.name == "probe:two-step"
     assert found.num_updates == 2
     states = found.agent_states
-    assert int(states.num_updates[1]) == 2
+    assert int(states.learner.num_gradient_steps[1]) == 2 * 4 * 4
     inputs = PolicyInput(obs=jnp.zeros((3, 1)), first=jnp.ones(3, bool))
     state = jax.tree.map(lambda leaf: leaf[0], states)
     output = found.agent.act(state, (), inputs, jax.random.key(0), explore=False)

@@ -1,0 +1,48 @@
+"""Both kinds of environment are trained and evaluated through one interface."""
+
+import jax
+import numpy as np
+import pytest
+
+import triglot
+from tests.core.host import host_environments  # registers the Gymnasium environments
+from triglot.core.host.trainer import HostTrainer
+from triglot.core.loop.chunks import run_chunk
+from triglot.core.loop.trainer import Trainer, init_seeds
+from triglot.core.trainers import make_trainer
+
+assert host_environments
+CONFIG = {"num_envs": 2, "rollout_length": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "stages"),
+    [
+        ("gridworld:3x3", Trainer, ["trace", "compile"]),
+        ("gymnasium:triglot/Lifted-v0,max_episode_steps=6", HostTrainer, ["compile"]),
+    ],
+    ids=["compiled", "host"],
+)
+def test_one_interface_serves_both(name: str, kind: type, stages: list[str]) -> None:
+    env = triglot.make_env(name)
+    agent = triglot.make_agent("q_learning", env, backend="table", config=CONFIG)
+    trainer = make_trainer(agent, env)
+    assert type(trainer) is kind and trainer.single_env == env
+    assert trainer.steps_on_host == (kind is HostTrainer)
+    assert trainer.steps_per_update == 16
+    trainer.check()
+    keys = jax.random.split(jax.random.key(0), 2)
+    states, passed = init_seeds(trainer, keys), []
+    program = trainer.program()
+    program.compile(states, passed.append)
+    assert passed == stages
+    chunk = run_chunk(program, states, 3)
+    program.close()
+    assert chunk.runner_states.num_updates.tolist() == [3, 3]
+    assert {values.shape for values in chunk.metrics.values()} == {(2, 3)}
+    how = {"num_episodes": 4, "max_steps": 5, "explore": True}
+    agents = chunk.runner_states.agent
+    together = trainer.evaluate_seeds(agents, keys, **how)
+    assert together.returns.shape == (2, 4)
+    alone = trainer.evaluate(jax.tree.map(lambda leaf: leaf[1], agents), keys[1], **how)
+    np.testing.assert_array_equal(together.lengths[1], alone.lengths)
