@@ -37,7 +37,7 @@ def page(
             (tmp_path / Path(file).name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(cli, "_keep_compiled_programs", lambda options: None)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
     yield tmp_path
     for file in FILES:
         sys.modules.pop(Path(file).stem, None)
@@ -186,7 +186,9 @@ def test_a_recurrent_network_passes_and_trains(page: Path) -> None:
     train(f"{command} --total-steps 64 --rollout-length 8", page / "out")
 
 
-@pytest.mark.parametrize("trained_with, exported_to", zip(LIBRARIES, LIBRARIES[::-1], strict=True))
+@pytest.mark.parametrize(
+    "trained_with, exported_to", [*zip(LIBRARIES, LIBRARIES[::-1], strict=True)]
+)
 def test_exported_parameters_give_the_agents_outputs(
     page: Path, trained_with: str, exported_to: str
 ) -> None:
