@@ -7,8 +7,8 @@ those of Stable-Baselines3 (`--setting sb3`: rollouts of 2,048, 10 epochs of 256
 3e-4, no entropy bonus). triglot steps Gymnasium's own vector of CartPoles, and, as
 Stable-Baselines3 does, one environment after the other ("sync"). It also trains five seeds at once,
 each in its own 8 environments, as `--num-seeds 5` does; its steps/s count all seeds. Each program
-is a separate process. In each round, one program runs at a time, in a new random order, and continues
-its training for the same number of steps per seed. The table includes the greedy returns.
+is a separate process. In each round, one program runs at a time, in a new random order, and
+continues its training for the same number of steps per seed. The table includes greedy returns.
 
 Stable-Baselines3 is not a dependency of triglot: install it in a separate virtual environment,
 `python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and pass its

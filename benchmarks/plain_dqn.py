@@ -109,7 +109,7 @@ def train(
       state: from `init` or from `train`.
 
     Returns:
-      The next state and float32 metrics `[num_updates]`, `including `episode_return`: NaN if no
+      The next state and float32 metrics `[num_updates]`, with `episode_return`: NaN if no
       episode ended in an update's step.
     """
     num_envs, batch_size = config.num_envs, config.batch_size
