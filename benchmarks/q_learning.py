@@ -65,7 +65,7 @@ def through_seams(
 
 
 def python_loop(num_agents: int, num_steps: int) -> Program:
-    """Call the jitted parts from Python step by step: act, environment, update.
+    """Call jitted functions from Python step by step: act, environment, update.
 
     Each call continues the training of the previous one, since one call alone is too short.
     """
