@@ -107,13 +107,12 @@ def test_the_agent_solves_a_probe(page: Path) -> None:
     assert returns(page, "probe:action-reward", 20_000, 1)[:, -5:].mean() > 0.9
 
 
-def test_the_agent_bootstraps_what_was_only_cut(page: Path) -> None:
+def test_the_agent_bootstraps_truncated_episodes(page: Path) -> None:
     env = triglot.make_env("probe:truncating")
     agent = triglot.make_agent("reinforce:Reinforce", env, hyper={"discount": 0.9})
     result = triglot.train(agent, env, key=jax.random.key(0), total_steps=50_000)
-    variables = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent["learner"].variables)
-    network = agent.network  # pyright: ignore[reportAttributeAccessIssue]
-    outputs, _ = network.apply(variables, np.zeros((1, 1), np.float32))
+    variables = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent.learner.variables)
+    outputs, _ = agent.network.apply(variables, np.zeros((1, 1), np.float32))
     np.testing.assert_allclose(outputs["value"]["value"], [10.0], rtol=0.02)
 
 
