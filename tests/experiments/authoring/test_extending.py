@@ -221,7 +221,7 @@ def test_a_custom_network_keeps_the_librarys_own_parameters(page: Path) -> None:
     def haiku(obs):
         return {"logits": hk.Linear(2)(obs), "value": hk.Linear(1)(obs)[..., 0]}
 
-    spec = triglot.make_env("probe:two-step").obs_spec
+    spec: Any = triglot.make_env("probe:two-step").obs_spec
     obs = jax.random.uniform(jax.random.key(1), (5, *spec.shape))
     config = {"rollout_length": 8, "num_epochs": 1}
     for network, own in (
@@ -230,5 +230,5 @@ def test_a_custom_network_keeps_the_librarys_own_parameters(page: Path) -> None:
     ):
         agent, state, _ = trained("ppo", networks=network, config=config)
         expected, _ = agent.network.apply(state.learner.variables, obs)
-        outputs = own(state.learner.variables.params)
+        outputs: Any = own(state.learner.variables.params)
         np.testing.assert_array_equal(outputs["logits"], expected["logits"])
