@@ -24,8 +24,8 @@ from .train import restore
 HOW_TO_DRAW = (
     "add `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "
     "[T, ...] (see triglot.envs.gif and triglot.envs.gridworld); to a host environment, add "
-    "`milliseconds` and a method open_filmed() (see triglot.core.host_environment.HostRenderable), or wrap "
-    "a Gymnasium one in gymnasium.wrappers.RecordVideo"
+    "`milliseconds` and a method open_filmed() (see triglot.core.host_environment.HostRenderable), "
+    "or wrap a Gymnasium one in gymnasium.wrappers.RecordVideo"
 )
 
 
