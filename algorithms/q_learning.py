@@ -10,7 +10,7 @@ of a step are learned at once: targets use the values from before, and changes o
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -115,7 +115,7 @@ class QLearning(AgentBase):
 
     Config = QLearningConfig
     Hyperparams = QLearningHyperparams
-    online: ClassVar[bool] = True
+    online = True
 
     @property
     def heads(self) -> dict[str, tuple[int, ...]]:

@@ -141,20 +141,18 @@ class SAC(AgentBase):
         return unit_box(self.action_spec, algorithm="SAC")
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> SACState:
-        hyper, variables = (
-            as_float32(self.hyper if hyper is None else hyper),
-            self.network.init(key),
-        )
+        given: Any = as_float32(self.hyper if hyper is None else hyper)
+        variables = self.network.init(key)
         return SACState(
             learners={
                 part: self._learner(part).start(
-                    part_of(variables, part), self._with_rate(part, hyper)
+                    part_of(variables, part), self._with_rate(part, given)
                 )
                 for part in self.network.parts
             },
             target=target_of(part_of(variables, "critic")),
             replay=self.replay.init(self.obs_spec, self._unit),
-            hyper=hyper,
+            hyper=given,
             obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 

@@ -1,9 +1,9 @@
-"""The three arithmetics: what a library does, its leaves in one order, and one order of summing.
+"""Three arithmetics of a network: `native`, `leaf_order` and `canonical`.
 
-Two libraries may compute one function and still differ in the last bit, for three reasons: the
-order in which parameters flatten (the global norm is summed in it), the layout in which a kernel
-is stored, and the side of a product on which it stands (another matrix routine, another order of
-summation). `leaf_order` removes the first, `canonical` all three.
+Two libraries may compute the same function and differ in the last bit, for three reasons: the order
+in which parameters flatten (the global norm is summed in it), the layout of a kernel, and the side
+of a product on which it is the operand (another matrix routine, another order of summation).
+`leaf_order` removes the first, `canonical` all three.
 """
 
 import functools
@@ -25,20 +25,20 @@ ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
 
 
 def with_arithmetic(network: Network, arithmetic: str) -> Network:
-    """Change how a network keeps its parameters and orders its sums, never what it computes.
+    """Change the storage of a network's parameters and its order of summation.
 
     Args:
-      network: as its library made it.
-      arithmetic: `native` leaves everything to the library. `leaf_order` keeps the parameters in a
-        dictionary by canonical name. `canonical` also keeps them in the canonical layout, and puts
-        the parameters on the right of every product and computes convolutions in one way.
+      network: a network with arithmetic `native`.
+      arithmetic: `native` changes nothing. `leaf_order` stores the parameters in a dictionary by
+        canonical name. `canonical` also stores them in the canonical layout, makes the parameters
+        the right operand of every product and computes all convolutions in the same way.
 
     Returns:
-      A network with other `params` (and a codec that knows them), equal up to rounding.
+      A network with other `params` and codec, whose outputs are equal up to rounding.
 
     Raises:
-      TriglotError: if the arithmetic is unknown, or the network has no codec or another arithmetic
-        than `native`.
+      TriglotError: if the arithmetic is unknown, the network has no codec, or its arithmetic is not
+        `native`.
     """
     if arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", arithmetic, ARITHMETICS)
@@ -48,7 +48,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
     if codec is None or network.arithmetic != "native":
         raise TriglotError(
             f"the {network.backend} network {network.name!r} (arithmetic {network.arithmetic}) "
-            f"cannot take the arithmetic {arithmetic!r}: it needs the native network with a codec."
+            f"cannot be converted to {arithmetic!r}: give a native network with a codec."
         )
     layout = arithmetic == "canonical"
 
@@ -90,7 +90,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
 
 
 def _named_codec(codec: Codec, layout: bool) -> Codec:
-    """Build the codec of parameters kept by canonical name, in canonical layout or their own."""
+    """Build the codec of parameters stored by canonical name, in canonical or native layout."""
     if layout:
         leaves = [Leaf.one(n, note=leaf.note) for leaf in codec.leaves for n in leaf.names]
     else:
@@ -102,14 +102,13 @@ def _named_codec(codec: Codec, layout: bool) -> Codec:
 def params_on_the_right(
     function: Callable[[Any, Any], Any],
 ) -> Callable[[Any, Any], Any]:
-    """Rewrite `function(params, inputs)`, as it is traced, into one order of summation.
+    """Rewrite the jaxpr of `function(params, inputs)` to a canonical order of summation.
 
-    Where the left operand of a product depends on the parameters only and the right one on the
-    inputs, they change places and the result is transposed. A convolution, whatever its layout, is
-    computed on CPU as a product of patches and kernel, since XLA's own gradients of convolutions
-    are several times as slow there; elsewhere, and where it is grouped, in `NCHW` with an `OIHW`
-    kernel. Everything else, custom derivatives and control flow among it, passes
-    through as it is; products inside those are left alone.
+    If the left operand of a product depends on the parameters only and the right one on the inputs,
+    they are swapped and the result is transposed. On CPU, a convolution of any layout is computed
+    as a product of patches and kernel, since XLA's gradients of convolutions are several times
+    slower there; on other devices, and if it is grouped, in `NCHW` with an `OIHW` kernel. All other
+    equations are kept. So are products inside custom derivatives and control flow.
     """
 
     def rewritten(params: Any, inputs: Any) -> Any:
@@ -124,17 +123,17 @@ def params_on_the_right(
     return rewritten
 
 
-CONSTANT, PARAMS, INPUTS = 0, 1, 2  # bits: what a value depends on
+CONSTANT, PARAMS, INPUTS = 0, 1, 2  # bit mask of the dependencies of a value
 
 
 @dataclass(frozen=True)
 class Value:
-    """An array whose transposition waits, since two that meet cancel.
+    """An array with a pending transposition, so that two successive ones cancel.
 
     Attributes:
-      base: the array as it is.
+      base: the array before the transposition.
       axes: the value is `transpose(base, axes)`.
-      source: bits of what it depends on.
+      source: bit mask of its dependencies.
     """
 
     base: jax.Array
@@ -192,7 +191,7 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
 
 
 def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Broadcast a bias in one step from its own axes, so that its gradient is summed in one way."""
+    """Broadcast a bias in one step from its own axes, to fix its gradient's summation order."""
     if array.shape == shape:
         return array
     own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
@@ -214,7 +213,7 @@ def _swapped_product(
     left: Value, right: Value, *, dimension_numbers: Any, precision: Any, **params: Any
 ) -> Value:
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
-    # The parameter is contracted where it lies, so that no transposition enters the program.
+    # Contract the parameter's stored axes, which avoids a transposition in the program.
     swapped = jax.lax.dot_general_p.bind(
         right.array(),
         left.base,
@@ -228,15 +227,15 @@ def _swapped_product(
     kept = [axis for axis in range(len(left.axes)) if axis not in (*left_contract, *left_batch)]
     num_batch, num_left = len(left_batch), len(kept)
     num_right = swapped.ndim - num_batch - num_left
-    # The result has the left operand's axes last, in the order in which they lie in its base.
-    lying = sorted(kept, key=lambda axis: left.axes[axis])
-    last = [num_batch + num_right + lying.index(axis) for axis in kept]
+    # The left operand's axes come last in the result, in the order of its base.
+    in_base = sorted(kept, key=lambda axis: left.axes[axis])
+    last = [num_batch + num_right + in_base.index(axis) for axis in kept]
     axes = [*range(num_batch), *last, *range(num_batch, num_batch + num_right)]
     return Value.of(swapped, left.source | right.source).transposed(axes)
 
 
 def _convolution(images: Value, kernel: Value, *, dimension_numbers: Any, **params: Any) -> Value:
-    # A specification says where (batch, feature, height, width) stand.
+    # A specification gives the positions of (batch, feature, height, width).
     numbers, source = dimension_numbers, images.source | kernel.source
     in_order = (0, 1, 2, 3)
     nchw = images.transposed(numbers.lhs_spec)
@@ -257,12 +256,12 @@ def _convolution(images: Value, kernel: Value, *, dimension_numbers: Any, **para
 
 
 def _patches_times_kernel(nchw: Value, oihw: Value, **params: Any) -> jax.Array:
-    """Convolve as one product, `[B * H * W, patch] x [patch, O]`; the result is `[B, H, W, O]`."""
+    """Compute a convolution `[B, H, W, O]` as one product `[B * H * W, patch] x [patch, O]`."""
     low_high = [(low, high, 0) for low, high in params["padding"]]
     images = nchw.transposed((0, 2, 3, 1)).array()
     images = jax.lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *low_high, (0, 0, 0)])
     hwio = oihw.transposed((2, 3, 1, 0)).array()
-    for axis in (2, 1):  # along the width first: fewer and longer copies than pixel by pixel
+    for axis in (2, 1):  # the width first: fewer and longer copies than pixel by pixel
         size, stride = hwio.shape[axis - 1], params["window_strides"][axis - 1]
         dilation = params["rhs_dilation"][axis - 1]
         last = images.shape[axis] - (size - 1) * dilation

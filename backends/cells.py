@@ -1,11 +1,11 @@
-"""Canonical names of recurrent cells' parameters, one per gate, and how libraries pack them.
+"""Canonical names of recurrent cells' parameters, one per gate, and the libraries' layouts.
 
-The canonical form of an LSTM with gates i, f, g, o (of a GRU: r, z, n) in a place such as `cell`:
+The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefix such as `cell`:
 
   cell/input/GATE/kernel      [in, size]
   cell/recurrent/GATE/kernel  [size, size]
   cell/GATE/bias              [size]
-  cell/recurrent/n/bias       [size], of a GRU, inside the product with the reset gate
+  cell/recurrent/n/bias       [size], GRU only, inside the product with the reset gate
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ def inner_bias(place: str) -> str:
     return f"{place}/recurrent/n/bias".lstrip("/")
 
 
-def side_by_side(names: tuple[str, ...], note: str = "") -> Leaf:
-    """Describe an array `[..., gates * size]` that holds the gates' arrays along its last axis."""
+def concatenated(names: tuple[str, ...], note: str = "") -> Leaf:
+    """Describe an array `[..., gates * size]`, the gates concatenated along the last axis."""
     return Leaf(
         names,
         lambda array: tuple(jnp.split(array, len(names), axis=-1)),
@@ -48,7 +48,7 @@ def side_by_side(names: tuple[str, ...], note: str = "") -> Leaf:
 
 
 def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
-    """Describe a kernel `[..., gates * size, in]`, outputs first."""
+    """Describe a kernel `[..., gates * size, in]`, with outputs first."""
     return Leaf(
         names,
         lambda array: tuple(
@@ -60,14 +60,15 @@ def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
 
 
 def match_initializers(network: Network) -> Network:
-    """Start a zoo's cell, in the place `cell`, alike in every library.
+    """Give a zoo's recurrent cell `cell` the same initializers in every library.
 
-    Kernels of the inputs are drawn from `lecun_normal`, recurrent ones are orthogonal, per gate;
-    biases are zero, but 1 at an LSTM's forget gate (Jozefowicz et al. 2015, section 4.2,
-    https://proceedings.mlr.press/v37/jozefowicz15.html). Haiku's LSTM adds that 1 when it computes.
+    Per gate, input kernels are drawn from `lecun_normal` and recurrent kernels are orthogonal.
+    Biases are 0, except 1 at an LSTM's forget gate (Jozefowicz et al. 2015, section 4.2,
+    https://proceedings.mlr.press/v37/jozefowicz15.html). Haiku's LSTM adds that 1 in its forward
+    pass.
     """
     codec = network.codec
-    assert codec is not None  # for the type checker: a zoo's network has one
+    assert codec is not None  # for the type checker: every network of a zoo has a codec
 
     def init(key: jax.Array) -> Variables:
         own_key, cell_key = jax.random.split(key)
@@ -75,15 +76,15 @@ def match_initializers(network: Network) -> Network:
         named = codec.encode(variables.params)
         names = [name for name in sorted(named) if name.startswith("cell/")]
         keys = jax.random.split(cell_key, len(names))
-        drawn = {n: _start(n, named[n], k) for n, k in zip(names, keys, strict=True)}
+        drawn = {n: _draw(n, named[n], k) for n, k in zip(names, keys, strict=True)}
         return Variables(params=codec.decode({**named, **drawn}), state=variables.state)
 
     return replace(network, init=init)
 
 
-def _start(name: str, array: jax.Array, key: jax.Array) -> jax.Array:
+def _draw(name: str, array: jax.Array, key: jax.Array) -> jax.Array:
     if name.endswith("/bias"):
         return jnp.full_like(array, float(name == "cell/f/bias"))
     initializers = jax.nn.initializers
-    draw = initializers.orthogonal() if "/recurrent/" in name else initializers.lecun_normal()
-    return draw(key, array.shape, array.dtype)
+    init = initializers.orthogonal() if "/recurrent/" in name else initializers.lecun_normal()
+    return init(key, array.shape, array.dtype)

@@ -1,4 +1,4 @@
-"""Which parameter of one network stands for which of another, where shapes and order tell."""
+"""Pairing of two networks' parameters by shape and order."""
 
 import re
 from collections import Counter
@@ -8,49 +8,58 @@ from ..core.errors import TriglotError
 from .pairing import Arrays, listed
 
 
-def guess(source: Arrays, target: Arrays, whose: str) -> dict[str, str]:
-    """Pair parameters by shape, and by the order of their numbers, where there is only one way.
+def guess(source: Arrays, target: Arrays, networks: str) -> dict[str, str]:
+    """Pair parameters by shape and by the order of their numbers, if only one pairing exists.
 
-    Whole layers are paired first: those whose parameters have the same words (`kernel`, `bias`) and
-    shapes, then those of the same shapes; then single parameters. Several that look alike are
-    paired if they are called alike on both sides, or if those of a side differ in nothing but
-    numbers (`linear`, `linear_1`, ..., `linear_10`).
+    Whole layers are paired first: those with the same last names (`kernel`, `bias`) and shapes of
+    their parameters, then those with the same shapes; then single parameters. Several candidates
+    of the same shapes are paired if their names agree on both sides, or if the names of each side
+    differ in numbers only (`linear`, `linear_1`, ..., `linear_10`).
+
+    Args:
+      source: canonical arrays of the first network by name.
+      target: canonical arrays of the second network by name.
+      networks: the two networks, for the message.
 
     Returns:
-      Names of `target` by those of `source`.
+      Names of `target` by names of `source`.
 
     Raises:
-      TriglotError: if the shapes do not agree, or there are several ways.
+      TriglotError: if the shapes do not agree, or several pairings exist.
     """
     pairs: dict[str, str] = {}
-    for by_word in (True, False):
-        there, here = (_layers(side, by_word) for side in _left(pairs, source, target))
-        for layer, other in _match(there, here).items():
+    for by_name in (True, False):
+        left, right = (_layers(side, by_name) for side in _unpaired(pairs, source, target))
+        for layer, other in _match(left, right).items():
             pairs.update(_inside(layer, other, source, target))
-    for by_word in (True, False):
-        there, here = (
-            {name: (_word(name) if by_word else "", _shape(array)) for name, array in side.items()}
-            for side in _left(pairs, source, target)
+    for by_name in (True, False):
+        left, right = (
+            {
+                name: (_last_name(name) if by_name else "", _shape(array))
+                for name, array in side.items()
+            }
+            for side in _unpaired(pairs, source, target)
         )
-        pairs.update(_match(there, here))
-    if any(_left(pairs, source, target)) or _torn(pairs):
-        raise _refusal(pairs, source, target, whose)
+        pairs.update(_match(left, right))
+    if any(_unpaired(pairs, source, target)) or _splits_a_layer(pairs):
+        raise _refusal(pairs, source, target, networks)
     return pairs
 
 
 def as_mapping(pairs: Mapping[str, str], open_names: Iterable[str] = ()) -> str:
-    """Write pairs as a `mapping=`, whole places where they move whole; `...` for open names.
+    """Write pairs as a `mapping=` argument: one entry per layer if possible, `...` for open names.
 
     >>> as_mapping({"a/kernel": "b/kernel", "a/bias": "b/bias", "c/w": "d/kernel"}, ["e/w"])
     "mapping={'a': 'b', 'c/w': 'd/kernel', 'e/w': ...}"
     """
     entries: dict[str, str] = {}
     for name, other in pairs.items():
-        place, to = _place(name), _place(other)
-        together = {_place(pairs[n]) for n in pairs if _place(n) == place} == {to}
-        same_words = all(_word(n) == _word(pairs[n]) for n in pairs if _place(n) == place)
-        if place and to and together and same_words:
-            entries[place] = repr(to)
+        layer, to = _layer(name), _layer(other)
+        members = [n for n in pairs if _layer(n) == layer]
+        together = {_layer(pairs[n]) for n in members} == {to}
+        same_names = all(_last_name(n) == _last_name(pairs[n]) for n in members)
+        if layer and to and together and same_names:
+            entries[layer] = repr(to)
         else:
             entries[name] = repr(other)
     entries |= dict.fromkeys(open_names, "...")
@@ -59,11 +68,11 @@ def as_mapping(pairs: Mapping[str, str], open_names: Iterable[str] = ()) -> str:
 
 
 def _match(left: Mapping[str, Hashable], right: Mapping[str, Hashable]) -> dict[str, str]:
-    """Pair names of one signature, as far as there is only one way."""
+    """Pair names of equal signature, if only one pairing exists."""
     pairs: dict[str, str] = {}
     for signature in set(left.values()) & set(right.values()):
         first, second = ([n for n in side if side[n] == signature] for side in (left, right))
-        for labelled in (_without_common_place, _ranked):
+        for labelled in (_without_common_prefix, _ranked):
             one, other = labelled(first), labelled(second)
             if one and one.keys() == other.keys():
                 pairs.update({one[label]: other[label] for label in one})
@@ -71,8 +80,8 @@ def _match(left: Mapping[str, Hashable], right: Mapping[str, Hashable]) -> dict[
     return pairs
 
 
-def _without_common_place(names: Sequence[str]) -> dict[Hashable, str]:
-    """Label names by what differs: all of them but the parts with which all begin."""
+def _without_common_prefix(names: Sequence[str]) -> dict[Hashable, str]:
+    """Label names by their parts after the common prefix."""
     parts = [name.split("/") for name in names]
     common = 0
     for level in zip(*parts, strict=False):
@@ -83,37 +92,40 @@ def _without_common_place(names: Sequence[str]) -> dict[Hashable, str]:
 
 
 def _ranked(names: Sequence[str]) -> dict[Hashable, str]:
-    """Label names by their rank in natural order; not if they differ in more than numbers."""
+    """Label names by their rank in natural order; empty if they differ in more than numbers."""
     if len({re.sub(r"/?\d+", "", name) for name in names}) > 1:
         return {}
     return dict(enumerate(sorted(names, key=_numbers)))
 
 
 def _numbers(name: str) -> list[tuple[int, ...]]:
-    """Read the numbers of each word of a name; one that has none comes first."""
+    """Read the numbers of each part of a name; parts without numbers sort first."""
     words = re.split(r"/(?=\D)", name)
     return [tuple(int(number) for number in re.findall(r"\d+", word)) for word in words]
 
 
-def _layers(arrays: Arrays, by_word: bool) -> dict[str, Hashable]:
-    """Describe the place of each parameter by all parameters there."""
+def _layers(arrays: Arrays, by_name: bool) -> dict[str, Hashable]:
+    """Describe each layer by the names and shapes of its parameters."""
     found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     for name, array in arrays.items():
-        described = (_word(name) if by_word else "", _shape(array))
-        found.setdefault(_place(name), []).append(described)
-    return {place: tuple(sorted(shapes)) for place, shapes in found.items()}
+        described = (_last_name(name) if by_name else "", _shape(array))
+        found.setdefault(_layer(name), []).append(described)
+    return {layer: tuple(sorted(shapes)) for layer, shapes in found.items()}
 
 
 def _inside(layer: str, other: str, source: Arrays, target: Arrays) -> dict[str, str]:
-    """Pair the parameters of two layers, by word if those agree, else by shape."""
-    there, here = ([n for n in a if _place(n) == p] for a, p in ((source, layer), (target, other)))
-    by_word = {_word(n): n for n in here}
-    if {_word(n) for n in there} == by_word.keys():
-        return {n: by_word[_word(n)] for n in there}
-    return _match({n: _shape(source[n]) for n in there}, {n: _shape(target[n]) for n in here})
+    """Pair the parameters of two layers, by last name if these agree, else by shape."""
+    left = [name for name in source if _layer(name) == layer]
+    right = {_last_name(name): name for name in target if _layer(name) == other}
+    if {_last_name(name) for name in left} == right.keys():
+        return {name: right[_last_name(name)] for name in left}
+    return _match(
+        {name: _shape(source[name]) for name in left},
+        {name: _shape(target[name]) for name in right.values()},
+    )
 
 
-def _left(pairs: Mapping[str, str], source: Arrays, target: Arrays) -> tuple[Arrays, Arrays]:
+def _unpaired(pairs: Mapping[str, str], source: Arrays, target: Arrays) -> tuple[Arrays, Arrays]:
     reached = set(pairs.values())
     return (
         {name: array for name, array in source.items() if name not in pairs},
@@ -121,34 +133,36 @@ def _left(pairs: Mapping[str, str], source: Arrays, target: Arrays) -> tuple[Arr
     )
 
 
-def _torn(pairs: Mapping[str, str]) -> bool:
-    """Tell whether the kernel of a layer would go to one layer, and its bias to another."""
-    words = {"kernel", "bias"}
-    known = [(n, o) for n, o in pairs.items() if {_word(n), _word(o)} <= words]
-    together = {(_place(n), _place(o)) for n, o in known}
-    return len({place for place, _ in together}) < len(together)
+def _splits_a_layer(pairs: Mapping[str, str]) -> bool:
+    """Check whether a layer's kernel and bias are paired with two different layers."""
+    names = {"kernel", "bias"}
+    known = [(n, o) for n, o in pairs.items() if {_last_name(n), _last_name(o)} <= names]
+    together = {(_layer(n), _layer(o)) for n, o in known}
+    return len({layer for layer, _ in together}) < len(together)
 
 
-def _refusal(pairs: Mapping[str, str], source: Arrays, target: Arrays, whose: str) -> TriglotError:
-    there, here = _left({} if _torn(pairs) else pairs, source, target)
-    shapes = [Counter(_shape(array) for array in side.values()) for side in (there, here)]
+def _refusal(
+    pairs: Mapping[str, str], source: Arrays, target: Arrays, networks: str
+) -> TriglotError:
+    left, right = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
+    shapes = [Counter(_shape(array) for array in side.values()) for side in (left, right)]
     if shapes[0] == shapes[1]:
-        problem = "parameters of equal shapes could be paired in several ways"
+        problem = "parameters of equal shapes can be paired in several ways"
     else:
         problem = "the architectures differ"
-    found = {name: other for name, other in pairs.items() if name not in there}
+    found = {name: other for name, other in pairs.items() if name not in left}
     return TriglotError(
-        f"{whose}: {problem}. Without a counterpart are {listed(there) or 'none'} of the first and "
-        f"{listed(here) or 'none'} of the second. If they are one function, say which stands for "
-        f"which: complete {as_mapping(found, there)}."
+        f"{networks}: {problem}. Unpaired parameters: {listed(left) or 'none'} of the first and "
+        f"{listed(right) or 'none'} of the second. If both compute the same function, complete "
+        f"{as_mapping(found, left)}."
     )
 
 
-def _place(name: str) -> str:
+def _layer(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _word(name: str) -> str:
+def _last_name(name: str) -> str:
     return name.rpartition("/")[2]
 
 

@@ -21,7 +21,7 @@ from .calling import (
     mode_arguments,
     parameters,
 )
-from .naming import canonical_name, place_of
+from .naming import canonical_name, prefix_of
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 
@@ -121,12 +121,12 @@ def _leaf(
     module, parameter = path[0].key, path[-1].key
     name = canonical_name(path, LEAF_NAMES)
     if issubclass(cell_types.get(module, object), hk.GRU):
-        place = place_of(path, 1)
+        place = prefix_of(path, 1)
         gates = ("z", "r", "n")
         if parameter == "b":
-            return cells.side_by_side(cells.biases(place, gates), cells.RESET_BEFORE)
+            return cells.concatenated(cells.biases(place, gates), cells.RESET_BEFORE)
         part = "input" if parameter == "w_i" else "recurrent"
-        return cells.side_by_side(cells.kernels(place, part, gates), cells.RESET_BEFORE)
+        return cells.concatenated(cells.kernels(place, part, gates), cells.RESET_BEFORE)
     if module.endswith("/linear") and module[: -len("/linear")] in cell_types:
         place = name.rpartition("/")[0].rpartition("/")[0]
         return _lstm_bias(place) if parameter == "b" else _lstm_kernel(place, shape[-1] // 4)

@@ -44,8 +44,8 @@ class Library:
       name: the backend's name in options and in `Network.backend`, such as `linen`.
       title: the name in tables and figures, such as `Flax Linen`.
       adapter: the module with `zoo` and `lift`; see this module's docstring.
-      lift: the adapter's function that lifts a user's module, such as `from_linen`; None if users
-        cannot bring modules of their own.
+      lift: the adapter's function that lifts a user's module, such as `from_linen`; None if there
+        is none.
       module: the library's import name; its base classes are defined there or below.
       distribution: the name under which pip installs it; None if it needs nothing but JAX.
       extra: the extra of triglot that installs it; None if `pip install DISTRIBUTION` does.
@@ -166,7 +166,7 @@ def find(name: str) -> Library:
 def find_by_class(kind: type) -> Library | None:
     """Find the library whose module class `kind` is; None for a class of no known library.
 
-    A package whose record cannot be loaded is passed over: its error belongs to its own backend.
+    Records that cannot be loaded are skipped; `find` reports their errors.
     """
     return next((each for each in _loadable() if each.lift and each.defines(kind)), None)
 

@@ -21,7 +21,7 @@ from .calling import (
     mode_arguments,
     parameters,
 )
-from .naming import canonical_name, place_of
+from .naming import canonical_name, prefix_of
 
 
 def from_linen(
@@ -108,7 +108,7 @@ def _leaf(params: Any, path: Sequence[Any]) -> Leaf:
     for key in path[:-2]:
         cell = cell[key.key]
     layer, kind = path[-2].key, path[-1].key
-    place = place_of(path, 2)
+    place = prefix_of(path, 2)
     is_lstm = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.LSTM_GATES}
     is_gru = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.GRU_GATES}
     if not (is_lstm or is_gru):

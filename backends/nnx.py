@@ -11,7 +11,7 @@ from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells
 from .calling import InitialCarry, arguments, check_arguments, mode_arguments, parameters
-from .naming import canonical_name, place_of
+from .naming import canonical_name, prefix_of
 
 
 def from_nnx(
@@ -121,9 +121,9 @@ def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
         attribute = isinstance(word, str) and hasattr(owners[-1], word)
         owners.append(getattr(owners[-1], word) if attribute else owners[-1][word])
     if isinstance(owners[-1], nnx.GRUCell):  # the zoo's, with a bias outside its layers
-        return Leaf.one(cells.inner_bias(place_of(path, 1)), note=cells.RESET_AFTER)
+        return Leaf.one(cells.inner_bias(prefix_of(path, 1)), note=cells.RESET_AFTER)
     cell = owners[-2] if len(owners) > 1 else None
-    place = place_of(path, 2)
+    place = prefix_of(path, 2)
     if isinstance(cell, nnx.OptimizedLSTMCell):
         gates, note = cells.LSTM_GATES, ""
     elif isinstance(cell, nnx.GRUCell):
@@ -133,9 +133,9 @@ def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
     else:
         return Leaf.one(name)
     if words[-1] == "bias":
-        return cells.side_by_side(cells.biases(place, gates), note)
+        return cells.concatenated(cells.biases(place, gates), note)
     part = "input" if words[-2].startswith(("dense_i", "i")) else "recurrent"
-    return cells.side_by_side(cells.kernels(place, part, gates), note)
+    return cells.concatenated(cells.kernels(place, part, gates), note)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

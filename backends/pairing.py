@@ -1,4 +1,4 @@
-"""Which parameter of one network stands for which of another, as a person states it."""
+"""Pairing of two networks' parameters by an explicit mapping."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -6,43 +6,53 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 
 from ..core.errors import TriglotError
-from .naming import spelled
+from .naming import normalize_separators
 
 Change: TypeAlias = Callable[[jax.Array], jax.Array]
 Mapped: TypeAlias = str | tuple[str, Change]
 Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by name
 
 
-class Stated(NamedTuple):
-    """A target's parameter, and what happens to the canonical array on its way there."""
+class Target(NamedTuple):
+    """A target's parameter, and a function to apply to the canonical array."""
 
     name: str
     apply: Change = lambda array: array
 
 
-def state(
-    mapping: Mapping[str, Mapped], source: Arrays, target: Arrays, whose: str
-) -> dict[str, Stated]:
-    """Follow a stated mapping of names, or of the places they begin with.
+def follow_mapping(
+    mapping: Mapping[str, Mapped], source: Arrays, target: Arrays, networks: str
+) -> dict[str, Target]:
+    """Pair parameters by a mapping of names or prefixes.
 
-    The longest place that a name begins with counts, so that `linear` leaves `linear/1` to another
-    entry. What no entry names, and is called alike on both sides, stands for each other.
+    The longest matching prefix of a name applies, so that `linear` and `linear/1` can have separate
+    entries. Parameters without an entry are paired by equal names.
+
+    Args:
+      mapping: names or prefixes of `source` to names or prefixes of `target`, or to
+        `(name, function)`.
+      source: canonical arrays of the first network by name.
+      target: canonical arrays of the second network by name.
+      networks: the two networks, for the messages.
+
+    Returns:
+      Targets by names of `source`.
 
     Raises:
-      TriglotError: if a name is unknown or given twice, or a parameter is left over.
+      TriglotError: if a name is unknown or mapped twice, or a parameter is left unpaired.
     """
-    places = _read(mapping, source, whose)
-    pairs: dict[str, Stated] = {}
+    prefixes = _read(mapping, source, networks)
+    pairs: dict[str, Target] = {}
     for name in source:
-        place = max((p for p in places if _covers(p, name)), key=len, default=None)
-        if place is not None:
-            pairs[name] = _moved(name, place, places[place], target, whose)
+        prefix = max((p for p in prefixes if _covers(p, name)), key=len, default=None)
+        if prefix is not None:
+            pairs[name] = _moved(name, prefix, prefixes[prefix], target, networks)
     reached = [pair.name for pair in pairs.values()]
     for name in reached:
         if reached.count(name) > 1:
-            raise TriglotError(f"{whose}: {name!r} is mapped to twice.")
+            raise TriglotError(f"{networks}: two parameters are mapped to {name!r}.")
     unnamed = [name for name in source if name not in pairs]
-    pairs.update({n: Stated(n) for n in unnamed if n in target and n not in reached})
+    pairs.update({n: Target(n) for n in unnamed if n in target and n not in reached})
     reached = [pair.name for pair in pairs.values()]
     left = [
         listed({n: source[n] for n in source if n not in pairs}),
@@ -50,53 +60,53 @@ def state(
     ]
     if any(left):
         raise TriglotError(
-            f"{whose}: the mapping leaves out {left[0] or 'nothing'} of the first and "
+            f"{networks}: the mapping does not cover {left[0] or 'nothing'} of the first and "
             f"{left[1] or 'nothing'} of the second."
         )
     return pairs
 
 
-def _read(mapping: Mapping[str, Mapped], source: Arrays, whose: str) -> dict[str, Stated]:
-    places: dict[str, Stated] = {}
+def _read(mapping: Mapping[str, Mapped], source: Arrays, networks: str) -> dict[str, Target]:
+    prefixes: dict[str, Target] = {}
     for given, to in mapping.items():
-        place, parts = spelled(given), (to,) if isinstance(to, str) else to
-        if not any(_covers(place, name) for name in source):
+        prefix, parts = normalize_separators(given), (to,) if isinstance(to, str) else to
+        if not any(_covers(prefix, name) for name in source):
             raise TriglotError(
-                f"{whose}: no parameter is called {given!r}; the first has {listed(source)}."
+                f"{networks}: no parameter is named {given!r}; the first has {listed(source)}."
             )
-        if place in places:
-            raise TriglotError(f"{whose}: {place!r} is mapped twice.")
+        if prefix in prefixes:
+            raise TriglotError(f"{networks}: {prefix!r} is mapped twice.")
         match parts:
             case (str(name),):
-                places[place] = Stated(spelled(name))
+                prefixes[prefix] = Target(normalize_separators(name))
             case (str(name), change) if callable(change):
-                places[place] = Stated(spelled(name), change)
+                prefixes[prefix] = Target(normalize_separators(name), change)
             case _:
                 raise TriglotError(
-                    f"{whose}: {given!r} is mapped to {to!r}; expected a name, or "
+                    f"{networks}: {given!r} is mapped to {to!r}; expected a name, or "
                     "(name, function of the array)."
                 )
-    return places
+    return prefixes
 
 
-def _moved(name: str, place: str, to: Stated, target: Arrays, whose: str) -> Stated:
-    rest = name[len(place) :].strip("/")
-    there = "/".join(part for part in (to.name, rest) if part)
-    if there not in target:
+def _moved(name: str, prefix: str, to: Target, target: Arrays, networks: str) -> Target:
+    rest = name[len(prefix) :].strip("/")
+    renamed = "/".join(part for part in (to.name, rest) if part)
+    if renamed not in target:
         raise TriglotError(
-            f"{whose}: {name!r} is mapped to {there!r}, which is not there; the second has "
+            f"{networks}: {name!r} is mapped to {renamed!r}, which does not exist; the second has "
             f"{listed(target)}."
         )
-    return to._replace(name=there)
+    return to._replace(name=renamed)
 
 
-def _covers(place: str, name: str) -> bool:
-    """Tell whether a name is this one, or begins with this place; all begin with the empty one."""
-    return place in ("", name) or name.startswith(f"{place}/")
+def _covers(prefix: str, name: str) -> bool:
+    """Check whether a name equals a prefix or lies below it; all names lie below the empty one."""
+    return prefix in ("", name) or name.startswith(f"{prefix}/")
 
 
 def is_split(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Tell whether the shapes are equal, or one has some axes of the other split.
+    """Check whether shapes are equal, or equal after splitting some axes of one of them.
 
     >>> is_split((8, 6), (8, 2, 3)), is_split((8, 6), (6, 8))
     (True, False)

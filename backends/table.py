@@ -1,4 +1,4 @@
-"""A plain array as a `Network`, for tabular agents; needs no library."""
+"""Lookup tables for tabular agents, as plain arrays without a library."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a lookup table: `{head: array [num_values, size]}`.
 
     Raises:
-      TriglotError: if another torso than a table was asked for.
+      TriglotError: if the spec's torso is not a table.
     """
     torso = spec.torso
     if not isinstance(torso, Table):
         raise TriglotError(
-            f"the backend 'table' holds lookup tables only, and {name!r} asks for "
+            f"the backend 'table' builds lookup tables only, and {name!r} asks for "
             f"{torso}: choose an environment with Discrete observations, or another backend."
         )
     rows = spec.num_rows

@@ -1,4 +1,4 @@
-"""How far brax's ant gets: a trained run beside standing still and random actions.
+"""How far brax's ant walks: a trained run, zero actions and random actions.
 
 python -m benchmarks.ant runs/ant
 """
@@ -23,7 +23,7 @@ from . import harness
 
 
 class Fixed:
-    """A policy that learns nothing: random actions, or none at all."""
+    """A policy without parameters: random actions, or zeros."""
 
     def __init__(self, env: Brax, *, moves: bool) -> None:
         self.env, self.moves = env, moves
@@ -42,7 +42,7 @@ class Fixed:
 
 
 def play(agent: Agent | Fixed, env: Brax, state: Any, episodes: int) -> tuple[np.ndarray, ...]:
-    """Give the return, the length and the way forward in metres of each episode."""
+    """Play episodes; return each one's return, length and distance forward in metres."""
 
     def one(key: jax.Array) -> tuple[jax.Array, ...]:
         seen = play_episode(agent, env, state, key, max_steps=env.episode_length)  # pyright: ignore[reportArgumentType]
@@ -54,7 +54,7 @@ def play(agent: Agent | Fixed, env: Brax, state: Any, episodes: int) -> tuple[np
 
 
 def main(run: Positional[Annotated[Path | None, tyro.conf.arg(metavar="RUN")]] = None) -> None:
-    """Play 16 episodes of each policy and print what they came to."""
+    """Play 16 episodes with each policy and print the means."""
     env: Any = make_env("brax:ant")
     rows = []
     for name, moves in (("standing still", False), ("random", True)):

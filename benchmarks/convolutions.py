@@ -1,8 +1,9 @@
-"""What each library's convolutions cost PPO on CPU, and what canonical arithmetic makes of them.
+"""Speed of PPO with convolutions on CPU: native libraries against canonical arithmetic.
 
-The same training through native Haiku (convolutions in NHWC), native Equinox (NCHW) and canonical
-arithmetic (a product of patches and kernel, one program for all libraries), each from its own fresh
-state, in one process, interleaved (`benchmarks.harness`), alone and over four seeds under `vmap`.
+The same training with native Haiku (convolutions in NHWC), native Equinox (NCHW) and canonical
+arithmetic (a product of patches and kernel, one program for all libraries), each from its own
+initial state, in one process, interleaved (`benchmarks.harness`), with one seed and with four
+seeds under `vmap`.
 Run it from the repository's root:
 
     python -m benchmarks.convolutions
@@ -41,7 +42,7 @@ NUM_ENVS, ROLLOUT_LENGTH = 16, 64
 def build(
     env_name: str, config: Mapping[str, Any], backend: str, arithmetic: str, num_seeds: int
 ) -> Program:
-    """Do one update of each seed in a call."""
+    """Build a program of one update of every seed."""
     env = make_env(env_name)
     sizes = {"num_envs": NUM_ENVS, "rollout_length": ROLLOUT_LENGTH}
     agent = make_agent(
@@ -57,11 +58,11 @@ def main(
     seeds: tuple[int, ...] = (1, 4),
     out: Path = Path("benchmarks/results/convolutions.json"),
 ) -> None:
-    """Measure every setting; each is told and written as soon as it is known.
+    """Measure every setting; print and write each result at once.
 
     Args:
-      rounds: of each setting; each runs every program once.
-      seeds: trainings side by side in one program.
+      rounds: per setting; each runs every program once.
+      seeds: numbers of independent seeds, vmapped.
       out: the JSON file, overwritten.
     """
     jax.config.update("jax_enable_compilation_cache", False)

@@ -1,8 +1,8 @@
-"""The cost of the seams in DQN, and of its replays, against plain JAX.
+"""Abstraction overhead of DQN and its replay options, against plain JAX.
 
-All programs train DQN at purejaxrl's setting (CartPole-v1, 10 environments, a gradient step of 128
-samples per 10 steps, 120 and 84 units), in one process, interleaved (`benchmarks.harness`), each
-from a state whose replay is full. Run it from the repository's root, on one core:
+All programs train DQN with purejaxrl's setting (CartPole-v1, 10 environments, a gradient step of
+128 samples per 10 steps, 120 and 84 units), in one process, interleaved (`benchmarks.harness`),
+each from a state with a full replay. Run it from the repository's root, on one core:
 
     taskset -c 0 python -m benchmarks.dqn
 """
@@ -29,7 +29,7 @@ PLAIN = "plain"
 
 
 def plain_program(config: plain_dqn.Config, num_updates: int) -> Program:
-    """Do `num_updates` updates in plain JAX."""
+    """Build a program of `num_updates` updates in plain JAX."""
     function = jax.jit(lambda state: plain_dqn.train(config, num_updates, state))
     state = plain_dqn.init(config, jax.random.key(0))
     filled, _ = plain_dqn.train(config, _updates_to_fill(config), state)
@@ -39,7 +39,7 @@ def plain_program(config: plain_dqn.Config, num_updates: int) -> Program:
 def triglot_program(
     backend: str, config: plain_dqn.Config, num_updates: int, options: Mapping[str, Any]
 ) -> Program:
-    """Do `num_updates` updates through triglot, with what departs from `config`."""
+    """Build a program of `num_updates` updates through triglot; `options` override `config`."""
     env = make_env("gymnax:CartPole-v1")
 
     def given(kind: type) -> dict[str, Any]:

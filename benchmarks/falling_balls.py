@@ -1,7 +1,7 @@
-"""Falling balls by NumPy, by JAX uncompiled and by JAX compiled: one simulation, three ways.
+"""Falling balls in NumPy, uncompiled JAX and compiled JAX: one simulation, three ways.
 
-`examples/falling_balls.py` holds the simulation, in which all three call the same `fall`. Where JAX
-has an accelerator, its rows stand beside those of the processor. Run it from the repository's root:
+The simulation is in `examples/falling_balls.py`; all three call the same `fall`. With an
+accelerator, JAX is measured on it and on the CPU. Run it from the repository's root:
 
     python -m benchmarks.falling_balls
 """
@@ -24,10 +24,10 @@ SIZES = (4_000, 8_000, 16_000, 32_000, 64_000)
 
 
 def programs(num_balls: int, num_steps: int) -> dict[str, harness.Thunk]:
-    """Make the ways to simulate `num_balls` balls, by name.
+    """Build the programs that simulate `num_balls` balls, by name.
 
     Raises:
-      AssertionError: if their balls do not fall to the same places.
+      AssertionError: if their results differ.
     """
     balls = thrown(num_balls)
     calls: dict[str, harness.Thunk] = {"NumPy": lambda: simulate(balls, num_steps)}
@@ -42,10 +42,10 @@ def programs(num_balls: int, num_steps: int) -> dict[str, harness.Thunk]:
 
 
 def check(found: dict[str, Balls]) -> None:
-    """See that all let the balls fall to the same places, to a centimetre.
+    """Check that all results agree to a centimetre.
 
     Raises:
-      AssertionError: naming the one that does not.
+      AssertionError: naming the program that differs.
     """
     for name, balls in found.items():
         for mine, theirs in zip(*map(jax.tree.leaves, (balls, found["NumPy"])), strict=True):

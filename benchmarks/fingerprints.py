@@ -1,4 +1,4 @@
-"""Hash what short trainings learn, to show that a change of the code changed no number.
+"""Hash the results of short trainings, to show that a change of the code changed no number.
 
     python -m benchmarks.fingerprints --out before.json
     python -m benchmarks.fingerprints --out after.json --compare before.json
@@ -30,7 +30,7 @@ NUM_UPDATES, NUM_SEEDS = 6, 2
 
 @dataclass(frozen=True)
 class Case:
-    """One training: an algorithm in an environment, with what departs from its defaults."""
+    """One training: an algorithm in an environment, with options that override its defaults."""
 
     algorithm: str
     env: str
@@ -139,7 +139,7 @@ def main(
     compare: Path | None = None,
     only: tuple[str, ...] = (),
 ) -> None:
-    """Train every case and write its hashes; with `--compare`, exit with 1 where one differs.
+    """Train every case and write its hashes; with `--compare`, exit with 1 if one differs.
 
     Args:
       out: the JSON file, overwritten.

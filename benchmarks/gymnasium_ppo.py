@@ -1,17 +1,17 @@
 """PPO on Gymnasium's CartPole-v1 with 8 environments: triglot against Stable-Baselines3.
 
-Both at one setting: 8 environments, two networks of 64-64 tanh units, Adam at a constant rate,
+Both use one setting: 8 environments, two networks of 64-64 tanh units, Adam at a constant rate,
 clip 0.2, GAE(0.99, 0.95), global norm 0.5; and either triglot's defaults (`--setting triglot`:
-rollouts of 128, 4 epochs of 4 minibatches, rate 2.5e-4, the value clipped too, entropy 0.01) or
+rollouts of 128, 4 epochs of 4 minibatches, rate 2.5e-4, value clipping, entropy bonus 0.01) or
 those of Stable-Baselines3 (`--setting sb3`: rollouts of 2,048, 10 epochs of 256 minibatches, rate
 3e-4, no entropy bonus). triglot steps Gymnasium's own vector of CartPoles, and, as
 Stable-Baselines3 does, one environment after the other ("sync"). It also trains five seeds at once,
-each in 8 environments of its own, as `--num-seeds 5` does: there, steps are those of all seeds.
-Each program is a process of its own; in each round each trains on for the same steps of each seed,
-alone, in an order drawn anew. What was learned is told beside.
+each in its own 8 environments, as `--num-seeds 5` does; its steps/s count all seeds. Each program
+is a separate process. In each round, one program runs at a time, in a new random order, and
+continues its training for the same number of steps per seed. The table includes greedy returns.
 
-Stable-Baselines3 is no dependency of triglot: make a virtual environment of its own by
-`python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and name its
+Stable-Baselines3 is not a dependency of triglot: install it in a separate virtual environment,
+`python -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium>=1.3,<1.4'`, and pass its
 interpreter.
 
 python -m benchmarks.gymnasium_ppo --sb3 sb3/bin/python --out runs/gymnasium_ppo.json
@@ -36,7 +36,7 @@ AT_ONCE = 5  # seeds
 
 @dataclass(frozen=True)
 class Setting:
-    """What both are given, whosever defaults it is."""
+    """The options that both programs get."""
 
     rollout_length: int
     num_epochs: int
@@ -44,7 +44,7 @@ class Setting:
     learning_rate: float
     entropy_coef: float
     clip_value: bool
-    updates: int  # in a round, where nobody says how many
+    updates: int  # default number in a round
 
     @property
     def steps_per_update(self) -> int:
@@ -75,7 +75,7 @@ SETTINGS = {
 
 
 class Triglot:
-    """triglot's PPO; the programs of the update and the policy are compiled when it is made."""
+    """triglot's PPO; the update and the policy are compiled in the constructor."""
 
     def __init__(self, mode: str, num_seeds: int, seed: int, setting: Setting) -> None:
         import jax
@@ -136,10 +136,10 @@ class Triglot:
 
 
 class StableBaselines3:
-    """Its PPO, with as many threads of PyTorch as are given (1 is the fastest at this size)."""
+    """Stable-Baselines3's PPO with some PyTorch threads (1 is the fastest at this size)."""
 
     def __init__(self, threads: str, num_seeds: int, seed: int, setting: Setting) -> None:
-        assert num_seeds == 1  # it has no way to train several at once
+        assert num_seeds == 1  # it cannot train several at once
         import torch  # pyright: ignore[reportMissingImports]
         from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
         from stable_baselines3.common import env_util  # pyright: ignore[reportMissingImports]
@@ -178,7 +178,7 @@ class StableBaselines3:
 
 
 class Program(NamedTuple):
-    """How a program is begun: `how` is a `vectorization_mode`, or the threads of PyTorch."""
+    """How to start a program: `how` is a `vectorization_mode`, or the number of PyTorch threads."""
 
     python: str
     kind: str
@@ -187,7 +187,7 @@ class Program(NamedTuple):
 
 
 def serve(kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
-    """Answer each number of updates on a line of the input with the seconds they took."""
+    """Read numbers of updates from lines of the input, train, and print the seconds taken."""
     make = Triglot if kind == "triglot" else StableBaselines3
     program = make(how, num_seeds, seed, setting)
     print(json.dumps(program.versions()), flush=True)
@@ -201,7 +201,7 @@ def serve(kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> N
 
 
 class Process:
-    """The parent's handle on one program."""
+    """A program in a child process."""
 
     def __init__(self, stack: ExitStack, program: Program, *, seed: int, setting: str) -> None:
         serving = ["--serve", program.kind, program.how, str(program.num_seeds), str(seed)]
@@ -214,7 +214,7 @@ class Process:
         self.versions = self._reply()
 
     def ask(self, text: str) -> float:
-        """Send a line and wait for the number that answers it."""
+        """Send a line and wait for the number in reply."""
         assert self.process.stdin is not None
         print(text, file=self.process.stdin, flush=True)
         return self._reply()
@@ -234,14 +234,18 @@ def main() -> None:
     parser.add_argument("--sb3", help="the interpreter of an environment with Stable-Baselines3")
     parser.add_argument("--rounds", type=int, default=10, help="timed rounds (default 10)")
     parser.add_argument(
-        "--updates", type=int, help="updates a round (default 12, or 1 of Stable-Baselines3's)"
+        "--updates", type=int, help="updates per round (default 12, or 1 with --setting sb3)"
     )
     parser.add_argument(
         "--setting", choices=SETTINGS, default="triglot", help="whose defaults (default triglot)"
     )
-    parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")
-    parser.add_argument("--threads", default="1", help="of PyTorch (default 1, the fastest here)")
-    parser.add_argument("--out", type=Path, help="a file for the numbers")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="trainings of each program (default 1)"
+    )
+    parser.add_argument(
+        "--threads", default="1", help="PyTorch threads (default 1, the fastest here)"
+    )
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -271,7 +275,7 @@ def _compare(options: argparse.Namespace) -> None:
         "Stable-Baselines3": Program(options.sb3, "sb3", options.threads),
     }
     rng = np.random.default_rng(0)
-    kept: dict[str, list[float]] = {name: [] for name in programs}  # of a round, for each seed
+    kept: dict[str, list[float]] = {name: [] for name in programs}  # per round and seed
     returns: dict[str, list[float]] = {name: [] for name in programs}
     versions = {}
     for seed in range(options.seeds):
@@ -284,7 +288,7 @@ def _compare(options: argparse.Namespace) -> None:
             for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
                 for name in rng.permutation(list(running)):
                     seconds = running[name].ask(str(updates))
-                    if index:  # the first is to warm up
+                    if index:  # the first round is a warmup
                         kept[name].append(seconds / programs[name].num_seeds)
             for name, process in running.items():
                 returns[name].append(process.ask("end"))

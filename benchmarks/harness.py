@@ -1,8 +1,8 @@
 """Paired, interleaved timing: ratios within rounds, so that a shared machine's drift cancels.
 
-Absolute times on a shared machine move by half from minute to minute; two programs timed within
-the same second move together. So each round runs every program once, in an order drawn anew, and
-what is reported is the median over rounds of the ratio to a baseline, with a bootstrap interval.
+Absolute times on a shared machine vary by half from minute to minute, but those of two programs
+timed within the same second vary together. So each round runs every program once, in a new random
+order; the result is the median over rounds of the ratio to a baseline, with a bootstrap interval.
 """
 
 import importlib.metadata
@@ -44,12 +44,12 @@ def measure(
     """Time each thunk once per round, in a random order in each.
 
     Args:
-      thunks: by name; each returns the arrays it computes, which are waited for. A thunk must do
-        the same work at every call and take long enough (about 0.1 s) for the clock and the
-        dispatch not to matter.
-      rounds: how many rounds are kept.
-      warmups: rounds run before and thrown away, compilation among them.
-      seed: of the orders.
+      thunks: by name; each returns the arrays it computes, and the clock stops when they are
+        ready. A thunk must do the same work at every call and take at least about 0.1 s, so that
+        dispatch and clock resolution do not matter.
+      rounds: rounds that are kept.
+      warmups: rounds before them, which compile and are discarded.
+      seed: random seed of the orders.
 
     Returns:
       Seconds by name, float64 `[rounds]`; entry `i` of every array is of round `i`.
@@ -85,7 +85,7 @@ def time_ratio(seconds: Seconds, name: str, baseline: str) -> Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A program made ahead of time, and what making it took."""
+    """A program compiled ahead of time, with the seconds that each stage took."""
 
     call: Callable[..., Any]
     trace_seconds: float
@@ -96,8 +96,8 @@ class Compiled:
 def compile_timed(function: Any, *args: Any) -> Compiled:
     """Trace, lower and compile a jitted function for `args`, timing each.
 
-    Whatever JAX remembers of an earlier trace or compilation makes it faster: call
-    `jax.clear_caches()` before, and keep the persistent compilation cache off.
+    Call `jax.clear_caches()` first and disable the persistent compilation cache: cached traces and
+    programs would be measured otherwise.
     """
     stamps = [time.perf_counter()]
     traced = function.trace(*args)
@@ -118,13 +118,13 @@ def compile_timed(function: Any, *args: Any) -> Compiled:
 def matmul_thunk(rows: int, size: int, repeats: int) -> tuple[Thunk, float]:
     """Build `repeats` chained products `[rows, size] @ [size, size]` in float32.
 
-    Put it among the thunks of `measure`, so that the ceiling is of the same minutes. A large
-    square product uses every core allowed; one of a minibatch's layer uses one.
+    Pass it to `measure` with the other thunks, so that the ceiling is measured in the same minutes.
+    A large square product uses every allowed core; a product of a minibatch's layer uses one.
 
     Returns:
       The thunk, and its floating-point operations.
     """
-    # Orthogonal, so that the product neither grows nor sinks to denormal numbers.
+    # Orthogonal, so that the product neither grows nor becomes denormal.
     weight = jax.nn.initializers.orthogonal()(jax.random.key(0), (size, size))
     inputs = jnp.ones((rows, size))
 
@@ -157,12 +157,12 @@ def environment() -> dict[str, Any]:
 
 
 def allowed_cores() -> int | None:
-    """Count the cores this process may use, which `taskset` limits; None where unknown."""
+    """Count the cores this process may use, which `taskset` limits; None if unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def cpu_model() -> str:
-    """Name the processor, as Linux does where there is one."""
+    """Name the processor, from /proc/cpuinfo on Linux."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -179,7 +179,7 @@ def print_table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
 
 
 def write_json(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result, making its folder."""
+    """Write a result as JSON, and create its folder."""
 
     def plain(value: Any) -> Any:
         return value.tolist() if isinstance(value, np.ndarray) else asdict(value)

@@ -1,7 +1,7 @@
-"""What resets cost on jumanji's Maze-v0, how fast PPO trains there, and what luck alone reaches.
+"""Jumanji's Maze-v0: cost of resets, speed of PPO, and the success rate of a random policy.
 
-Every stepping program takes random allowed actions and stores what a rollout stores, or adds up
-what a policy would see; they run in one process, interleaved (`benchmarks.harness`). Run it from
+Every stepping program takes random allowed actions and stores what a rollout stores, or sums the
+observations; they run in one process, interleaved (`benchmarks.harness`). Run it from
 the repository's root, on one core:
 
     taskset -c 0 python -m benchmarks.maze
@@ -36,14 +36,14 @@ JUMANJI_BARE = "jumanji, bare step"
 
 
 def random_action(mask: jax.Array | None, num_envs: int, key: jax.Array) -> jax.Array:
-    """Draw an action for each environment, uniformly of those that `mask` `[N, 4]` allows."""
+    """Draw an action for each environment, uniformly among those that `mask` `[N, 4]` allows."""
     if mask is None:
         return jax.random.randint(key, (num_envs,), 0, 4)
     return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(jnp.int32)
 
 
 def kept(obs: PyTree, rest: PyTree, stored: bool) -> PyTree:
-    """Give what a step leaves behind: all of it, or the sum of `obs`, what a policy sees next."""
+    """Return what a step stores: everything, or the sum of the next observation `obs`."""
     if stored:
         return obs, rest
     return sum((leaf.sum(dtype=jnp.float32) for leaf in jax.tree.leaves(obs)), jnp.float32(0.0))
@@ -67,12 +67,12 @@ def stepping(
 def stepping_programs(
     num_envs: int, num_rollouts: int, rollout_length: int, stored: bool
 ) -> dict[str, Program]:
-    """Make the programs that step without training."""
+    """Build the programs that step without training."""
     env = make_env(ENV)
 
     def build(step: Callable, state: PyTree, refresh: Callable = lambda state, _: state) -> Program:
         run = stepping(step, refresh, num_rollouts, rollout_length)
-        # Episodes that all began together would end together.
+        # Otherwise all episodes would start, and end, at the same step.
         state, _ = run(state, jax.random.key(1))
         return Program(lambda state: run(state, jax.random.key(2)), state)
 
@@ -121,7 +121,7 @@ def stepping_programs(
 def training_program(
     backend: str, num_envs: int, rollout_length: int, num_updates: int, resets: str
 ) -> Program:
-    """Train PPO for `num_updates` updates, from the start; the metrics come along."""
+    """Build a program of `num_updates` PPO updates from the initial state, with metrics."""
     env = make_env(ENV)
     config = {"num_envs": num_envs, "rollout_length": rollout_length}
     agent = make_agent("ppo", env, backend=backend, config=config)
@@ -131,10 +131,10 @@ def training_program(
 
 
 def random_share(env: Environment, num_mazes: int, key: jax.Array) -> dict[str, float]:
-    """Let a uniformly random policy try fresh mazes once each, up to their limit.
+    """Play one episode in each of many fresh mazes with a uniformly random policy.
 
     Returns:
-      The share whose target was reached, and Wilson's 95% interval.
+      The share of mazes solved, with Wilson's 95% interval.
     """
     vector = VectorEnvironment(env, num_mazes, resets="fresh")
     reset_key, steps_key = jax.random.split(key)
@@ -180,16 +180,16 @@ def main(
 
     Args:
       backend: the library whose network is trained.
-      num_envs: environments that are stepped without training.
+      num_envs: environments stepped without training.
       rollout_length: steps between two refreshes of the pool, and of PPO's rollouts.
       num_rollouts: rollouts in one run.
       rounds: pairs; each round runs every stepping program once.
-      train_envs: numbers of environments that are trained in.
+      train_envs: numbers of environments in training.
       num_updates: PPO updates in one run.
-      train_rounds: rounds of the training programs; 0 leaves them out.
-      num_mazes: mazes that a random policy tries.
-      stored: store what a rollout stores, observations and their successors among it; or else only
-        add up the observations.
+      train_rounds: rounds of the training programs; 0 skips them.
+      num_mazes: mazes for the random policy.
+      stored: store what a rollout stores, including observations and their successors; otherwise
+        only sum the observations.
       out: the JSON file, overwritten.
     """
     before = harness.environment()

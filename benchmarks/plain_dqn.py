@@ -1,9 +1,9 @@
-"""DQN on CartPole-v1 in plain JAX: the yardstick for the cost of triglot's seams.
+"""DQN on CartPole-v1 in plain JAX: the baseline for triglot's abstraction overhead.
 
-One function, `train`, with dictionary parameters, optax and gymnax, and nothing of triglot. The
-hyperparameters are purejaxrl's, with the clip of the global norm that triglot's has. It differs
-from purejaxrl in that time limits are bootstrapped: `env.step_env` never resets, so the true
-successor is what the replay keeps. All random numbers are drawn before the loop.
+One function, `train`, with dictionary parameters, optax and gymnax, without triglot. The
+hyperparameters are purejaxrl's, with triglot's clipping of the global gradient norm. Unlike
+purejaxrl, it bootstraps at time limits: `env.step_env` never resets, so the replay stores the true
+successor. All random numbers are drawn before the loop.
 
 Source: Mnih et al. 2015, https://doi.org/10.1038/nature14236; hyperparameters of
 https://github.com/luchris429/purejaxrl.
@@ -27,7 +27,7 @@ from .plain_ppo import ENV, ENV_PARAMS, reset, select, step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The numbers of one run; all of them are fixed when it is compiled."""
+    """Configuration of one run, all of it static."""
 
     num_envs: int = 10
     batch_size: int = 128
@@ -73,7 +73,7 @@ def optimizer(config: Config) -> optax.GradientTransformation:
 
 @functools.partial(jax.jit, static_argnums=0)
 def init(config: Config, key: jax.Array) -> dict[str, Any]:
-    """Make the training state from a typed key."""
+    """Initialize the training state from a typed key."""
     net_key, env_key, run_key = jax.random.split(key, 3)
     params = init_mlp(net_key, config.hidden_sizes)
     obs, env_state = reset(jax.random.split(env_key, config.num_envs))
@@ -101,7 +101,7 @@ def init(config: Config, key: jax.Array) -> dict[str, Any]:
 def train(
     config: Config, num_updates: int, state: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, jax.Array]]:
-    """Do `num_updates` updates; one compiled program.
+    """Run `num_updates` updates in one compiled program.
 
     Args:
       config: static; `num_envs` divides `buffer_size`.
@@ -109,7 +109,7 @@ def train(
       state: from `init` or from `train`.
 
     Returns:
-      The next state and float32 metrics `[num_updates]`, `episode_return` among them: NaN where no
+      The next state and float32 metrics `[num_updates]`, with `episode_return`: NaN if no
       episode ended in an update's step.
     """
     num_envs, batch_size = config.num_envs, config.batch_size
@@ -217,11 +217,11 @@ def evaluate(params: dict[str, Any], key: jax.Array, num_episodes: int = 64) -> 
 
 
 def main(seed: int = 0, num_seeds: int = 5, total_steps: int = 500_000) -> None:
-    """Train one seed after the other; print compile time, speed and greedy returns.
+    """Train several seeds in sequence; print compile time, speed and greedy returns.
 
     Args:
-      seed: of the first run; the others follow from it.
-      num_seeds: runs, one after the other.
+      seed: random seed, from which those of the runs are split.
+      num_seeds: number of runs, in sequence.
       total_steps: environment steps per run, rounded up to whole updates.
     """
     config = Config()
@@ -240,7 +240,7 @@ def main(seed: int = 0, num_seeds: int = 5, total_steps: int = 500_000) -> None:
         seconds.append(time.perf_counter() - start)
         returns.append(float(evaluate(state["params"], eval_key).mean()))
     speed = num_updates * config.num_envs / np.median(seconds)
-    print(f"{speed:,.0f} environment steps/s (median of {num_seeds} runs, compilation apart)")
+    print(f"{speed:,.0f} environment steps/s (median of {num_seeds} runs, without compilation)")
     print(f"greedy return, mean of {num_seeds} seeds: {np.mean(returns):.1f} (each: {returns})")
 
 

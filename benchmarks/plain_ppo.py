@@ -1,21 +1,20 @@
-"""PPO on CartPole-v1 in plain JAX: the yardstick for the cost of triglot's seams.
+"""PPO on CartPole-v1 in plain JAX: the baseline for triglot's abstraction overhead.
 
-One function, `train`, with dictionary parameters, optax and gymnax, and nothing of triglot. The
-hyperparameters are purejaxrl's; value clipping is a flag, on as it is there. It differs from
-purejaxrl in that time limits are bootstrapped: `env.step_env` never resets, so V of the true
-successor stands in where an episode was truncated.
+One function, `train`, with dictionary parameters, optax and gymnax, without triglot. The
+hyperparameters are purejaxrl's, with value clipping. Unlike purejaxrl, it bootstraps at time
+limits: `env.step_env` never resets, so V of the true successor is known at truncated steps.
 
-Which choices made it fast: ratios of run time to this program's, above 1 slower, medians of 40
-interleaved rounds of 20 updates, pinned to one core (AMD EPYC, JAX 0.10.2). The rounds left the
-metrics and the value clipping out of every program.
+Choices that made it fast, with the run time of the alternative relative to this program (above 1 is
+slower): medians of 40 interleaved rounds of 20 updates, pinned to one core (AMD EPYC, JAX 0.10.2),
+without metrics and value clipping.
 
 - Drawing the rollout's random numbers (action noise, fresh starts) in one batch before the scan:
-  1.13 when drawn inside each step, 1.09 when only the keys are split before it.
-- Values of the whole rollout in one batch after it: 1.05 inside each step.
-- The optimizer's leaves flattened into one vector: 1.02 to 1.03 without.
-- No unrolling: 1.03 with `unroll=4` in the scan over minibatches, 1.07 with that instead of the
-  flattening. With two cores `unroll=4` did as well as the flattening (0.95 and 0.96 of neither; a
-  run of its own, 80 rounds, on a machine not idle); 16 was slower and compiled for 18 s.
+  1.13 if drawn inside each step, 1.09 if only the keys are split before it.
+- Computing the values of the whole rollout in one batch after it: 1.05 inside each step.
+- Flattening the optimizer's leaves into one vector: 1.02 to 1.03 without.
+- No unrolling: 1.03 with `unroll=4` in the scan over minibatches, 1.07 with it instead of
+  flattening. On two cores `unroll=4` and flattening were equally good (0.95 and 0.96, relative to
+  neither; a separate run of 80 rounds on a busy machine); 16 was slower and compiled for 18 s.
 
 No difference (within 1%): gathering minibatches one by one or all at once, one scan over 16
 minibatches or two nested ones, packing a minibatch's fields into one array, `argsort` of random
@@ -48,7 +47,7 @@ ENV_PARAMS = ENV.default_params
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The numbers of one run; all of them are fixed when it is compiled."""
+    """Configuration of one run, all of it static."""
 
     num_envs: int = 4
     rollout_length: int = 128
@@ -103,7 +102,7 @@ def reset(keys: jax.Array) -> tuple[jax.Array, Any]:
 def step(
     env_state: Any, action: jax.Array
 ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array]:
-    """Step `[N]` environments, none of which resets itself.
+    """Step `[N]` environments, without automatic resets.
 
     Returns:
       The true successors' observations and states, rewards, and the flags terminated, truncated.
@@ -116,7 +115,7 @@ def step(
 
 
 def optimizer(config: Config) -> optax.GradientTransformation:
-    """Build Adam behind a global-norm clip, its rate falling once per update, as PPO's does."""
+    """Build Adam after a global-norm clip; its learning rate falls once per update, as PPO's."""
     steps_per_update = config.num_epochs * config.num_minibatches
 
     def learning_rate(count: jax.typing.ArrayLike) -> jax.Array:
@@ -129,7 +128,7 @@ def optimizer(config: Config) -> optax.GradientTransformation:
 
 @functools.partial(jax.jit, static_argnums=0)
 def init(config: Config, key: jax.Array) -> dict[str, Any]:
-    """Make the training state from a typed key."""
+    """Initialize the training state from a typed key."""
     actor_key, critic_key, env_key, run_key = jax.random.split(key, 4)
     params = {
         "actor": init_mlp(actor_key, config.hidden_size, ENV.num_actions, 0.01),
@@ -150,7 +149,7 @@ def init(config: Config, key: jax.Array) -> dict[str, Any]:
 def train(
     config: Config, num_updates: int, state: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, jax.Array]]:
-    """Do `num_updates` updates; one compiled program.
+    """Run `num_updates` updates in one compiled program.
 
     Args:
       config: static.
@@ -194,10 +193,10 @@ def train(
     def loss(params, batch):
         log_probs = jax.nn.log_softmax(mlp(params["actor"], batch["obs"]))
         log_ratio = select(log_probs, batch["action"]) - batch["log_prob"]
-        divide_or_nan = jnp.exp(log_ratio)
+        ratio = jnp.exp(log_ratio)
         advantage = batch["advantage"]
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        policy_loss = rlax.clipped_surrogate_pg_loss(divide_or_nan, advantage, config.clip_epsilon)
+        policy_loss = rlax.clipped_surrogate_pg_loss(ratio, advantage, config.clip_epsilon)
         value = mlp(params["critic"], batch["obs"])[:, 0]
         error = (value - batch["target"]) ** 2
         if config.clip_value:
@@ -211,8 +210,8 @@ def train(
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approx_kl": (divide_or_nan - 1.0 - log_ratio).mean(),
-            "clip_fraction": (jnp.abs(divide_or_nan - 1.0) > config.clip_epsilon).mean(),
+            "approx_kl": (ratio - 1.0 - log_ratio).mean(),
+            "clip_fraction": (jnp.abs(ratio - 1.0) > config.clip_epsilon).mean(),
         }
 
     def gradient_step(carry, batch):
@@ -285,11 +284,11 @@ def evaluate(params: dict[str, Any], key: jax.Array, num_episodes: int = 64) -> 
 
 
 def main(seed: int = 0, num_seeds: int = 10, total_steps: int = 500_000) -> None:
-    """Train one seed after the other; print compile time, speed and greedy returns.
+    """Train several seeds in sequence; print compile time, speed and greedy returns.
 
     Args:
-      seed: of the first run; the others follow from it.
-      num_seeds: runs, one after the other.
+      seed: random seed, from which those of the runs are split.
+      num_seeds: number of runs, in sequence.
       total_steps: environment steps per run, rounded up to whole rollouts.
     """
     num_updates = -(-total_steps // Config().steps_per_update)
@@ -308,7 +307,7 @@ def main(seed: int = 0, num_seeds: int = 10, total_steps: int = 500_000) -> None
         seconds.append(time.perf_counter() - start)
         returns.append(float(evaluate(state["params"], eval_key).mean()))
     speed = num_updates * config.steps_per_update / np.median(seconds)
-    print(f"{speed:,.0f} environment steps/s (median of {num_seeds} runs, compilation apart)")
+    print(f"{speed:,.0f} environment steps/s (median of {num_seeds} runs, without compilation)")
     print(f"greedy return, mean of {num_seeds} seeds: {np.mean(returns):.1f} (each: {returns})")
 
 

@@ -1,20 +1,19 @@
-"""Tabular Q-learning on the grid world in plain JAX: the yardstick for the cost of the seams.
+"""Tabular Q-learning on the grid world in plain JAX: the baseline for the abstraction overhead.
 
-One scan that carries the table, with nothing of triglot: epsilon-greedy with ties broken at random,
-a terminal reward that nothing follows, a start anew after it, one random draw per step.
+One scan that carries the table, without triglot: epsilon-greedy with ties broken at random, no
+bootstrap at the goal, a reset after it, one random draw per step.
 
-Which choices made it fast: ratios of run time to this program's, above 1 slower, medians of 9
-interleaved rounds of 262,144 steps on one core (AMD EPYC, JAX 0.10.2) of a busy machine, so to be
-taken within a tenth or two.
+Choices that made it fast, with the run time of the alternative relative to this program (above 1 is
+slower): medians of 9 interleaved rounds of 262,144 steps on one core (AMD EPYC, JAX 0.10.2) of a
+busy machine, so accurate to 10 or 20 %.
 
-- Where the random numbers come from. `keyed` draws from every step's own key, a block of steps
-  ahead. 27 where it is drawn within the step (`in_loop`): a threefry draw is a loop of its own, and
-  XLA then no longer compiles the loop around it as one call. 0.7 where a block is drawn from one
-  key (`bulk`).
+- The source of random numbers. `keyed` draws one number from the key of each step, a block of steps
+  ahead. 27 if drawn within the step (`in_loop`): a threefry draw is a loop, and XLA then no longer
+  compiles the surrounding loop as one call. 0.7 if a block is drawn from one key (`bulk`).
 - Blocks of 4,096 steps: 1.2 with 1,024, 1.1 with everything in one block.
-- Inverting the distribution function of the policy, which takes one number: 1.2 where that number
+- Inverting the distribution function of the policy, which takes one number: 1.2 if that number
   is split into "explore?" and "which of the best?".
-- No unrolling: 12 with `unroll=4`, which also ends the compilation as one call.
+- No unrolling: 12 with `unroll=4`, which also prevents compilation as one call.
 
 Source: Watkins 1989; Sutton and Barto 2018, section 6.5,
 http://incompleteideas.net/book/the-book-2nd.html.
@@ -33,7 +32,7 @@ NUM_ACTIONS = 4  # 0 up, 1 right, 2 down, 3 left
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The numbers of one run; all of them are fixed when it is compiled."""
+    """Configuration of one run, all of it static."""
 
     size: int = 10
     learning_rate: float = 0.1

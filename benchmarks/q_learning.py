@@ -1,8 +1,8 @@
-"""The cost of the seams for a tabular agent: Q-learning through triglot, against the plain one.
+"""Abstraction overhead of a tabular agent: Q-learning through triglot, against plain JAX.
 
 Every program learns the same grid world from a table of zeros, in one process, interleaved
-(`benchmarks.harness`), and what it learned stands beside its speed: the greatest value at the
-start, against the exact one from value iteration. Run it from the repository's root, on one core:
+(`benchmarks.harness`). Its result is reported with its speed: the maximum value at the start,
+against the exact value from value iteration. Run it from the repository's root, on one core:
 
     taskset -c 0 python -m benchmarks.q_learning
 """
@@ -31,7 +31,7 @@ BASELINE = "plain, keyed"
 
 @dataclass(frozen=True)
 class Program:
-    """A thunk that learns anew at each call and returns the tables `[num_agents, cells, 4]`."""
+    """A thunk that learns from zeros and returns the tables `[num_agents, cells, 4]`."""
 
     thunk: Callable[[], jax.Array]
     num_agents: int
@@ -40,7 +40,7 @@ class Program:
 
 
 def plain(randomness: Any, num_agents: int, num_steps: int) -> Program:
-    """Learn in plain JAX."""
+    """Build a program in plain JAX."""
     config = replace(CONFIG, randomness=randomness)
     keys = jax.random.split(jax.random.key(0), num_agents)
     made = jax.jit(_over_agents(lambda key: plain_q_learning.train(config, num_steps, key)[0]))
@@ -51,7 +51,7 @@ def plain(randomness: Any, num_agents: int, num_steps: int) -> Program:
 def through_seams(
     backend: str, num_agents: int, num_steps: int, rollout_length: int, method: str = "q_learning"
 ) -> Program:
-    """Learn through `Trainer.train_chunk`, all in one program."""
+    """Build a program through `Trainer.train_chunk`."""
     trainer = make_trainer(backend, rollout_length, method, num_steps // rollout_length)
 
     def learn(key: jax.Array) -> jax.Array:
@@ -65,9 +65,9 @@ def through_seams(
 
 
 def python_loop(num_agents: int, num_steps: int) -> Program:
-    """Call the jitted parts from Python step by step: act, environment, update.
+    """Call jitted functions from Python step by step: act, environment, update.
 
-    Each call goes on learning where the one before it stopped, since one alone would learn nothing.
+    Each call continues the training of the previous one, since one call alone is too short.
     """
     trainer = make_trainer("table", 1, "q_learning", 1)
     agent, env = trainer.agent, trainer.env
@@ -76,7 +76,7 @@ def python_loop(num_agents: int, num_steps: int) -> Program:
     keys = keys if num_agents > 1 else keys[0]
     start = jax.jit(over(trainer.init, in_axes=0))(keys)
 
-    # Keys are made of the step's number where they are used: typed keys are slow to pass.
+    # Typed keys are slow to pass to jitted functions, so they are made from the step number inside.
     def act(agent_state: Any, env_state: Any, own: jax.Array, time: int) -> jax.Array:
         inputs = PolicyInput(
             obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask
@@ -132,7 +132,7 @@ def _key(own: jax.Array, time: int, use: int) -> jax.Array:
 
 
 def make_trainer(backend: str, rollout_length: int, method: str, num_updates: int) -> Trainer:
-    """Put the agent into the yardstick's grid world, with the yardstick's numbers."""
+    """Build the agent in the baseline's grid world, with its hyperparameters."""
     env = make_env(f"gridworld:{CONFIG.size}x{CONFIG.size}")
     numbers = {name: getattr(CONFIG, name) for name in ("learning_rate", "discount", "epsilon")}
     agent = make_agent(
@@ -146,7 +146,7 @@ def make_trainer(backend: str, rollout_length: int, method: str, num_updates: in
 
 
 def _over_agents(learn: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
-    """Vmap over keys; a single agent is spared the batched lookups."""
+    """Vmap over keys; a single agent is not vmapped, which avoids batched lookups."""
     return lambda keys: jax.vmap(learn)(keys) if len(keys) > 1 else learn(keys[0])[None]
 
 
@@ -173,9 +173,9 @@ def main(
 
     Args:
       rounds: pairs; each round runs every program once.
-      num_steps: environment steps of a lone agent.
-      num_agents: agents side by side in the rows of several.
-      steps_each: environment steps of each of those.
+      num_steps: environment steps of a single agent.
+      num_agents: agents, vmapped, in the rows with several.
+      steps_each: environment steps of each of them.
       rollout_length: steps between two reports of metrics.
       python_steps: environment steps of each agent in the Python loops.
       backends: libraries whose lookup tables are measured beside the `table` backend.

@@ -1,9 +1,9 @@
-"""The cost of the seams: PPO through triglot on each library, against the plain one.
+"""Abstraction overhead: PPO through triglot on each library, against PPO in plain JAX.
 
-All programs train the same PPO at the same setting (CartPole-v1, 4 environments x 128 steps, 4
-epochs x 4 minibatches, two 64-64 tanh networks), each from its own fresh state, in one process,
-interleaved (`benchmarks.harness`). Run it from the repository's root, on one core, where others'
-work on the machine disturbs it least and XLA's own threads do not blur the comparison:
+All programs train the same PPO with the same setting (CartPole-v1, 4 environments x 128 steps, 4
+epochs x 4 minibatches, two 64-64 tanh networks), each from its own initial state, in one process,
+interleaved (`benchmarks.harness`). Run it from the repository's root, pinned to one core: other
+processes then disturb it least, and XLA's threads do not add noise:
 
     taskset -c 0 python -m benchmarks.seams
 """
@@ -41,7 +41,7 @@ class Program:
 
 
 def plain_program(config: plain_ppo.Config, num_updates: int) -> Program:
-    """Do `num_updates` updates in plain JAX."""
+    """Build a program of `num_updates` updates in plain JAX."""
     function = jax.jit(lambda state: plain_ppo.train(config, num_updates, state))
     return Program(function, plain_ppo.init(config, jax.random.key(0)))
 
@@ -55,7 +55,7 @@ def triglot_program(
     vmapped: bool,
     num_seeds: int = 1,
 ) -> Program:
-    """Do `num_updates` updates through triglot; `vmapped` over some seeds."""
+    """Build a program of `num_updates` updates through triglot; `vmapped` over seeds."""
     env = make_env("gymnax:CartPole-v1")
     numbers = asdict(config)
     width = numbers.pop("hidden_size")
@@ -85,9 +85,9 @@ def triglot_program(
 def matmul_flop(config: plain_ppo.Config) -> float:
     """Count the floating-point operations of one update's matrix products.
 
-    The actor sees each sample once in the rollout, the critic twice after it (the observation and
-    its true successor), both once more per epoch. Backward costs as much as forward for the
-    weights, and as much again for the inputs of every layer but the first.
+    The actor reads each sample once in the rollout, the critic twice after it (the observation and
+    its true successor), both once more per epoch. The backward pass costs one forward pass for the
+    weights, and another for the inputs of every layer but the first.
     """
 
     def forward(outputs: int) -> float:
@@ -121,7 +121,7 @@ def main(
     vmapped: bool = False,
     out: Path = Path("benchmarks/results/seams.json"),
 ) -> None:
-    """Measure every backend against plain JAX and write the result.
+    """Measure every backend against plain JAX and write a JSON file.
 
     Args:
       backends: libraries to measure.
@@ -137,10 +137,10 @@ def main(
     programs = {PLAIN: plain_program(config, num_updates)}
     for backend in backends:
         for arithmetic in arithmetics:
-            for vmap_seeds in (False, True) if vmapped else (False,):
-                name = f"{backend} {arithmetic}" + (", vmap 1" if vmap_seeds else "")
+            for batched in (False, True) if vmapped else (False,):
+                name = f"{backend} {arithmetic}" + (", vmap 1" if batched else "")
                 programs[name] = triglot_program(
-                    backend, arithmetic, config, num_updates, vmapped=vmap_seeds
+                    backend, arithmetic, config, num_updates, vmapped=batched
                 )
 
     before = harness.environment()

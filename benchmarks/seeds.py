@@ -1,8 +1,8 @@
-"""Many seeds in one program: PPO through triglot under `vmap`, against the plain one likewise.
+"""Many seeds in one program: PPO under `vmap`, through triglot and in plain JAX.
 
-All programs train the PPO of `benchmarks.seams` on CartPole-v1; one of `S` seeds does `S` times the
-work of one of a single seed, so that what `vmap` brings is the ratio of their steps/s. Run it from
-the repository's root:
+All programs train the PPO of `benchmarks.seams` on CartPole-v1. A program of `S` seeds does `S`
+times the work of one seed, so the speedup of `vmap` is the ratio of their steps/s. Run it from the
+repository's root:
 
     python -m benchmarks.seeds
 """
@@ -19,7 +19,7 @@ from .seams import Program, compile_all, triglot_program
 
 
 def plain_program(config: plain_ppo.Config, num_updates: int, num_seeds: int) -> Program:
-    """Do `num_updates` updates of every seed in plain JAX."""
+    """Build a program of `num_updates` updates of every seed in plain JAX."""
     run = jax.vmap(lambda state: plain_ppo.train(config, num_updates, state))
     keys = jax.random.split(jax.random.key(0), num_seeds)
     state = jax.lax.map(lambda key: plain_ppo.init(config, key), keys)
@@ -29,14 +29,14 @@ def plain_program(config: plain_ppo.Config, num_updates: int, num_seeds: int) ->
 def seeds_program(
     backend: str, config: plain_ppo.Config, num_updates: int, num_seeds: int
 ) -> Program:
-    """Do `num_updates` updates of every seed through triglot."""
+    """Build a program of `num_updates` updates of every seed through triglot."""
     return triglot_program(
         backend, "canonical", config, num_updates, vmapped=True, num_seeds=num_seeds
     )
 
 
 def memory(compiled: Any, state: Any) -> dict[str, float]:
-    """Count bytes: of the state, and of what the program needs beside it while it runs."""
+    """Count the bytes of the state, and of the program's temporary buffers."""
     leaves = (leaf for leaf in jax.tree.leaves(state) if hasattr(leaf, "nbytes"))
     return {
         "state_bytes": sum(leaf.nbytes for leaf in leaves),

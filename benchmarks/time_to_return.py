@@ -1,8 +1,8 @@
-"""From typing the command to a good agent: imports, tracing, compilation, training; twice.
+"""Time to a greedy return: imports, tracing, compilation and training, with and without a cache.
 
-Each run is a process of its own. It trains PPO on CartPole-v1 with the schedule of the whole budget
-and stops at the first look at which the greedy return is high enough. The first run finds an empty
-compilation cache, the second what the first left. Run it from the repository's root:
+Each run is a separate process. It trains PPO on CartPole-v1 with the schedule of the whole budget
+and stops at the first evaluation with a greedy return of at least 475. The first run starts with an
+empty compilation cache, the second with the cache of the first. Run it from the repository's root:
 
     python -m benchmarks.time_to_return
 """
@@ -19,7 +19,7 @@ LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evalua
 
 
 def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
-    """Train until the goal; `started` is when the command was typed, by `time.time`."""
+    """Train until the goal; `started` is the time of the command, from `time.time`."""
     laps: dict[str, float] = dict.fromkeys(LAPS, 0.0)
     last = started
 
@@ -71,7 +71,7 @@ def main(backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"), seed:
 
     Args:
       backends: libraries to run.
-      seed: of every run.
+      seed: random seed of every run.
     """
     columns = [*LAPS, "total", "return", "env steps"]
     print(f"{'seconds':<18}" + "".join(f"{column:>10}" for column in columns))

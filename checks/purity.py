@@ -178,9 +178,12 @@ CHECKS: Checklist[Case] = Checklist()
 
 
 def purity_checks(*names: str, needs: Sequence[str]) -> list[Check[Any]]:
-    """Select checks of this file by name, and add `needs` to those that they have."""
-    by_name = {check.name: check for check in CHECKS.checks}
-    return [replace(by_name[name], needs=(*by_name[name].needs, *needs)) for name in names]
+    """Select checks of this file, all if no name is given, and add `needs` to theirs."""
+    return [
+        replace(check, needs=(*check.needs, *needs))
+        for check in CHECKS.checks
+        if check.name in names or not names
+    ]
 
 
 @CHECKS.check(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -204,6 +204,9 @@ class AgentConfig:
     num_envs: int = 8
     rollout_length: int = 64
 
+    # Without annotation, so that only a subclass makes it a field.
+    learning_starts = 0
+
     def __post_init__(self) -> None:
         check_config(type(self).__name__.removesuffix("Config"), self)
 
@@ -211,11 +214,6 @@ class AgentConfig:
     def steps_per_update(self) -> int:
         """Environment steps in one rollout of all environments."""
         return self.num_envs * self.rollout_length
-
-    @property
-    def learning_starts(self) -> int:
-        """Environment steps before the first gradient step."""
-        return 0
 
 
 @jax.tree_util.register_dataclass
@@ -256,9 +254,10 @@ class AgentBase:
     hyper: Any = None
     optimizer: OptimizerFn = adam
 
-    online: ClassVar[bool] = False
-    explores_by_parameters: ClassVar[bool] = False
-    bootstraps: ClassVar[bool] = True
+    # Without annotations, so that these are not fields.
+    online = False
+    explores_by_parameters = False
+    bootstraps = True
 
     def __post_init__(self) -> None:
         name = type(self).__name__

@@ -1,4 +1,4 @@
-"""Errors that say what was given, what was expected and how to mend it."""
+"""Errors with one-sentence messages: what was given, what was expected and how to fix it."""
 
 import difflib
 import importlib
@@ -11,11 +11,11 @@ from types import ModuleType
 
 
 class TriglotError(ValueError):
-    """A mistake in what the user gave; the command line prints it without a traceback."""
+    """Invalid input from the user; the command line prints it without a traceback."""
 
 
 class Guessed(UserWarning):
-    """What was not stated was guessed; the message says what, and how to state it."""
+    """Warns that a missing value was guessed; the message gives it and how to set it."""
 
 
 class MissingExtra(TriglotError, ImportError):
@@ -23,12 +23,12 @@ class MissingExtra(TriglotError, ImportError):
 
 
 class CannotWrite(TriglotError):
-    """A file or a folder cannot be written; what was there before is as it was."""
+    """A file or a directory cannot be written; its previous contents are unchanged."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in one sentence that something cannot be written, and why: a full disk, no permission.
+    """Report a failed write in one sentence with its cause, such as a full disk.
 
     Raises:
       CannotWrite: in place of an `OSError`.
@@ -40,17 +40,17 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import an optional library, or say in one line how to install it.
+    """Import an optional library.
 
     Args:
       module: import name, e.g. `"haiku"`.
-      extra: the extra of triglot that brings it, e.g. `"haiku"`.
+      extra: the extra of triglot that installs it, e.g. `"haiku"`.
 
     Returns:
       The imported module.
 
     Raises:
-      MissingExtra: if the library is not installed.
+      MissingExtra: if the library is not installed, with the command that installs it.
     """
     try:
         return importlib.import_module(module)
@@ -71,7 +71,7 @@ def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:
 
 
 def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
-    """Build the error for a name that is none of the choices, with the nearest one.
+    """Build the error for an unknown name, with the nearest choice.
 
     >>> unknown("backend", "hiku", ["haiku", "linen"])
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")
@@ -84,13 +84,13 @@ def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
 
 @contextmanager
 def user_error_context(what: str) -> Iterator[None]:
-    """Say in one sentence that a person's own part failed, and on which line of theirs.
+    """Report an exception of the user's code in one sentence, with the line in that code.
 
-    The traceback, most of it the libraries', is left out: Python prints it before the sentence.
-    It stays in `error.__context__` for debuggers.
+    The traceback, most of it in libraries, is not printed; debuggers find it in
+    `error.__context__`.
 
     Args:
-      what: the part and what it was doing, such as "the haiku network 'mine' failed on ...".
+      what: the component and what failed, such as "the haiku network 'mine' failed on ...".
 
     Raises:
       TriglotError: in place of any other exception.
@@ -104,15 +104,15 @@ def user_error_context(what: str) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """Put an exception in one line: its type, the start of its message and the person's line."""
+    """Describe an exception in one line: its type, the start of its message and the user's line."""
     message = " ".join(str(error).split()).removesuffix(".")
     if len(message) > 300:
         message = message[:300].rsplit(" ", 1)[0] + " ..."
-    return f"{type(error).__name__}: {message}{_place(error)}"
+    return f"{type(error).__name__}: {message}{_user_line(error)}"
 
 
-def _place(error: BaseException) -> str:
-    """Find the last line of the traceback that is in no installed library and none of ours."""
+def _user_line(error: BaseException) -> str:
+    """Find the last line of the traceback outside triglot and installed libraries."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _in_library(frame.filename)]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""

@@ -5,9 +5,8 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -116,6 +115,43 @@ def as_float32(hyper: HyperparamsT) -> HyperparamsT:
     return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), hyper)
 
 
+def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
+    """Broadcast hyperparameters to `[S]` where one of them is an array; else return them unchanged.
+
+    Args:
+      hyper: numbers `[]`, or arrays `[S]` with a value for each seed.
+      num_seeds: `S`.
+
+    Raises:
+      TriglotError: naming a hyperparameter of another shape.
+    """
+    shapes = {
+        jax.tree_util.keystr(path, simple=True): jnp.shape(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(hyper)
+    }
+    for name, shape in shapes.items():
+        if shape not in ((), (num_seeds,)):
+            raise TriglotError(
+                f"hyper.{name} has shape {list(shape)}, expected [] or [num_seeds] = "
+                f"[{num_seeds}]: give one number for all seeds, or an array with one for each."
+            )
+    if not any(shapes.values()):
+        return hyper
+    return jax.tree.map(
+        lambda number: jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,)), hyper
+    )
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """Hyperparameters with a schedule over updates; this is optional."""
+
+    @property
+    def decay_updates(self) -> Number | None:
+        """Updates over which the schedule runs; None for the whole run."""
+        ...
+
+
 def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT:
     """Set `decay_updates` to the whole run where it is None, so that a schedule spans the run.
 
@@ -123,7 +159,7 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
       hyper: hyperparameters; those without a `decay_updates` are returned unchanged.
       num_updates: updates of the whole run.
     """
-    names: Mapping[str, Any] = {one.name: one for one in fields(hyper)}  # pyright: ignore[reportArgumentType]
-    if "decay_updates" not in names or getattr(hyper, "decay_updates") is not None:  # noqa: B009
+    if not isinstance(hyper, Scheduled) or hyper.decay_updates is not None:
         return hyper
-    return replace(hyper, decay_updates=float(num_updates))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    scheduled: Any = hyper
+    return replace(scheduled, decay_updates=float(num_updates))

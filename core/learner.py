@@ -10,6 +10,7 @@ import optax
 
 from .network import Network, Variables
 from .numerics import divide_or_nan
+from .rl.optimizers import OptimizerFn
 from .tracing.hoist import draw_ahead
 from .types import Metrics, PyTree
 
@@ -43,7 +44,7 @@ class Learner:
     """
 
     network: Network
-    optimizer: Callable[[Any], optax.GradientTransformation]
+    optimizer: OptimizerFn
 
     def init(self, key: jax.Array, hyper: Any = None) -> LearnerState:
         """Initialize the variables and the optimizer's state."""

@@ -1,15 +1,13 @@
-"""The one normal form to which every neural-network library is lifted."""
+"""`Network`: the interface to which every neural-network library is adapted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 
 from .errors import TriglotError
-
-PyTree: TypeAlias = Any
-Key: TypeAlias = jax.Array
+from .types import Key, PyTree
 
 
 @jax.tree_util.register_dataclass
@@ -19,53 +17,53 @@ class Variables:
 
     Attributes:
       params: trainable floating-point arrays.
-      state: every other array (running statistics, integer buffers); never RNG, never a carry.
+      state: other arrays (running statistics, integer buffers); no random keys and no carries.
     """
 
     params: PyTree
     state: PyTree
 
 
-def _whole(array: jax.Array) -> tuple[jax.Array, ...]:
+def _as_tuple(array: jax.Array) -> tuple[jax.Array, ...]:
     return (array,)
 
 
-def _itself(array: jax.Array) -> jax.Array:
+def _identity(array: jax.Array) -> jax.Array:
     return array
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One parameter array: the canonical names of what it holds, and the way to and from them.
+    """One parameter array of a library: its canonical names and the conversion in both directions.
 
     The canonical layout is `[in, out]` for a dense kernel and `[height, width, in, out]` for a
-    convolution's. A library may keep several canonical arrays side by side in one (the gates of a
+    convolution kernel. A library may concatenate several canonical arrays into one (the gates of a
     recurrent cell).
 
     Attributes:
       names: at least one canonical name.
-      encode: `encode(array) -> arrays`, in canonical layout, one for each name.
-      decode: `decode(*arrays) -> array`, which undoes it.
-      note: a convention that whoever computes with the array must share, in words; arrays with
-        different notes do not stand for each other.
+      encode: `encode(array) -> arrays`, in canonical layout, one per name.
+      decode: `decode(*arrays) -> array`, the inverse of `encode`.
+      note: a convention of the layer that uses the array, such as the place of a reset gate; arrays
+        with different notes are not interchangeable.
     """
 
     names: tuple[str, ...]
-    encode: Callable[[jax.Array], tuple[jax.Array, ...]] = _whole
-    decode: Callable[..., jax.Array] = _itself
+    encode: Callable[[jax.Array], tuple[jax.Array, ...]] = _as_tuple
+    decode: Callable[..., jax.Array] = _identity
     note: str = ""
 
     @property
     def name(self) -> str:
-        """Name the array where it is kept whole."""
+        """The name of the whole array, its canonical names joined by `+`."""
         return "+".join(self.names)
 
     @classmethod
     def one(
         cls,
         name: str,
-        encode: Callable[[jax.Array], jax.Array] = _itself,
-        decode: Callable[[jax.Array], jax.Array] = _itself,
+        encode: Callable[[jax.Array], jax.Array] = _identity,
+        decode: Callable[[jax.Array], jax.Array] = _identity,
         note: str = "",
     ) -> "Leaf":
         """Describe an array that holds one canonical array."""
@@ -74,7 +72,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Codec:
-    """Two ways between a library's parameters and `{canonical name: array}`.
+    """Conversion between a library's parameters and `{canonical name: array}`.
 
     Attributes:
       treedef: the structure of the library's own parameters.
@@ -85,9 +83,9 @@ class Codec:
     leaves: tuple[Leaf, ...]
 
     def encode(self, params: PyTree, *, layout: bool = True) -> dict[str, jax.Array]:
-        """Name the leaves of `params`; with `layout`, bring each into the canonical layout.
+        """Name the leaves of `params`; with `layout`, convert each to the canonical layout.
 
-        It is for parameters, not for gradients: a layout may add a number that a library adds.
+        It is valid for parameters only, not for gradients: a layout may add a constant.
         """
         named: dict[str, jax.Array] = {}
         for leaf, array in zip(self.leaves, self.treedef.flatten_up_to(params), strict=True):
@@ -98,7 +96,7 @@ class Codec:
         return named
 
     def decode(self, named: Mapping[str, jax.Array], *, layout: bool = True) -> PyTree:
-        """Undo `encode`."""
+        """Convert named arrays to the library's parameters: the inverse of `encode`."""
         return self.treedef.unflatten(
             leaf.decode(*(named[name] for name in leaf.names)) if layout else named[leaf.name]
             for leaf in self.leaves
@@ -109,12 +107,12 @@ class Codec:
         """Build the codec of parameters that flatten to `leaves`.
 
         Raises:
-          TriglotError: if two leaves have one name.
+          TriglotError: if two leaves have the same name.
         """
         names = [name for leaf in leaves for name in leaf.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise TriglotError(f"two parameters are called {twice[0]!r}: rename one module.")
+            raise TriglotError(f"two parameters have the name {twice[0]!r}: rename one module.")
         return cls(jax.tree.structure(params), tuple(leaves))
 
 
@@ -132,25 +130,25 @@ class Network:
     """A static record of pure functions; hashed by identity, so build it once.
 
     Attributes:
-      name: how errors and reports call it.
-      backend: the library it comes from.
+      name: shown in errors and reports.
+      backend: the name of its library.
       init: `init(key) -> Variables`; can be jitted and vmapped over keys.
       apply: `apply(variables, inputs, *, key=None, train=False) -> (outputs, new_state)`; inputs
-        and outputs are pytrees batched along their leading axis `[B, ...]`. A tuple of inputs is
-        given to the library's module as that many arguments.
+        and outputs are pytrees batched along their leading axis `[B, ...]`. A tuple of inputs
+        becomes several arguments of the library's module.
       value_and_grad: the library's own differentiation: takes `loss(params) -> (scalar, aux)`,
         returns `f(params) -> ((scalar, aux), gradients)`.
-      recurrent: whether one step is `(inputs, carry) -> (outputs, carry)`; `core.unroll` runs it
-        over time.
-      scatter_add: of a lookup table, whose outputs are entries of its parameters:
+      recurrent: whether one step is `(inputs, carry) -> (outputs, carry)`; `unroll` scans it over
+        time.
+      scatter_add: for lookup tables, whose outputs are rows of their parameters:
         `scatter_add(params, inputs, changes) -> params` adds `changes`, shaped as the outputs, to
-        the entries that `inputs` look up, as often as they do. None for the others.
+        the rows of `inputs`; rows that occur several times add up. None for other networks.
       initial_carry: `initial_carry(variables, num_envs) -> carry` `[N, ...]` of a recurrent
-        network; `()` for the others.
-      random_start: whether `init` gives other parameters for another key.
-      codec: the way to and from canonical parameters, or None where nobody has stated one.
+        network; `()` for other networks.
+      random_start: whether the initial parameters depend on the key.
+      codec: the conversion to canonical parameters; None if there is none.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`.
-      parts: of what `core.combinators.combine` made, the networks by name.
+      parts: the networks by name, of a network made by `combine`.
     """
 
     name: str
@@ -168,5 +166,5 @@ class Network:
 
 
 def num_params(params: PyTree) -> int:
-    """Count the trainable numbers."""
+    """Count the parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

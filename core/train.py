@@ -10,7 +10,7 @@ from .agent import Agent
 from .environment import Environment
 from .errors import TriglotError
 from .host_environment import HostEnvironment
-from .hyper import fill_schedule_horizon
+from .hyper import fill_schedule_horizon, per_seed
 from .loop.callbacks import Callback
 from .loop.chunks import run_chunks
 from .loop.state import RunnerState
@@ -58,7 +58,8 @@ def train(
       key: a typed key, split into one key per seed.
       total_steps: environment steps per seed, rounded up to whole rollouts.
       num_seeds: `S`, independent seeds, vmapped.
-      hyper: hyperparameters that replace the agent's own.
+      hyper: hyperparameters that replace the agent's own; an array `[S]` in place of a number gives
+        each seed a value of its own, so that a sweep is one compiled program.
       callback: called after each chunk with the number of updates done and the chunk's metrics,
         `[S, updates]` each.
       every_update: called after each update, in order and from inside the compiled program, with
@@ -70,8 +71,8 @@ def train(
       The final states and the metrics of every update.
 
     Raises:
-      TriglotError: if `total_steps` or `num_seeds` is not positive, or the environment's shapes
-        change between reset and step.
+      TriglotError: if `total_steps` or `num_seeds` is not positive, an array in `hyper` has another
+        shape than `[S]`, or the environment's shapes change between reset and step.
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
     if num_seeds < 1:
@@ -79,6 +80,7 @@ def train(
     trainer = make_trainer(agent, env, every_update=every_update)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
+    hyper = per_seed(hyper, num_seeds)
     with closing(trainer.program()) as program:
         state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
         history = []

@@ -1,6 +1,6 @@
 """The environment suites, one module each: `make(name, **options)` and `names()`.
 
-On the command line and in reports an environment is called `suite:name`, such as
+On the command line and in reports an environment's name is `suite:name`, such as
 `gymnax:CartPole-v1`; `make` takes the part after the colon.
 """
 
@@ -10,7 +10,7 @@ from ..core.errors import TriglotError, unknown
 
 
 def check_options(environment: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse options that an environment does not have.
+    """Reject options that an environment does not have.
 
     Raises:
       TriglotError: naming the first unknown option and the nearest known one.

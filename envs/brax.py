@@ -1,4 +1,4 @@
-"""brax: its environments without its wrappers, with a time limit that truncates.
+"""brax's environments, without its wrappers and with a time limit that truncates.
 
 Source: Freeman et al. (2021), "Brax: A Differentiable Physics Engine for Large Scale Rigid Body
 Simulation", https://github.com/google/brax, version 0.14.
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,24 +21,23 @@ import numpy as np
 from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Spec
+from ..core.types import PyTree
 from . import check_options
+from .adapting import Options, hashable_options, library_promotion, strong
 from .brax_viewer import page
-from .foreign import Options, hashable, library_promotion, strong
-
-PyTree: TypeAlias = Any
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
-# Left out of `names`, with the reason.
+# Unsupported environments, with the reason.
 _EXCLUDED = {
-    "fast": "it simulates nothing: brax tests its own trainers with it",
-    "swimmer": "it calls `jax.numpy.clip(a_min=...)`, which JAX no longer has",
+    "fast": "it has no physics and exists for tests of brax's trainers",
+    "swimmer": "it calls `jax.numpy.clip(a_min=...)`, which JAX has removed",
 }
-# Where the count of steps is kept, in brax's own `State.info`.
+# Key of the step count in brax's `State.info`.
 _STEPS = "triglot_steps"
 
 
 def names() -> list[str]:
-    """List the names that `make` takes, those registered by the user included."""
+    """List the names that `make` takes, including those registered by the user."""
     return sorted(_registered() - _EXCLUDED.keys())
 
 
@@ -52,11 +51,10 @@ def make(
     """Make one of brax's environments.
 
     Args:
-      env_name: the name that brax knows it by, e.g. `"ant"`.
-      backend: the physics, one of `BACKENDS`; `spring` is the fastest.
-      episode_length: steps after which an episode that has not ended is truncated.
-      options: what departs from the environment's defaults: arguments of its constructor, such as
-        `ctrl_cost_weight` of ant.
+      env_name: brax's name, such as `"ant"`.
+      backend: the physics engine, one of `BACKENDS`; `spring` is the fastest.
+      episode_length: number of steps after which an episode is truncated.
+      options: arguments of the environment's constructor, such as `ctrl_cost_weight` of ant.
 
     Raises:
       MissingExtra: if brax is not installed.
@@ -64,18 +62,18 @@ def make(
         or the environment does not run on this backend.
     """
     if env_name in _EXCLUDED:
-        raise TriglotError(f"brax's {env_name} is not offered: {_EXCLUDED[env_name]}.")
+        raise TriglotError(f"brax's {env_name} is not supported: {_EXCLUDED[env_name]}.")
     if env_name not in (known := _registered()):
         raise unknown("brax environment", env_name, known - _EXCLUDED.keys())
     if backend not in BACKENDS:
         raise unknown("brax backend", str(backend), BACKENDS)
     if not isinstance(episode_length, int) or episode_length < 1:
         raise TriglotError(
-            f"episode_length of brax:{env_name} must be a number of steps of at least 1, got "
+            f"episode_length of brax:{env_name} must be an integer, at least 1; got "
             f"{episode_length!r}."
         )
-    env = Brax(env_name, backend, episode_length, hashable(f"brax:{env_name}", options))
-    _library(env.env_name, env.backend, env.options)  # so that a wrong option fails here
+    env = Brax(env_name, backend, episode_length, hashable_options(f"brax:{env_name}", options))
+    _library(env.env_name, env.backend, env.options)  # fails here on a wrong option
     return env
 
 
@@ -83,11 +81,10 @@ def make(
 class Brax:
     """An environment of brax; build it with `make`.
 
-    An episode is terminated where brax calls it done (an unhealthy posture, say) and truncated
-    after `episode_length` steps. Actions are within [-1, 1]; brax does no more than clip or scale
-    them. The state is brax's own: `state.metrics` has, for those that walk, `x_position` and
-    `x_velocity` (m, m/s); `x_position` reads the first of any. A step uses no key: the physics is
-    deterministic.
+    An episode is terminated where brax sets `done` (such as an unhealthy posture) and truncated
+    after `episode_length` steps. Actions are within [-1, 1]; brax clips or scales them. The state
+    is brax's: for walking environments `state.metrics` has `x_position` (m) and `x_velocity` (m/s).
+    The physics is deterministic, so `step` ignores its key.
     """
 
     env_name: str
@@ -121,7 +118,7 @@ class Brax:
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         steps = state.info[_STEPS] + 1
         with library_promotion():
-            # brax writes into the dictionaries of the state that it is given.
+            # brax mutates the dictionaries of its argument.
             after = _strong(self._library.env.step(jax.tree.map(lambda leaf: leaf, state), action))
         after = after.replace(info={**after.info, _STEPS: steps})
         terminated = after.done > 0.5
@@ -134,36 +131,36 @@ class Brax:
         )
 
     def draw(self, states: PyTree, path: str) -> None:
-        """Write states `[T, ...]` as a page; see `html`."""
+        """Write states `[T, ...]` as an HTML page; see `html`."""
         html(self, states, path)
 
 
 def x_position(state: PyTree) -> jax.Array:
-    """Read how far forward the first body stands, in metres.
+    """Read the forward position of the first body, in metres.
 
     Args:
       state: `TimeStep.state`, with any leading axes.
 
     Returns:
-      float32, one for each state.
+      float32 with the states' leading axes.
     """
     return state.pipeline_state.x.pos[..., 0, 0]
 
 
 def html(env: Brax, states: PyTree, path: str) -> None:
-    """Write an episode as a page with brax's own viewer; it needs no network to be opened.
+    """Write an episode as an HTML page with brax's viewer; the page loads nothing from the network.
 
     Args:
-      env: whose states they are.
+      env: the environment of the states.
       states: `TimeStep.state` at each time, `[T, ...]`.
       path: the file to write.
 
     Raises:
-      TriglotError: if brax's viewer is not found in what is installed.
+      TriglotError: if brax's viewer is not found in the installed packages.
     """
     dumps = require("brax.io.json", "brax").dumps
     library = _library(env.env_name, env.backend, env.options).env
-    # A step of the environment is several of the physics, whose time the viewer would show.
+    # The viewer would show the time of a physics step, of which an environment step has several.
     system = library.sys.tree_replace({"opt.timestep": float(library.dt)})
     poses = jax.tree.map(np.asarray, states.pipeline_state.x)
     frames = [_Frame(jax.tree.map(lambda leaf, t=t: leaf[t], poses)) for t in range(len(poses.pos))]
@@ -171,7 +168,7 @@ def html(env: Brax, states: PyTree, path: str) -> None:
 
 
 class _Frame(NamedTuple):
-    x: Any  # positions and rotations of the bodies, all that the viewer reads of a state
+    x: Any  # positions and rotations of the bodies; the viewer reads nothing else
 
 
 class _Library(NamedTuple):
@@ -185,7 +182,7 @@ def _registered() -> set[str]:
 
 
 def _brax_envs() -> Any:
-    with contextlib.redirect_stdout(io.StringIO()):  # where mujoco reports what it does without
+    with contextlib.redirect_stdout(io.StringIO()):  # mujoco prints its missing dependencies
         return require("brax.envs", "brax")
 
 
@@ -193,14 +190,14 @@ def _brax_envs() -> Any:
 def _library(env_name: str, backend: str, options: Options) -> _Library:
     name = f"brax:{env_name}"
     envs = _brax_envs()
-    # The first call may come while a program is traced: constants must not become tracers then.
+    # The first call may happen during tracing; constants must not become tracers.
     with jax.ensure_compile_time_eval(), library_promotion(), warnings.catch_warnings():
-        # At every environment brax recommends another library.
+        # brax recommends another library at every construction.
         warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
         known = inspect.signature(envs._envs[env_name]).parameters.keys()
         check_options(name, [n for n, _ in options], known - {"backend", "kwargs"})
         with user_error_context(
-            f"{name} could not be made on the backend {backend!r} with {dict(options)}"
+            f"{name} cannot be built on the backend {backend!r} with {dict(options)}"
         ):
             env = envs.get_environment(env_name, backend=backend, **dict(options))
             started = jax.eval_shape(env.reset, jax.random.key(0))
@@ -208,7 +205,7 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
 
 
 def _strong(state: PyTree) -> PyTree:
-    # Some rewards and flags are Python numbers, whose type differs from that of a reset's.
+    # Some rewards and flags are Python numbers, with another dtype than those of `reset`.
     state = strong(state)
     return state.replace(
         reward=state.reward.astype(jnp.float32), done=state.done.astype(jnp.float32)

@@ -1,8 +1,8 @@
-"""brax's own viewer in one page that needs no network.
+"""brax's viewer as a single HTML page without network access.
 
-The page that `brax.io.html` writes loads three.js, its controls and a panel from the network. Here
-three.js comes from the copy inside trimesh, which brax depends on, and the rest of what brax's
-viewer asks for is in `brax_viewer.html`.
+The page of `brax.io.html` loads three.js, its controls and a panel from the network. Here three.js
+comes from the copy inside trimesh, a dependency of brax, and the other scripts are in
+`brax_viewer.html`.
 """
 
 import base64
@@ -19,17 +19,17 @@ _TEMPLATE = "resources/templates/viewer.zip", "viewer.html.template"
 
 
 def page(title: str, system: str) -> str:
-    """Write the page.
+    """Build the HTML page.
 
     Args:
-      title: its title.
-      system: what `brax.io.json.dumps` makes of a system and its states.
+      title: the page's title.
+      system: the system and its states, from `brax.io.json.dumps`.
 
     Returns:
       HTML.
 
     Raises:
-      TriglotError: if brax or trimesh hold their viewers' scripts no longer where they were.
+      TriglotError: if the viewers' scripts are not found in brax or trimesh.
     """
     try:
         folder = resources.files("brax") / "visualizer" / "js"
@@ -41,8 +41,8 @@ def page(title: str, system: str) -> str:
         three = _three()
     except (OSError, KeyError, ValueError, ModuleNotFoundError) as error:
         raise TriglotError(
-            f"the viewer's scripts, which are read from brax 0.14.2 and trimesh 5.2, were not "
-            f"found in what is installed ({error}): install these versions."
+            f"the viewer's scripts of brax 0.14.2 and trimesh 5.2 were not found ({error}): "
+            "install these versions."
         ) from None
     used = sorted(set(re.findall(r"\bTHREE\.(\w+)", "".join(modules.values()))))
     modules |= {
@@ -62,7 +62,7 @@ def page(title: str, system: str) -> str:
 
 
 def _three() -> str:
-    """Cut three.js and its trackball controls out of trimesh's page."""
+    """Extract three.js and its trackball controls from trimesh's page."""
     archive, member = _TEMPLATE
     with zipfile.ZipFile(io.BytesIO((resources.files("trimesh") / archive).read_bytes())) as zipped:
         template = zipped.read(member).decode()

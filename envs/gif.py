@@ -1,4 +1,4 @@
-"""Frames as an animated GIF, written while they are drawn."""
+"""Animated GIFs, written frame by frame."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 
 def without_window() -> None:
-    """Have pygame draw without a window, a sound card or a greeting, unless the person chose."""
+    """Configure pygame to draw without a window, a sound card or a banner, unless already set."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
         os.environ.setdefault(driver, "dummy")
@@ -26,9 +26,9 @@ def write_gif(
 
     Args:
       path: the file to write.
-      frames: uint8 `[height, width, 3]` each; equal ones in a row become one that stays longer.
-      num_frames: how many there are, where that is known.
-      milliseconds: how long each is shown; GIF counts in steps of 10.
+      frames: uint8 `[height, width, 3]` each; consecutive equal frames are merged.
+      num_frames: the number of frames, for the progress bar; None if unknown.
+      milliseconds: duration of a frame, rounded to steps of 10 by the format.
     """
     watched = tqdm(frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0)
     images = (Image.fromarray(frame).quantize() for frame in watched)

@@ -19,7 +19,7 @@ CELL = 24  # pixels
 
 
 def names() -> list[str]:
-    """Give examples of what `make` takes: any height and width, as `8x8`."""
+    """List examples of names that `make` takes: any height and width, such as `8x8`."""
     return ["4x4", "8x8", "10x10"]
 
 
@@ -27,17 +27,17 @@ def make(name: str, **options: Any) -> "GridWorld":
     """Make a grid world.
 
     Args:
-      name: its height by its width, e.g. `"8x8"`.
+      name: height and width, such as `"8x8"`.
       options: `observation`, as in `GridWorld`.
 
     Raises:
-      TriglotError: if the name is no size, or an option or its value is unknown.
+      TriglotError: if the name is not a size, or an option or its value is unknown.
     """
     check_options(f"gridworld:{name}", options, ["observation"])
     size = re.fullmatch(r"(\d+)x(\d+)", name)
     if size is None:
         raise TriglotError(
-            f"a grid world is named by its height and width, such as 8x8; got {name!r}."
+            f"the name of a grid world is its height and width, such as 8x8; got {name!r}."
         )
     return GridWorld(int(size[1]), int(size[2]), **options)
 
@@ -45,7 +45,7 @@ def make(name: str, **options: Any) -> "GridWorld":
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class GridState:
-    """Where the agent stands: int32 `[]` each, counted from the top left."""
+    """The agent's position, int32 `[]` each, counted from the top left."""
 
     row: jax.Array
     column: jax.Array
@@ -55,8 +55,8 @@ class GridState:
 class GridWorld:
     """Walk from the bottom right cell to the top left one, for a reward of 1 on arrival.
 
-    The actions are 0 up, 1 right, 2 down, 3 left; a move against the border stays in place.
-    Arrival terminates; there is no time limit (see `core.environment.TimeLimit`).
+    The actions are 0 up, 1 right, 2 down, 3 left; a move against the border has no effect. Arrival
+    terminates the episode; there is no time limit (see `core.environment.TimeLimit`).
 
     Attributes:
       height, width: number of rows and columns.
@@ -83,7 +83,7 @@ class GridWorld:
 
     @property
     def num_cells(self) -> int:
-        """Count the cells."""
+        """The number of cells."""
         return self.height * self.width
 
     @property
@@ -138,8 +138,8 @@ class GridWorld:
     def optimal_values(self, discount: float) -> np.ndarray:
         """Compute the value of each cell under an optimal policy, exactly.
 
-        A cell at Manhattan distance `d >= 1` from the goal is worth `discount ** (d - 1)`; nothing
-        follows the goal, which is worth 0.
+        The value at Manhattan distance `d >= 1` from the goal is `discount ** (d - 1)`; the value
+        of the goal, a terminal state, is 0.
 
         Returns:
           float64 `[height, width]`.
@@ -152,7 +152,7 @@ class GridWorld:
         return np.where(distance == 0, 0.0, float(discount) ** np.maximum(distance - 1, 0))
 
     def observations(self) -> jax.Array:
-        """Observe every cell, in row-major order, `[height * width, ...]`."""
+        """Return the observation of every cell, in row-major order, `[height * width, ...]`."""
         row, column = jnp.indices((self.height, self.width), jnp.int32).reshape(2, -1)
         return jax.vmap(self._observe)(GridState(row=row, column=column))
 

@@ -1,4 +1,4 @@
-"""Gymnasium: its environments, stepped in Python, and its spaces.
+"""Gymnasium's environments, stepped in Python, and its spaces.
 
 Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
-from .foreign import Options, hashable
+from .adapting import Options, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 MODES = ("sync", "async", "vector_entry_point")
-# Gymnasium's adapters of older versions' environments, which are no environments themselves.
+# Gymnasium's adapters for older versions, which are not environments themselves.
 _EXCLUDED = {"GymV21Environment-v0", "GymV26Environment-v0"}
 
 
 def names() -> list[str]:
-    """List the environments that are registered; some need further packages."""
+    """List the registered environments; some need further packages."""
     return [name for name in require("gymnasium", "gymnasium").registry if name not in _EXCLUDED]
 
 
@@ -35,18 +35,18 @@ def make(name: str, **options: Any) -> "Gymnasium":
     Args:
       name: such as `CartPole-v1`; or `module:id`, where importing the module registers the id.
       options: of `gymnasium.make`, such as `max_episode_steps`, or of the environment itself; and
-        `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. By
-        default that is the environment's own vector entry point where it has one that can be used
-        (see `Gymnasium.open`), and else `sync`.
+        `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. The
+        default is the environment's vector entry point if it is usable (see `Gymnasium.open`),
+        otherwise `sync`.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
-      TriglotError: if there is no such environment, it needs a package that is not installed, an
-        option is none of its, or its spaces have no counterpart.
+      TriglotError: if the environment or an option is unknown, a package is missing, or a space is
+        not supported.
     """
     gym = require("gymnasium", "gymnasium")
-    called = f"gymnasium:{name}"
-    pairs = hashable(called, options)
+    full_name = f"gymnasium:{name}"
+    pairs = hashable_options(full_name, options)
     mode = options.pop("vectorization_mode", None)
     if mode not in (None, *MODES):
         raise unknown("vectorization_mode", str(mode), MODES)
@@ -55,14 +55,14 @@ def make(name: str, **options: Any) -> "Gymnasium":
     except gym.error.UnregisteredEnv:
         raise unknown("environment of gymnasium", name, names()) from None
     except gym.error.DependencyNotInstalled as error:
-        raise TriglotError(f"{called} needs a further package: {error}.") from None
+        raise TriglotError(f"{full_name} needs a further package: {error}.") from None
     except Exception as error:
         given = f" with {options}" if options else ""
-        raise TriglotError(f"{called} cannot be made{given}: {describe(error)}.") from None
+        raise TriglotError(f"{full_name} cannot be built{given}: {describe(error)}.") from None
     try:
         specs = [spec_from_space(space) for space in (env.observation_space, env.action_space)]
     except TriglotError as error:
-        raise TriglotError(f"{called}: {error}") from None
+        raise TriglotError(f"{full_name}: {error}") from None
     finally:
         env.close()
     return Gymnasium(name, pairs, *specs)
@@ -72,12 +72,13 @@ def make(name: str, **options: Any) -> "Gymnasium":
 class Gymnasium:
     """An environment of Gymnasium; make it with `make`.
 
-    Every action is allowed: an `action_mask` in `info`, as of Taxi-v3, is not read.
+    An `action_mask` in `info`, such as Taxi-v3's, is ignored: every action is allowed.
 
     Attributes:
-      env_id: its id.
+      env_id: Gymnasium's id.
       options: passed to `gymnasium.make_vec`, as sorted pairs.
-      obs_spec, action_spec: of one environment, in the dtypes of JAX.
+      obs_spec: spec of one environment's observation, with JAX's dtypes.
+      action_spec: spec of one environment's action, with JAX's dtypes.
     """
 
     env_id: str
@@ -90,14 +91,16 @@ class Gymnasium:
         return f"gymnasium:{self.env_id}"
 
     def open(self, num_envs: int) -> GymnasiumVector:
-        """Start `num_envs` of them, which begin a new episode in the step that ended one.
+        """Start `num_envs` environments with automatic reset in the same step.
 
-        A vector entry point that begins it one step later can be used only where we know how to
-        begin it at once, as for CartPole: the step between belongs to no episode, and a rollout has
-        no place for it.
+        A vector entry point that resets one step later is usable only with a function in
+        `RESTARTS`, as for CartPole: a rollout cannot hold the extra step between two episodes.
+
+        Args:
+          num_envs: number of environments.
 
         Raises:
-          TriglotError: if the vector entry point was asked for and cannot be used.
+          TriglotError: if the requested vector entry point is not usable.
         """
         gym = require("gymnasium", "gymnasium")
         options = dict(self.options)
@@ -107,10 +110,10 @@ class Gymnasium:
         usable = own in RESTARTS or _metadata(own).get("autoreset_mode") == same_step
         if mode == "vector_entry_point" and not usable:
             raise TriglotError(
-                f"{self.name} has no vector entry point that begins episodes in the step that "
-                "ended one (AutoresetMode.SAME_STEP): choose vectorization_mode='sync' or 'async'."
+                f"{self.name} has no vector entry point that resets in the same step "
+                "(AutoresetMode.SAME_STEP): choose vectorization_mode='sync' or 'async'."
             )
-        unlimited = options.get("max_episode_steps") == -1  # which only `gymnasium.make` knows
+        unlimited = options.get("max_episode_steps") == -1  # supported by `gymnasium.make` only
         mode = mode or ("vector_entry_point" if usable and not unlimited else "sync")
         is_own = mode == "vector_entry_point"
         kwargs = {} if is_own else {"autoreset_mode": same_step, "copy": False}
@@ -122,28 +125,28 @@ class Gymnasium:
 
     @property
     def milliseconds(self) -> int:
-        """Say how long a frame of a film is shown: as fast as it is, or as a GIF can be shown."""
+        """Duration of a frame: the environment's frame rate, at most a GIF's 50 per second."""
         creator = require("gymnasium", "gymnasium").spec(self.env_id).entry_point
         rate = _metadata(creator).get("render_fps") or 30
         return max(20, round(1000 / rate))
 
     def open_filmed(self) -> FilmedGymnasium:
-        """Start one that draws its states; some need a further package for it, such as pygame.
+        """Start one environment that renders its states; some need a further package, as pygame.
 
         Raises:
-          TriglotError: if it gives no pictures.
+          TriglotError: if it cannot render.
         """
         gym = require("gymnasium", "gymnasium")
         options = dict(self.options)
         options.pop("vectorization_mode", None)
         without_window()
         with (
-            user_error_context(f"{self.name} cannot be made so that it draws itself"),
-            warnings.catch_warnings(action="ignore"),  # that it may not draw: said below
+            user_error_context(f"{self.name} cannot be built with render_mode 'rgb_array'"),
+            warnings.catch_warnings(action="ignore"),  # about a missing render mode: raised below
         ):
             env = gym.make(self.env_id, **{**options, "render_mode": "rgb_array"})
         if env.render_mode != "rgb_array":
-            raise TriglotError(f"{self.name} gives no pictures: it has no render_mode 'rgb_array'.")
+            raise TriglotError(f"{self.name} cannot render: it has no render_mode 'rgb_array'.")
         vector = gym.vector.SyncVectorEnv(
             [lambda: env], autoreset_mode=gym.vector.AutoresetMode.DISABLED, copy=False
         )
@@ -151,24 +154,24 @@ class Gymnasium:
 
 
 def _metadata(creator: Any) -> dict[str, Any]:
-    """Read what an environment's class declares; `creator` may be its path, or no class at all."""
+    """Read the `metadata` of an environment's class or import path; empty if there is none."""
     if isinstance(creator, str):
         creator = require("gymnasium.envs.registration", "gymnasium").load_env_creator(creator)
     return getattr(creator, "metadata", {})
 
 
 def spec_from_space(space: Any) -> Spec:
-    """Convert a Gymnasium space to a spec of the dtype that JAX gives its values.
+    """Convert a Gymnasium space to a spec with JAX's dtype.
 
-    Without `jax_enable_x64`, 64-bit values become 32-bit ones. A bound that is the dtype's largest
-    float, which several libraries write where they mean "unbounded", becomes infinite.
+    Without `jax_enable_x64`, 64-bit dtypes become 32-bit ones. A bound equal to the dtype's largest
+    float, which several libraries use for "unbounded", becomes infinite.
 
     Args:
       space: a `gymnasium.Space`: a `Discrete` that starts at 0, a `Box`, or a `Dict` of these.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
-      TriglotError: if the space has no counterpart among the specs.
+      TriglotError: if no spec describes the space.
     """
     spaces = require("gymnasium", "gymnasium").spaces
     if isinstance(space, spaces.Discrete):
@@ -194,7 +197,7 @@ def space_from_spec(spec: Spec) -> "Space[Any]":
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
-      TriglotError: if `spec` is none of the specs.
+      TriglotError: if `spec` is not a Discrete, Box or Dict.
     """
     spaces = require("gymnasium", "gymnasium").spaces
     match spec:

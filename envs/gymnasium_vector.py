@@ -1,4 +1,4 @@
-"""Gymnasium's vectors of open environments, as the host's loop steps them."""
+"""Gymnasium's vector environments as `HostVector`s."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ..core.specs import Box, Dict, Spec
 
 
 class GymnasiumVector:
-    """Several open environments of Gymnasium, as a `HostVector`."""
+    """Several running Gymnasium environments, as a `HostVector`."""
 
     def __init__(
         self,
@@ -20,14 +20,15 @@ class GymnasiumVector:
         action_spec: Spec,
         restart: Callable[[Any, np.ndarray], np.ndarray] | None,
     ) -> None:
-        """Take over `vector`.
+        """Wrap `vector`, which is closed with this object.
 
         Args:
-          vector: a `gymnasium.vector.VectorEnv` that begins an episode in the step that ended one,
-            or has a `restart`.
-          obs_spec, action_spec: of one environment.
-          restart: begins the episodes of the environments where `done` `[N]` and returns all
-            observations; for a vector that does not do so itself.
+          vector: a `gymnasium.vector.VectorEnv` with AutoresetMode.SAME_STEP, or any with a
+            `restart`.
+          obs_spec: spec of one environment's observation.
+          action_spec: spec of one environment's action.
+          restart: `restart(vector, done)` resets the environments where `done` `[N]` and returns
+            all observations; None if `vector` resets itself.
         """
         self._vector, self._restart = vector, restart
         self._obs_spec, self._action_spec = obs_spec, action_spec
@@ -39,7 +40,7 @@ class GymnasiumVector:
         return _cast(self._obs_spec, obs)
 
     def step(self, action: np.ndarray) -> HostStep:
-        if self._bounds is not None:  # float32 may round a number beyond them
+        if self._bounds is not None:  # float32 rounding may exceed the bounds
             action = np.clip(action, *self._bounds)
         try:
             obs, reward, terminated, truncated, info = self._vector.step(
@@ -67,16 +68,16 @@ class GymnasiumVector:
         self._vector.close()
 
     def _explain(self, error: ValueError) -> None:
-        # What NumPy says of observations that cannot be put side by side names neither of them.
+        # NumPy's error about observations of unequal shapes does not name the environment.
         for index, obs in enumerate(getattr(self._vector, "_env_obs", ())):
             _check_shape(self._obs_spec, obs, index, error)
 
 
 class FilmedGymnasium(GymnasiumVector):
-    """One environment of Gymnasium that draws itself, as a `FilmedVector`."""
+    """One Gymnasium environment with rendering, as a `FilmedVector`."""
 
     def __init__(self, name: str, vector: Any, obs_spec: Spec, action_spec: Spec) -> None:
-        """Take over `vector`, of one environment, which never begins an episode by itself."""
+        """Wrap `vector`, which holds one environment and has automatic reset disabled."""
         self._name = name
         super().__init__(vector, obs_spec, action_spec, lambda vector, done: vector._observations)
 
@@ -85,21 +86,21 @@ class FilmedGymnasium(GymnasiumVector):
             (drawn,) = self._vector.render()
         except Exception as error:
             raise TriglotError(
-                f"{self._name} cannot be drawn: {describe(error)}. Classic control needs pygame: "
-                "pip install 'triglot[render]'."
+                f"{self._name} cannot be rendered: {describe(error)}. Classic control needs "
+                "pygame: pip install 'triglot[render]'."
             ) from error
         return np.asarray(drawn, np.uint8)
 
 
 def _cast(spec: Spec, obs: Any) -> Arrays:
-    """Copy observations to the spec's dtypes; the vector will use its arrays again."""
+    """Copy observations to the spec's dtypes; Gymnasium reuses its arrays."""
     if isinstance(spec, Dict):
         return {name: _cast(child, obs[name]) for name, child in spec.items}
     return np.array(obs, spec.dtype)
 
 
 def _with_final(spec: Spec, obs: Any, final: Any, done: np.ndarray) -> Arrays:
-    """Put the last observations of ended episodes in the place of the new ones' first."""
+    """Replace the first observations of new episodes by the last ones of the ended episodes."""
     if isinstance(spec, Dict):
         parts = {n: [f and f[n] for f in final] for n, _ in spec.items}
         return {n: _with_final(child, obs[n], parts[n], done) for n, child in spec.items}
@@ -116,7 +117,7 @@ def _check_shape(spec: Spec, obs: Any, index: int, cause: Exception | None = Non
             _check_shape(child, obs[name], index, cause)
     elif np.shape(obs) != spec.shape:
         raise TriglotError(
-            f"environment {index} gave an observation of shape {np.shape(obs)}, and its space "
+            f"environment {index} returned an observation of shape {np.shape(obs)}, but its space "
             f"declares {spec.shape}"
         ) from cause
 
@@ -129,7 +130,7 @@ def _restart_cartpole(vector: Any, done: np.ndarray) -> np.ndarray:
     return vector.state.T
 
 
-# By vector entry point: those that would begin an episode one step late.
+# Functions that reset vector entry points whose own reset comes one step late.
 RESTARTS: dict[Any, Callable[[Any, np.ndarray], np.ndarray]] = {
     "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": _restart_cartpole
 }

@@ -1,4 +1,4 @@
-"""gymnax: its environments, without their automatic reset.
+"""gymnax's environments, without their automatic reset.
 
 Source: Lange (2022), "gymnax: A JAX-based Reinforcement Learning Environment Library",
 https://github.com/RobertTLange/gymnax, version 1.x.
@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,16 @@ import numpy as np
 from ..core.environment import Environment, TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown
 from ..core.specs import Box, Dict, Spec
+from ..core.types import PyTree
 from . import check_options
-from .foreign import library_promotion, strong
+from .adapting import Options, hashable_options, library_promotion, strong
 from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
 
-PyTree: TypeAlias = Any
-Params: TypeAlias = tuple[tuple[str, Hashable], ...]
-
-# Left out of `names`, with the reason.
-_EXCLUDED = {"MNISTBandit-bsuite": "it downloads its images when it is made"}
-# Observations of these leave the bounds that their spaces declare (a negative reward, a context of
-# -1, a time that is negative or rounded to just below 0), so their specs declare none.
+# Unsupported environments, with the reason.
+_EXCLUDED = {"MNISTBandit-bsuite": "it downloads its images in its constructor"}
+# Their observations exceed the declared bounds (a negative reward, a context of -1, a time that is
+# negative or rounded to just below 0), so their specs are unbounded.
 _OUT_OF_BOUNDS = {
     "GaussianBandit-misc",
     "MemoryChain-bsuite",
@@ -38,7 +36,7 @@ _OUT_OF_BOUNDS = {
 
 
 def names() -> list[str]:
-    """List the ids that `make` takes, those registered by the user included."""
+    """List the ids that `make` takes, including those registered by the user."""
     return [i for i in require("gymnax", "gymnax").registered_envs if i not in _EXCLUDED]
 
 
@@ -46,28 +44,20 @@ def make(env_id: str, **params: Hashable) -> Environment:
     """Make one of gymnax's environments.
 
     Args:
-      env_id: the id that gymnax knows it by, e.g. `"CartPole-v1"`.
-      params: what departs from the defaults: fields of the environment's `EnvParams`, such as
-        `max_steps_in_episode`, and arguments of its constructor, such as `size` of DeepSea.
+      env_id: gymnax's id, such as `"CartPole-v1"`.
+      params: fields of the environment's `EnvParams`, such as `max_steps_in_episode`, and arguments
+        of its constructor, such as `size` of DeepSea.
 
     Raises:
       MissingExtra: if gymnax is not installed.
       TriglotError: if the id or a parameter is unknown, or a parameter cannot be hashed.
     """
     if env_id in _EXCLUDED:
-        raise TriglotError(f"gymnax's {env_id} is not offered: {_EXCLUDED[env_id]}.")
+        raise TriglotError(f"gymnax's {env_id} is not supported: {_EXCLUDED[env_id]}.")
     if env_id not in names():
         raise unknown("gymnax environment", env_id, names())
-    for name, value in params.items():
-        try:
-            hash(value)
-        except TypeError:
-            raise TriglotError(
-                f"parameter {name!r} of gymnax:{env_id} must be a number, a string or a tuple, so "
-                f"that the environment can be hashed; got a {type(value).__name__}."
-            ) from None
-    env = Gymnax(env_id, tuple(sorted(params.items())))
-    _library(env.env_id, env.params)  # so that a wrong parameter fails here, not under `jit`
+    env = Gymnax(env_id, hashable_options(f"gymnax:{env_id}", params))
+    _library(env.env_id, env.params)  # fails here on a wrong parameter, not under `jit`
     return env
 
 
@@ -75,12 +65,12 @@ def make(env_id: str, **params: Hashable) -> Environment:
 class Gymnax:
     """An environment of gymnax; build it with `make`.
 
-    An episode ends as terminated where the task ended and as truncated where only gymnax's own
-    limit, `max_steps_in_episode`, cut it: DeepSea sets both flags and counts as terminated.
+    An episode is terminated where the task ended and truncated where gymnax's limit
+    `max_steps_in_episode` was reached. If gymnax sets both flags, as in DeepSea, it is terminated.
     """
 
     env_id: str
-    params: Params = ()
+    params: Options = ()
     draw_suffix = ".gif"
 
     @property
@@ -120,7 +110,7 @@ class Gymnax:
 
         Raises:
           MissingExtra: for classic control without pygame.
-          TriglotError: if gymnax has no picture of this environment.
+          TriglotError: if gymnax cannot render this environment.
         """
         env, params, *_ = _library(self.env_id, self.params)
         on_host = jax.tree.map(np.asarray, states)
@@ -131,7 +121,7 @@ class Gymnax:
 
 
 def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]:
-    """Draw each state as gymnax does, uint8 `[height, width, 3]`."""
+    """Render each state with gymnax, uint8 `[height, width, 3]`."""
     visualize = require("gymnax.visualize.visualizer", "gymnax")
     if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
         yield from _classic_frames(visualize.vis_gym, env.name, params, states)
@@ -143,7 +133,7 @@ def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]
     try:
         picture.init()
         if not hasattr(picture, "im"):
-            raise TriglotError(f"gymnax has no picture of {env.name}, so that it cannot be drawn.")
+            raise TriglotError(f"gymnax cannot render {env.name}.")
         canvas = FigureCanvasAgg(picture.fig)
         for index in range(len(states)):
             picture.update(index)
@@ -156,19 +146,19 @@ def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]
 def _classic_frames(
     vis_gym: Any, name: str, params: Any, states: list[PyTree]
 ) -> Iterator[np.ndarray]:
-    """Draw by Gymnasium; gymnax's own function makes a new environment for every frame."""
+    """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
     without_window()
     require("pygame", "render")
-    drawn = vis_gym.gym.make(name, render_mode="rgb_array")
+    renderer = vis_gym.gym.make(name, render_mode="rgb_array")
     try:
-        drawn.reset()
-        vis_gym.set_gym_params(drawn.unwrapped, name, params)
+        renderer.reset()
+        vis_gym.set_gym_params(renderer.unwrapped, name, params)
         for state in states:
-            drawn.unwrapped.state = vis_gym.get_gym_state(state, name)
-            drawn.unwrapped.last_u = getattr(state, "last_u", None)  # Pendulum's arrow
-            yield drawn.render()
+            renderer.unwrapped.state = vis_gym.get_gym_state(state, name)
+            renderer.unwrapped.last_u = getattr(state, "last_u", None)  # Pendulum's arrow
+            yield renderer.render()
     finally:
-        drawn.close()
+        renderer.close()
 
 
 class _Library(NamedTuple):
@@ -179,8 +169,8 @@ class _Library(NamedTuple):
 
 
 @functools.cache
-def _library(env_id: str, params: Params) -> _Library:
-    # The first call may come while a program is traced: constants must not become tracers then.
+def _library(env_id: str, params: Options) -> _Library:
+    # The first call may happen during tracing; constants must not become tracers.
     with jax.ensure_compile_time_eval(), library_promotion():
         gymnax = require("gymnax", "gymnax")
         env, defaults = gymnax.make(env_id)
@@ -211,7 +201,7 @@ def _like(default: Any, value: Any) -> Any:
 
 
 def _as_returned(spec: Spec, returned: Any) -> Spec:
-    # Catch and FourRooms declare another dtype than they return.
+    # Catch and FourRooms return another dtype than they declare.
     if isinstance(spec, Dict):
         return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
     return replace(spec, dtype=str(returned.dtype))

@@ -1,27 +1,27 @@
-"""jumanji: its environments, with time limits told apart from ends of the task.
+"""jumanji's environments, with truncation at time limits and termination at the task's end.
 
 Source: Bonnet et al. (2024), "Jumanji: a Diverse Suite of Scalable Reinforcement Learning
 Environments in JAX", https://github.com/instadeepai/jumanji, version 1.1.
 
-jumanji says of most episodes only that they ended (discount 0), be it by their time limit. Here:
+jumanji ends most episodes with discount 0, also at a time limit. This adapter distinguishes:
 
 | environment | terminated | truncated, at `time_limit` |
 |---|---|---|
-| Maze | target reached, or no way to go | yes |
+| Maze | target reached, or no legal move | yes |
 | Snake | illegal move, or the board is full | yes |
 | SlidingTilePuzzle, RubiksCube | solved | yes |
 | Tetris | illegal or no move | yes |
-| PacMan | caught, or no pellet left | yes |
-| Cleaner | illegal move, or all is clean | yes |
+| PacMan | caught, or all pellets eaten | yes |
+| Cleaner | illegal move, or all tiles clean | yes |
 | RobotWarehouse | robots collide | yes |
 | Connector | each agent is connected or blocked | yes |
 | LevelBasedForaging | all food is eaten | yes |
 | MMST | every agent's nodes are connected | yes |
-| SearchAndRescue | all found; or at the limit, towards which each reward falls to 0 | never |
-| MultiCVRP | all served; or out of steps, which costs the worst that could follow | never |
-| the others | at the task's end; they have no limit | never |
+| SearchAndRescue | all found, or at the limit, where rewards have decayed to 0 | never |
+| MultiCVRP | all served, or out of steps, with the worst-case penalty | never |
+| others | at the task's end; they have no time limit | never |
 
-Where the task ends at the limit itself, it is terminated.
+If the task ends in the step of the limit, the episode is terminated.
 """
 
 import builtins
@@ -31,7 +31,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,26 +39,25 @@ import jax.numpy as jnp
 from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Spec
+from ..core.types import PyTree
 from . import check_options
-from .foreign import Options, hashable, library_promotion, strong
+from .adapting import Options, hashable_options, library_promotion, strong
 from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
-PyTree: TypeAlias = Any
-
-_DOWNLOADS = {"Sokoban-v0": "it downloads its levels when it is made"}
-# Left out of `names` too: their joint actions are too many unless options make them smaller.
+_DOWNLOADS = {"Sokoban-v0": "it downloads its levels in its constructor"}
+# Also absent from `names`: with default options they have too many joint actions.
 _TOO_LARGE = {"Connector-v3", "JobShop-v0", "MMST-v0"}
-# Its time limit is a part of its task.
+# Its time limit is part of its task.
 _KEEPS_ITS_LIMIT = "SearchAndRescue"
-# They draw a maze, lay mines or scramble: some 10 (Maze) to 120 steps' time (RubiksCube).
+# Their reset generates a puzzle, which costs as much as 10 (Maze) to 120 (RubiksCube) steps.
 _COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
 _NEVER = 2**31 - 1  # steps
-_OWN = ("observation", "use_action_mask")  # options that are not jumanji's
+_OWN = ("observation", "use_action_mask")  # options of the adapter
 
 
 def names() -> list[str]:
-    """List the ids that `make` takes without options, those registered by the user included."""
+    """List the ids that `make` takes without options, including those registered by the user."""
     return sorted(_registered() - _TOO_LARGE)
 
 
@@ -66,10 +65,9 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
     """Make one of jumanji's environments.
 
     Args:
-      env_id: the id that jumanji knows it by, e.g. `"Maze-v0"`.
-      options: `observation` and `use_action_mask`, as in `Jumanji`; and what departs from the
-        environment's defaults: arguments of its constructor, such as `time_limit`, and of its
-        generator, such as `num_rows` of Maze.
+      env_id: jumanji's id, such as `"Maze-v0"`.
+      options: `observation` and `use_action_mask`, as in `Jumanji`; arguments of the environment's
+        constructor, such as `time_limit`, and of its generator, such as `num_rows` of Maze.
 
     Raises:
       MissingExtra: if jumanji is not installed.
@@ -77,18 +75,18 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
         environment has too many joint actions.
     """
     if env_id in _DOWNLOADS:
-        raise TriglotError(f"jumanji's {env_id} is not offered: {_DOWNLOADS[env_id]}.")
+        raise TriglotError(f"jumanji's {env_id} is not supported: {_DOWNLOADS[env_id]}.")
     if env_id not in (known := _registered()):
         raise unknown("jumanji environment", env_id, known)
     name = f"jumanji:{env_id}"
     limit, use_mask = options.get("time_limit", 1), options.get("use_action_mask", True)
     if not isinstance(limit, int) or limit < 1:
-        raise TriglotError(f"time_limit of {name} must be a whole number from 1, got {limit!r}.")
+        raise TriglotError(f"time_limit of {name} must be an integer, at least 1; got {limit!r}.")
     if not isinstance(use_mask, bool):
         raise TriglotError(f"use_action_mask of {name} must be True or False, got {use_mask!r}.")
     own = {n: options.pop(n) for n in _OWN if n in options}
-    env = Jumanji(env_id, hashable(name, options), **own)  # pyright: ignore[reportArgumentType]
-    library = _library(env.env_id, env.options)  # so that a wrong option fails here
+    env = Jumanji(env_id, hashable_options(name, options), **own)  # pyright: ignore[reportArgumentType]
+    library = _library(env.env_id, env.options)  # fails here on a wrong option
     if env.observation not in ("default", *library.observations):
         raise unknown(f"observation of {name}", str(env.observation), library.observations)
     return env
@@ -99,16 +97,17 @@ class Jumanji:
     """An environment of jumanji; build it with `make`.
 
     An action of several parts (row and column, or one part per agent) is one `Discrete` over all
-    combinations, in row-major order. Where agents have a reward each, theirs are added up.
-    All randomness of a step comes from its key.
+    combinations, in row-major order. Rewards of several agents are summed. All randomness of a step
+    comes from its key.
 
     Attributes:
-      env_id, options: as given to `make`.
+      env_id: jumanji's id.
+      options: options of `make`, as sorted pairs.
       observation: `image`, float32 `[H, W, C]`: walls, agent and target of a Maze, the grid of
         Snake; the default of these two. `vector`, float32 `[n]`: the numbers of jumanji's
         observation, without `action_mask` and `step_count`; the default of the others. `dict`:
         jumanji's observation as nested dictionaries.
-      use_action_mask: whether steps carry the mask of allowed actions, where jumanji gives one.
+      use_action_mask: whether time steps carry jumanji's mask of allowed actions, if there is one.
     """
 
     env_id: str
@@ -131,7 +130,7 @@ class Jumanji:
 
     @property
     def costly_reset(self) -> bool:
-        """Tell whether a start costs some 10 steps or more: deal starts from a pool then."""
+        """Whether a reset costs about 10 steps or more, so that a pool of starts pays off."""
         return type(_library(self.env_id, self.options).env).__name__ in _COSTLY_RESETS
 
     def reset(self, key: jax.Array) -> TimeStep:
@@ -179,10 +178,10 @@ class Jumanji:
 
 
 def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> None:
-    """Draw an episode as an animated GIF; no display is needed.
+    """Render an episode as an animated GIF; no display is needed.
 
     Args:
-      env: whose states they are.
+      env: the environment of the states.
       states: `TimeStep.state` at each time, `[T, ...]`.
       path: the file to write.
       interval: milliseconds between two frames.
@@ -191,7 +190,7 @@ def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> 
 
     length = jax.tree.leaves(states)[0].shape[0]
     frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
-    # Jumanji lets matplotlib choose who writes the file: ffmpeg, and else Pillow, with a warning.
+    # By default matplotlib writes with ffmpeg, or with Pillow and a warning.
     with library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
         _library(env.env_id, env.options).env.animate(frames, interval, str(path))
 
@@ -213,11 +212,11 @@ def _registered() -> set[str]:
 
 
 def _jumanji() -> ModuleType:
-    """Import jumanji; in a notebook it would change, or fail to change, matplotlib's backend."""
+    """Import jumanji without its change of matplotlib's backend in notebooks."""
     in_ipython = builtins.__dict__.pop("__IPYTHON__", None)
     try:
         with warnings.catch_warnings():
-            # Of a progress bar that nobody has asked for, in a notebook without widgets.
+            # tqdm warns about a missing progress bar widget in notebooks.
             warnings.filterwarnings("ignore", message="IProgress not found")
             return require("jumanji", "jumanji")
     finally:
@@ -228,7 +227,7 @@ def _jumanji() -> ModuleType:
 @functools.cache
 def _library(env_id: str, options: Options) -> _Library:
     name = f"jumanji:{env_id}"
-    # The first call may come while a program is traced: constants must not become tracers then.
+    # The first call may happen during tracing; constants must not become tracers.
     with jax.ensure_compile_time_eval(), library_promotion():
         env = _build(env_id, dict(options))
         spec = env.observation_spec
@@ -249,7 +248,7 @@ def _library(env_id: str, options: Options) -> _Library:
     if type(env).__name__ == _KEEPS_ITS_LIMIT:
         time_limit = None
     if time_limit is not None:
-        # Without a limit of its own, jumanji's LAST says that the task ended.
+        # With its time limit disabled, jumanji's LAST marks the task's end only.
         env.time_limit = _NEVER
     return _Library(env, actions, observations, time_limit)
 
@@ -264,8 +263,8 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
     if generator is not None and "generator" not in options:
         of_generator = inspect.signature(make_generator).parameters
     check_options(f"jumanji:{env_id}", options, {*_OWN, *of_env, *of_generator})
-    asked = f"with {options}" if options else "without options"
-    with user_error_context(f"jumanji:{env_id} could not be made {asked}"):
+    shown = f"with {options}" if options else "without options"
+    with user_error_context(f"jumanji:{env_id} cannot be built {shown}"):
         given = {n: options.pop(n) for n in of_generator if n in options}
         if "generator" not in options and (given or make_generator is not type(generator)):
             kept = ((n, vars(generator).get(n, vars(generator).get(f"_{n}"))) for n in of_generator)

@@ -1,8 +1,9 @@
-"""jumanji's random mazes, made in about a fifth of the time.
+"""jumanji's random mazes, generated in about a fifth of the time.
 
-Source: jumanji's `maze_generation` (Bonnet et al. 2024), which divides chambers recursively. Here
-the walls are drawn with masks and not cell by cell, what waits to be divided takes little room, and
-all random numbers are drawn at once; so a maze has the same probability, and another key.
+Source: jumanji's `maze_generation` (Bonnet et al. 2024), which divides chambers recursively.
+Differences: walls are written with masks instead of cell by cell, the stack of chambers is small,
+and all random numbers are drawn at once. Mazes have the same distribution, but another key gives
+each of them.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from ..core.errors import TriglotError, require
 
 
 class MazeGenerator:
-    """Make a maze with its agent and target, as `RandomGenerator` of jumanji's Maze does.
+    """Generate a maze with agent and target, like `RandomGenerator` of jumanji's Maze.
 
     Raises:
       TriglotError: if a side is shorter than 2.
@@ -23,7 +24,9 @@ class MazeGenerator:
     def __init__(self, num_rows: int = 10, num_cols: int = 10) -> None:
         for name, size in (("num_rows", num_rows), ("num_cols", num_cols)):
             if not isinstance(size, int) or size < 2:
-                raise TriglotError(f"{name} of a maze must be a whole number from 2, got {size!r}.")
+                raise TriglotError(
+                    f"{name} of a maze must be an integer, at least 2; got {size!r}."
+                )
         self.num_rows = num_rows
         self.num_cols = num_cols
 
@@ -47,13 +50,13 @@ class MazeGenerator:
 def divide(key: jax.Array, num_rows: int, num_cols: int) -> jax.Array:
     """Draw the walls of a maze, bool `[num_rows, num_cols]`.
 
-    Chambers are divided until each is one cell wide or high: by a wall across the longer side, at
-    an odd distance from the chamber's corner, with one passage at an even one.
+    Chambers are divided until each is one cell wide or high. A wall crosses the longer side at an
+    odd distance from the chamber's corner and has one passage at an even distance.
     """
     rows, cols = jnp.arange(num_rows)[:, None], jnp.arange(num_cols)[None, :]
-    # A division leaves two chambers for one, and makes a side shorter.
+    # A division replaces one chamber by two with a shorter side, which bounds the stack.
     slots = jnp.arange(num_rows + num_cols)[:, None]
-    # A wall and its passage take two cells or more, which no other wall takes.
+    # Each wall and its passage occupy at least two cells, which bounds the number of walls.
     draws = jax.random.bits(key, (num_rows * num_cols // 2, 2), jnp.uint16).astype(jnp.int32)
 
     def push(stack: jax.Array, size: jax.Array, chamber: tuple) -> tuple[jax.Array, jax.Array]:

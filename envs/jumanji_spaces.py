@@ -1,9 +1,9 @@
-"""jumanji's specs as ours: observations flattened, joint actions counted."""
+"""Conversion of jumanji's specs: flat or nested observations, one Discrete of joint actions."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,25 +11,24 @@ import numpy as np
 
 from ..core.errors import TriglotError
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
+from ..core.types import PyTree
 
-PyTree: TypeAlias = Any
-
-# More joint actions than this are no use as the logits of one categorical policy.
+# Limit on the joint actions of one categorical policy.
 MAX_ACTIONS = 10_000
-# Fields that no vector holds: the mask goes beside the observation, and where time cuts an episode
-# without ending its task, the time is no part of the task.
+# Fields excluded from vectors: the mask is a field of TimeStep, and the step count is irrelevant to
+# a task whose time limit truncates.
 _NOT_IN_VECTOR = ("action_mask", "step_count")
 
 
 @dataclass(frozen=True)
 class Actions:
-    """How one of our actions becomes one of jumanji's.
+    """Conversion of triglot's actions to jumanji's.
 
     Attributes:
-      spec: ours.
-      shape, dtype: of jumanji's.
-      sizes: the number of values of each of jumanji's entries; empty where the action is an array
-        of real numbers.
+      spec: triglot's action spec.
+      shape: shape of jumanji's action.
+      dtype: dtype of jumanji's action.
+      sizes: number of values of each entry of jumanji's action; empty for a continuous action.
     """
 
     spec: Discrete | Box
@@ -38,19 +37,19 @@ class Actions:
     sizes: tuple[int, ...] = ()
 
     def to_library(self, action: jax.Array) -> jax.Array:
-        """Convert an action; a joint one counts its entries in row-major order."""
+        """Convert an action; a joint action is a row-major index of its entries."""
         if not self.sizes or not self.shape:
             return action.reshape(self.shape).astype(self.dtype)
         return jnp.stack(jnp.unravel_index(action, self.sizes)).astype(self.dtype)
 
     def joint_mask(self, mask: jax.Array) -> jax.Array:
-        """Give the mask of joint actions, bool `[num_actions]`.
+        """Compute the mask of joint actions, bool `[num_actions]`.
 
-        Where none is allowed, all are: FlatPack then waits, others have ended.
+        If jumanji allows no action, all are allowed: FlatPack then waits, other episodes are over.
 
         Args:
-          mask: one entry per joint action, of shape `sizes`; or one row per agent, where a joint
-            action is allowed if each agent's part is.
+          mask: one entry per joint action, of shape `sizes`; or one row per agent, and a joint
+            action is allowed if every agent's part is.
         """
         if mask.shape == self.sizes:
             joint = mask.reshape(-1)
@@ -62,12 +61,12 @@ class Actions:
 
 
 def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Actions:
-    """Read jumanji's action spec.
+    """Convert jumanji's action spec.
 
     Args:
-      name: the environment's, for errors.
+      name: the environment's name, for errors.
       spec: a `DiscreteArray`, a `MultiDiscreteArray` or a `BoundedArray`.
-      mask_shape: of jumanji's action mask, or None where there is none.
+      mask_shape: shape of jumanji's action mask, or None if there is none.
 
     Raises:
       TriglotError: if there are more than `MAX_ACTIONS` joint actions.
@@ -78,21 +77,21 @@ def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Acti
         return Actions(Box((math.prod(spec.shape),), dtype, low, high), spec.shape, dtype)
     if hasattr(spec, "num_values"):
         sizes = tuple(np.ravel(spec.num_values).tolist())
-    else:  # MultiCVRP: whole numbers, one per vehicle, whose declared maximum is one too large
+    else:  # MultiCVRP: one integer per vehicle, whose declared maximum is too large by 1
         assert mask_shape is not None
         sizes = (mask_shape[-1],) * spec.shape[0]
     count = math.prod(sizes)
     if count > MAX_ACTIONS:
         each = " x ".join(map(str, sizes))
         raise TriglotError(
-            f"{name} has {count:,} joint actions ({each}), too many for one policy over all of "
-            f"them (at most {MAX_ACTIONS:,}): make it smaller with options."
+            f"{name} has {count:,} joint actions ({each}), more than the limit of "
+            f"{MAX_ACTIONS:,}: make the environment smaller with options."
         )
     return Actions(Discrete(count), spec.shape, dtype, sizes)
 
 
 def dict_spec(spec: Any, returned: Any) -> Spec:
-    """Convert jumanji's observation spec, of the dtypes that are really returned."""
+    """Convert jumanji's observation spec, with the dtypes of the returned observation."""
     children = getattr(spec, "_specs", None)
     if children:
         return Dict(
@@ -100,7 +99,7 @@ def dict_spec(spec: Any, returned: Any) -> Spec:
         )
     dtype = str(returned.dtype)
     if hasattr(spec, "num_values"):
-        # Its end is reached: -1 stands for no place yet, and `num_values` for the last step.
+        # Values include -1 (no position yet) and `num_values` (after the last step).
         return Box((), dtype, -1, spec.num_values)
     if not hasattr(spec, "minimum"):
         return Box(tuple(spec.shape), dtype)
@@ -117,7 +116,7 @@ def to_dict(spec: Any, obs: Any) -> PyTree:
 
 
 def vector_spec(spec: Any, returned: Any) -> Box:
-    """Describe what `to_vector` returns."""
+    """Build the spec of `to_vector`'s result."""
     low, high = [], []
     for leaf, _ in _leaves(spec, returned):
         if hasattr(leaf, "num_values"):
@@ -135,9 +134,9 @@ def vector_spec(spec: Any, returned: Any) -> Box:
 
 
 def to_vector(spec: Any, obs: Any) -> jax.Array:
-    """Put an observation's numbers in one float32 vector, in jumanji's order.
+    """Flatten an observation to one float32 vector, in jumanji's order.
 
-    A `DiscreteArray` becomes one-hot, all zeros for -1.
+    A `DiscreteArray` becomes one-hot, with zeros for -1.
     """
     parts = [
         jax.nn.one_hot(value, leaf.num_values, dtype=jnp.float32)

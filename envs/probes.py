@@ -1,8 +1,8 @@
-"""Probe environments: so small that the right answer is known, each failing for one defect.
+"""Probe environments: tiny, with known values, each sensitive to one kind of defect.
 
 Source: Jones (2021), "Debugging RL, Without the Agonizing Pain",
 https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating` and `Reach` are
-ours.
+original.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from . import check_options
 
 
 def names(actions: Literal["discrete", "continuous", "any"] = "any") -> list[str]:
-    """List the probes, those of one kind of actions or all."""
+    """List the probes with one kind of actions, or all."""
     discrete, continuous = [*_ONE_STEP, "two-step", "truncating"], ["reach"]
     return {"discrete": discrete, "continuous": continuous, "any": discrete + continuous}[actions]
 
@@ -42,12 +42,12 @@ def make(name: str, **options: int) -> "Probe":
 
 
 class Expected(NamedTuple):
-    """What a right agent finds for one observation.
+    """The optimal solution for one observation.
 
     Attributes:
       obs: the observation, of shape `(1,)`.
       value: its discounted value under an optimal policy.
-      action: the optimal action, or None where all are as good.
+      action: the optimal action, or None if all actions are optimal.
     """
 
     obs: tuple[float]
@@ -56,36 +56,36 @@ class Expected(NamedTuple):
 
 
 class Probe(Environment, Protocol):
-    """An environment with observations of shape `(1,)`, and known values."""
+    """An environment with observations of shape `(1,)` and known values."""
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
-        """Give what a right agent finds, for each observation."""
+        """Return the optimal solution for each observation."""
         ...
 
 
 _OBS_SPEC = Box((1,), "float32", -1.0, 1.0)
 _ACTION_SPEC = Discrete(2)
 
-# The observations that may be shown, and at each of them the rewards of the two actions.
+# The possible observations, and for each of them the rewards of the two actions.
 _ONE_STEP = {
-    # Is a constant found at all?
+    # Does the critic learn a constant?
     "constant-reward": ((0.0,), ((1.0, 1.0),)),
-    # Does the value follow the observation?
+    # Does the value depend on the observation?
     "obs-reward": ((-1.0, 1.0), ((-1.0, -1.0), (1.0, 1.0))),
-    # Does the policy follow the advantage?
+    # Does the policy depend on the advantage?
     "action-reward": ((0.0,), ((-1.0, 1.0),)),
-    # Does the policy follow the observation?
+    # Does the policy depend on the observation?
     "obs-action-reward": ((-1.0, 1.0), ((1.0, -1.0), (-1.0, 1.0))),
 }
 
 
 @dataclass(frozen=True)
 class OneStep:
-    """Show an observation drawn at random, pay for the action, and terminate.
+    """One step: a random observation, a reward for the action, then termination.
 
     Attributes:
-      probe: its name among the probes.
-      observations: what may be shown, with equal probability; `K` numbers within [-1, 1].
+      probe: the probe's name.
+      observations: the possible observations, equally likely; `K` numbers within [-1, 1].
       rewards: `[K][2]`, the reward of each action at each observation.
     """
 
@@ -114,7 +114,7 @@ class OneStep:
         )
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
-        """Give the known values; nothing is discounted in one step."""
+        """Return the known values, which do not depend on the discount in one step."""
         return tuple(
             Expected((obs,), max(pays), None if pays[0] == pays[1] else pays.index(max(pays)))
             for obs, pays in zip(self.observations, self.rewards, strict=True)
@@ -126,7 +126,7 @@ class OneStep:
 
 @dataclass(frozen=True)
 class TwoStep:
-    """Show 0, then 1, pay 1 for the second step, and terminate: the value of 0 is the discount."""
+    """Two steps: observations 0 and 1, reward 1 for the second; the value of 0 is the discount."""
 
     name = "probe:two-step"
     obs_spec = _OBS_SPEC
@@ -146,16 +146,16 @@ class TwoStep:
         )
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
-        """Give the known values."""
+        """Return the known values."""
         return Expected((0.0,), discount, None), Expected((1.0,), 1.0, None)
 
 
 @dataclass(frozen=True)
 class Truncating:
-    """Pay 1 at every step and cut the episode after `max_steps` steps; it never terminates.
+    """Reward 1 at every step; truncated after `max_steps` steps, never terminated.
 
-    The observation is always 0 and so tells no time: the value is `1 / (1 - discount)`, which only
-    a bootstrap on the successor of the last step finds.
+    The observation is always 0. The value is `1 / (1 - discount)`, which requires a bootstrap on
+    the successor of the last step.
     """
 
     max_steps: int = 4
@@ -182,16 +182,15 @@ class Truncating:
         )
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
-        """Give the known value; the discount is below 1."""
+        """Return the known value, for a discount below 1."""
         return (Expected((0.0,), 1.0 / (1.0 - discount), None),)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Show -1 or 1, pay less the further the action is from it, and terminate.
+    """One step: observation -1 or 1, reward `1 - (action - observation)^2`, then termination.
 
-    Actions are within [0, 4], so that one is in the middle of them and one beyond: the best that
-    can be done for -1 is 0, at the bounds.
+    Actions are within [0, 4], so the best action for -1 is the bound 0, with reward 0.
     """
 
     name = "probe:reach"
@@ -212,5 +211,5 @@ class Reach:
         )
 
     def expected(self, discount: float) -> tuple[Expected, ...]:
-        """Give the known values; nothing is discounted in one step."""
+        """Return the known values, which do not depend on the discount in one step."""
         return Expected((-1.0,), 0.0, 0.0), Expected((1.0,), 1.0, 1.0)

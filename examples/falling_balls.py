@@ -1,11 +1,11 @@
-"""Balls that fall, and a game with one of them: an environment of one's own in one file.
+"""Falling balls, and a game with one of them: a custom environment in one file.
 
 From the repository's root:
 
-    python examples/falling_balls.py                      # throws 300 balls up and draws them
+    python examples/falling_balls.py                      # simulates 300 balls and draws them
     triglot check examples.falling_balls:FallingBall
     triglot train ppo examples.falling_balls:FallingBall --total-steps 200000 --out runs/balls
-    triglot render runs/balls                             # draws what was learned
+    triglot render runs/balls                             # draws an episode of the agent
     python -m benchmarks.falling_balls                    # NumPy against JAX, compiled and not
 """
 
@@ -48,16 +48,16 @@ class Balls:
 
 
 def fall(balls: Balls) -> Balls:
-    """Let a tenth of a second pass, by the semi-implicit Euler method.
+    """Simulate a tenth of a second with the semi-implicit Euler method.
 
-    It names no library, so that it works on whichever arrays it is given.
+    The code works on NumPy and on JAX arrays.
     """
     vy = balls.vy - DT * GRAVITY
     return Balls(x=balls.x + DT * balls.vx, y=balls.y + DT * vy, vx=balls.vx, vy=vy)
 
 
 def simulate(balls: Balls, num_steps: int) -> Balls:
-    """Let `num_steps` steps pass, in a loop of Python's."""
+    """Simulate `num_steps` steps in a Python loop."""
     for _ in range(num_steps):
         balls = fall(balls)
     return balls
@@ -65,19 +65,19 @@ def simulate(balls: Balls, num_steps: int) -> Balls:
 
 @functools.partial(jax.jit, static_argnames="num_steps")
 def simulate_compiled(balls: Balls, num_steps: int) -> Balls:
-    """Let `num_steps` steps pass, compiled, with a walk through memory for each ten of them."""
+    """Simulate `num_steps` steps, compiled; ten steps per pass over the arrays."""
     fallen, _ = jax.lax.scan(lambda now, _: (fall(now), None), balls, length=num_steps, unroll=10)
     return fallen
 
 
 def thrown(num_balls: int, seed: int = 0) -> Balls:
-    """Throw balls up from one place, as arrays of NumPy `[num_balls]`.
+    """Make balls thrown up from one place, as NumPy arrays `[num_balls]`.
 
     Raises:
-      TriglotError: if there is none.
+      TriglotError: if `num_balls` is less than 1.
     """
     if num_balls < 1:
-        raise TriglotError(f"num_balls counts what is thrown, from 1; got {num_balls}.")
+        raise TriglotError(f"num_balls must be at least 1, got {num_balls}.")
     rng = np.random.default_rng(seed)
     angle, speed = rng.uniform([[-0.17], [25.0]], [[0.17], [49.0]], (2, num_balls))
     start = 0.0 * speed, 0.0 * speed, speed * np.sin(angle), speed * np.cos(angle)
@@ -97,18 +97,18 @@ class FallingBallState:
 
 @dataclass(frozen=True)
 class FallingBall:
-    """Catch the ball again and again: 1 for each time, and a miss ends the game.
+    """Catch a ball repeatedly: a reward of 1 per catch; a miss terminates the episode.
 
-    The actions are 0 left, 1 stay, 2 right. What is caught flies up again, to another side; the
-    walls throw the ball back. Each flight takes some 29 steps, so that 7 catches fit into 200.
+    The actions are 0 left, 1 stay, 2 right. A caught ball flies up again with a new sideways speed;
+    the walls reflect it. A flight takes about 29 steps, so 7 catches fit into 200 steps.
 
     Attributes:
-      side: from the middle to a wall, in metres.
-      height: that the ball falls from, in metres.
-      reach: from the paddle's middle to its end, in metres.
-      stride: what the paddle moves in a step, in metres.
-      fastest: greatest speed of the ball to either side, in metres per second.
-      max_steps: the game is cut here.
+      side: distance from the middle to a wall, in metres.
+      height: initial height of the ball, in metres.
+      reach: half the length of the paddle, in metres.
+      stride: distance that the paddle moves in a step, in metres.
+      fastest: maximum sideways speed of the ball, in metres per second.
+      max_steps: time limit of an episode.
     """
 
     side: float = 5.0
@@ -149,8 +149,8 @@ class FallingBall:
             state=state,
             obs=self._observe(state),
             reward=caught.astype(jnp.float32),
-            terminated=missed,  # the game is lost: nothing follows
-            truncated=(state.time >= self.max_steps) & ~missed,  # only cut: it would go on
+            terminated=missed,  # the game is over: no bootstrap
+            truncated=(state.time >= self.max_steps) & ~missed,  # time limit: bootstrap
         )
 
     def draw(self, states: FallingBallState, path: str) -> None:
@@ -180,7 +180,7 @@ class FallingBall:
         )
 
     def _observe(self, state: FallingBallState) -> jax.Array:
-        ball = state.ball  # everything about as large as 1
+        ball = state.ball  # every component is scaled to about 1
         return jnp.stack(
             [
                 ball.x / self.side,
@@ -193,14 +193,14 @@ class FallingBall:
 
 
 def paint(balls: Balls, *, side: float, height: float, scale: int, radius: int) -> np.ndarray:
-    """Paint balls of any shape as discs, uint8 `[height, width, 3]`; none below the ground.
+    """Paint balls as discs in an image, uint8 `[height, width, 3]`; parts below the ground are cut.
 
     Args:
-      balls: where they are.
-      side: from the middle to the picture's left and right, in metres.
-      height: of the picture, in metres.
-      scale: pixels to a metre.
-      radius: of a ball, in pixels.
+      balls: arrays of any shape.
+      side: half the width of the image, in metres.
+      height: height of the image, in metres.
+      scale: pixels per metre.
+      radius: radius of a ball, in pixels.
     """
     image = np.full((int(scale * height), int(2 * scale * side), 3), 255, np.uint8)
     down, right = np.mgrid[-radius : radius + 1, -radius : radius + 1]
@@ -215,17 +215,17 @@ def paint(balls: Balls, *, side: float, height: float, scale: int, radius: int) 
 
 
 def main(num_balls: int = 300, num_steps: int = 100, out: Path = Path("falling_balls.gif")) -> None:
-    """Throw balls up and draw how they fall, ten pictures to a second.
+    """Throw balls up and draw their flight, ten frames per second.
 
     Args:
-      num_balls: how many.
-      num_steps: of a tenth of a second; most have landed after 100.
+      num_balls: number of balls.
+      num_steps: number of steps of 0.1 s; most balls have landed after 100.
       out: the GIF to write.
     """
     if num_steps < 1 or out.suffix != ".gif":
         raise TriglotError(
-            f"at least 1 step is drawn, as a .gif; got {num_steps} and {out}: write, say, "
-            "--num-steps 100 --out falling_balls.gif."
+            f"num_steps must be at least 1 and out must end in .gif; got {num_steps} and {out}: "
+            "write --num-steps 100 --out falling_balls.gif, for example."
         )
 
     def frames(balls: Balls) -> Iterator[np.ndarray]:

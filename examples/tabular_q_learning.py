@@ -1,4 +1,4 @@
-"""Learn a grid world by Q-learning; run it with `python examples/tabular_q_learning.py`."""
+"""Train Q-learning on a grid world; run it with `python examples/tabular_q_learning.py`."""
 
 from pathlib import Path
 

@@ -128,6 +128,10 @@ be checked.
 
 triglot check my_file:my_network --env gymnax:CartPole-v1
 
+triglot check my_file:my_network --algorithm dqn
+
+triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
+
 triglot check my_file:MyAgent --backends haiku linen nnx equinox
 
 triglot check my_file:MyEnvironment
@@ -278,9 +282,7 @@ def _check(arguments: list[str], started: float) -> int:
     from .registry.parts import find_part
 
     # The component is found before its options are parsed, since an algorithm adds options.
-    spaced = (second for first, second in itertools.pairwise(given) if first == "--kind")
-    joined = (word.partition("=")[2] for word in given if word.startswith("--kind="))
-    part = find_part(given[0], next(itertools.chain(spaced, joined), None))
+    part = find_part(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
     options = parse(
         commands.CheckOptions,
         given,
@@ -297,6 +299,13 @@ def _check(arguments: list[str], started: float) -> int:
             hyper=overrides_of(options.hyper),
         ),
     )
+
+
+def _option(given: list[str], name: str) -> str | None:
+    """Read the value of an option before all options are parsed."""
+    spaced = (second for first, second in itertools.pairwise(given) if first == name)
+    joined = (word.partition("=")[2] for word in given if word.startswith(f"{name}="))
+    return next(itertools.chain(spaced, joined), None)
 
 
 def _new(arguments: list[str], started: float) -> int:

@@ -211,6 +211,8 @@ class CheckOptions:
     Attributes:
       part: a name from `triglot list`, a whole suite of environments, or package.module:object.
       kind: algorithm, environment or network, if it cannot be inferred.
+      algorithm: the algorithm whose heads a network must have; one network of several is given
+        as NAME=PART.
       env: the environment on which an algorithm or a network is checked.
       backends: the network libraries on which an algorithm is checked.
       config: the algorithm's `Config`, or the fields that differ from its defaults.
@@ -219,6 +221,7 @@ class CheckOptions:
 
     part: Annotated[str, Arg("PART", positional=True)]
     kind: Annotated[str | None, Arg("KIND", "inferred")] = None
+    algorithm: Annotated[str | None, Arg("NAME", "none")] = None
     env: Annotated[
         str | None, Arg("ENVIRONMENT", "gymnax:CartPole-v1, or probe:two-step without gymnax")
     ] = None

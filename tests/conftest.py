@@ -3,9 +3,9 @@
 Our own code states every change of dtype and rank. A test of a library that promotes is marked
 `@pytest.mark.library_promotion("the library and what it promotes")`.
 
-Compilation takes most of the tests' time. Three measures against it: most of XLA's optimization is
-left out, except in tests of bit-for-bit equality and tests that run long; equal programs are
-compiled once, in one cache folder for all test processes; that folder is new in every test run.
+Compilation takes most of the tests' time. Two measures against it: most of XLA's optimization is
+left out, except in tests marked `optimized`, of bit-for-bit equality or long runs; and equal
+programs are compiled once, in one cache folder for all test processes, new in every test run.
 """
 
 import os
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-# Test files that need fully optimized programs.
+# Test files whose tests get the marker `optimized`: they need the programs that users run.
 OPTIMIZED = (
     "test_identity",
     "test_compare",
@@ -47,6 +47,14 @@ OPTIMIZED = (
     "test_gymnax_quirks",
     "test_inverted_pendulum",
 )
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files above."""
+    for item in items:
+        if any(part in item.path.name for part in OPTIMIZED):
+            item.add_marker(pytest.mark.optimized)
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +74,8 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
 def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave out most of XLA's optimization, also in processes that a test starts."""
     least = not any(part in request.node.name for part in OPTIMIZED)
+    if not least and "fusion_emitters=false" in os.environ.get("XLA_FLAGS", ""):
+        pytest.fail("A test marked `optimized` needs XLA's default flags: unset XLA_FLAGS.")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(least)))
         jax.config.update("jax_disable_most_optimizations", least)

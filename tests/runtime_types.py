@@ -1,7 +1,7 @@
-"""Check annotations, array shapes and dtypes included, whenever a test calls a function."""
+"""Check annotated array shapes and dtypes whenever a test calls a function."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
@@ -17,12 +17,22 @@ _beartype: Any = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is 
 
 
 def check_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with its annotations checked at every call.
+    """Return a function with its annotations checked at every call, if they state a shape.
 
-    A dataclass's `__init__` is left alone: JAX rebuilds pytrees with axis numbers, shapes and
-    batches in place of the arrays that the annotations describe.
+    A function without shapes is left alone: an `agent: Agent` may be any class that happens to fit,
+    with fewer members than the Protocol where a test needs no more. So is a dataclass's `__init__`:
+    JAX rebuilds pytrees with axis numbers, shapes and batches in place of the annotated arrays.
     """
-    return function if function.__name__ == "__init__" else _beartype(function)
+    if function.__name__ == "__init__":
+        return function
+    stated = any(map(states_shape, function.__annotations__.values()))
+    return _beartype(function) if stated else function
+
+
+def states_shape(annotation: Any) -> bool:
+    """Return whether an annotation contains a type of jaxtyping's."""
+    ours = type(annotation).__module__.startswith("jaxtyping")
+    return ours or any(map(states_shape, get_args(annotation)))
 
 
 def install() -> None:

@@ -1,4 +1,7 @@
-"""The zoo in Equinox; every module takes one observation, without a batch axis."""
+"""Equinox's zoo: networks built from a `NetworkSpec`.
+
+Every module takes one observation, without a batch axis.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -12,17 +15,17 @@ from ...core.networks.architecture import Head, NetworkSpec, Table, joined
 
 
 def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
-    """Return the constructor of a described network."""
+    """Return the constructor of a network."""
     module = Tabular if isinstance(spec.torso, Table) else TorsoAndHeads
     return lambda key: module(spec, key=key)
 
 
 def _orthogonal(layer: Any, scale: float, *, key: jax.Array) -> Any:
-    """Start a layer orthogonal at `scale`, its bias at zero; Equinox keeps outputs first."""
+    """Initialize a layer's weight `[out, in]` orthogonally at `scale` and its bias with zeros."""
     init = jax.nn.initializers.orthogonal(scale, column_axis=0)
     weight = init(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
-        lambda made: (made.weight, made.bias), layer, (weight, jnp.zeros_like(layer.bias))
+        lambda each: (each.weight, each.bias), layer, (weight, jnp.zeros_like(layer.bias))
     )
 
 
@@ -38,7 +41,7 @@ class TorsoAndHeads(eqx.Module):
 
     torso: list[eqx.nn.Conv2d | eqx.nn.Linear]
     cell: eqx.nn.LSTMCell | eqx.nn.GRUCell | None
-    head: "dict[str, eqx.nn.Linear | Dueling | Free]"
+    head: "dict[str, eqx.nn.Linear | Dueling | StateIndependent]"
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
@@ -58,8 +61,8 @@ class TorsoAndHeads(eqx.Module):
         self.cell = None
         if cell is not None:
             cell_key, head_key = jax.random.split(head_key)
-            kind = eqx.nn.LSTMCell if cell.cell == "lstm" else eqx.nn.GRUCell
-            self.cell, size = kind(size, cell.size, key=cell_key), cell.size
+            cell_type = eqx.nn.LSTMCell if cell.kind == "lstm" else eqx.nn.GRUCell
+            self.cell, size = cell_type(size, cell.size, key=cell_key), cell.size
         head_keys = jax.random.split(head_key, len(spec.heads))
         self.head = {
             name: _head(head, size, key=k)
@@ -68,11 +71,12 @@ class TorsoAndHeads(eqx.Module):
         self.activation = getattr(jax.nn, torso.activation)
 
     def __call__(self, *inputs: Any) -> Any:
-        # A recurrent network's second input is what it carries.
+        # The second input of a recurrent network is its carry.
         features = joined(inputs if self.cell is None else inputs[:1], batched=False)
         for layer in self.torso:
             if isinstance(layer, eqx.nn.Conv2d):
-                # Equinox wants channels first; back again, so that pixels flatten in one order.
+                # Equinox convolutions take channels first; move them back so that pixels flatten in
+                # the order of the other libraries.
                 images = layer(jnp.moveaxis(features, -1, 0))
                 features = self.activation(jnp.moveaxis(images, 0, -1))
             else:
@@ -91,11 +95,11 @@ class TorsoAndHeads(eqx.Module):
         return {name: head(features) for name, head in self.head.items()}
 
 
-def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling | Free":
+def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling | StateIndependent":
     if head.dueling:
         return Dueling(head, size, key=key)
     if head.state_independent is not None:
-        return Free(head.size or 1, head.state_independent)
+        return StateIndependent(head.size or 1, head.state_independent)
     return _linear(size, head.size or "scalar", head.scale, key=key)
 
 
@@ -115,8 +119,8 @@ class Dueling(eqx.Module):
         return self.value(features) + advantage - advantage.mean()
 
 
-class Free(eqx.Module):
-    """Parameters that are the output, whatever the features."""
+class StateIndependent(eqx.Module):
+    """State-independent parameters that are the output for every observation."""
 
     bias: jax.Array
 

@@ -1,4 +1,4 @@
-"""The zoo in Haiku."""
+"""Haiku's zoo: networks built from a `NetworkSpec`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCe
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
-    """Return the Haiku function of a described network, on batches `[B, ...]`."""
+    """Return the Haiku function of a network, called on batches `[B, ...]`."""
     cell = spec.cell
     if cell is not None:
         return lambda obs, carry: _recurrent(obs, carry, spec, cell)
@@ -29,7 +29,7 @@ def _recurrent(
     obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, cell: RecurrentCell
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     features = _torso(joined((obs,)), spec.layers)
-    if cell.cell == "lstm":
+    if cell.kind == "lstm":
         features, after = hk.LSTM(cell.size, name="cell")(features, hk.LSTMState(**carry))
         carry = {"hidden": after.hidden, "cell": after.cell}
     else:

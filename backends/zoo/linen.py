@@ -1,4 +1,4 @@
-"""The zoo in Flax Linen."""
+"""Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCe
 
 
 def make(spec: NetworkSpec) -> nn.Module:
-    """Return the Linen module of a described network, on batches `[B, ...]`."""
+    """Return the Linen module of a network, called on batches `[B, ...]`."""
     return Tabular(spec) if isinstance(spec.torso, Table) else TorsoAndHeads(spec)
 
 
@@ -34,12 +34,12 @@ class TorsoAndHeads(nn.Module):
     def _cell(
         self, features: jax.Array, carry: dict[str, jax.Array], cell: RecurrentCell
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        if cell.cell == "gru":
+        if cell.kind == "gru":
             hidden, features = nn.GRUCell(cell.size, name="cell")(carry["hidden"], features)
             return features, {"hidden": hidden}
         lstm = nn.OptimizedLSTMCell(cell.size, name="cell")
-        (memory, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
-        return features, {"hidden": hidden, "cell": memory}
+        (cell_state, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
+        return features, {"hidden": hidden, "cell": cell_state}
 
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
@@ -64,15 +64,17 @@ class TorsoAndHeads(nn.Module):
         if head.size is None:
             return dense(1)[:, 0]
         if head.state_independent is not None:
-            return Free(head.size, head.state_independent, name=f"head_{name}")(features)
+            return StateIndependent(head.size, head.state_independent, name=f"head_{name}")(
+                features
+            )
         if not head.dueling:
             return dense(head.size)
         advantage = dense(head.size, "_advantage")
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-class Free(nn.Module):
-    """Parameters that are the output, whatever the features."""
+class StateIndependent(nn.Module):
+    """State-independent parameters that are the output for every observation."""
 
     size: int
     start: float

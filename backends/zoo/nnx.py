@@ -1,4 +1,4 @@
-"""The zoo in Flax NNX."""
+"""Flax NNX's zoo: networks built from a `NetworkSpec`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from ...core.networks.architecture import Head, NetworkSpec, RecurrentCell, Tabl
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
-    """Return the constructor of a described network, called on batches `[B, ...]`."""
+    """Return the constructor of a network, called on batches `[B, ...]`."""
     module = Tabular if isinstance(spec.torso, Table) else TorsoAndHeads
     return lambda rngs: module(spec, rngs=rngs)
 
@@ -44,7 +44,7 @@ class TorsoAndHeads(nnx.Module):
         self.activation = getattr(nnx, torso.activation)
 
     def __call__(self, *inputs: Any) -> Any:
-        # A recurrent network's second input is what it carries.
+        # The second input of a recurrent network is its carry.
         features = joined(inputs if self.cell is None else inputs[:1])
         for layer in self.torso:
             if isinstance(layer, nnx.Linear):
@@ -61,11 +61,11 @@ class TorsoAndHeads(nnx.Module):
 
 
 def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
-    return (LSTM if cell.cell == "lstm" else GRU)(size, cell.size, rngs=rngs)
+    return (LSTM if cell.kind == "lstm" else GRU)(size, cell.size, rngs=rngs)
 
 
 class LSTM(nnx.OptimizedLSTMCell):
-    """NNX's cell, with the arguments and the carry that the zoo has in every library."""
+    """NNX's cell, with the zoo's order of arguments and its carry."""
 
     def __call__(self, features: Any, carry: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         (cell, hidden), features = super().__call__((carry["cell"], carry["hidden"]), features)
@@ -73,7 +73,7 @@ class LSTM(nnx.OptimizedLSTMCell):
 
 
 class GRU(nnx.GRUCell):
-    """NNX's cell, with the bias inside the product with the reset gate that the others have."""
+    """NNX's cell with the bias of Linen and Equinox inside the product with the reset gate."""
 
     def __init__(self, in_features: int, size: int, *, rngs: nnx.Rngs) -> None:
         super().__init__(in_features, size, rngs=rngs)
@@ -89,11 +89,11 @@ class GRU(nnx.GRUCell):
         return hidden, {"hidden": hidden}
 
 
-def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | Free":
+def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | StateIndependent":
     if head.dueling:
         return Dueling(head, size, rngs=rngs)
     if head.state_independent is not None:
-        return Free(head.size or 1, head.state_independent)
+        return StateIndependent(head.size or 1, head.state_independent)
     init = nnx.initializers.orthogonal(head.scale)
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
@@ -111,8 +111,8 @@ class Dueling(nnx.Module):
         return self.value(features) + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-class Free(nnx.Module):
-    """Parameters that are the output, whatever the features."""
+class StateIndependent(nnx.Module):
+    """State-independent parameters that are the output for every observation."""
 
     def __init__(self, size: int, start: float) -> None:
         self.bias = nnx.Param(jnp.full((size,), start))
@@ -140,5 +140,5 @@ class Tabular(nnx.Module):
 
 
 def _squeeze(outputs: dict[str, jax.Array], is_scalar: dict[str, bool]) -> dict[str, jax.Array]:
-    """Bring the scalar heads from `[B, 1]` to `[B]`."""
+    """Reshape the scalar heads from `[B, 1]` to `[B]`."""
     return {name: out[:, 0] if is_scalar[name] else out for name, out in outputs.items()}

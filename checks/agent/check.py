@@ -9,17 +9,7 @@ from .feeder import LearningCase
 
 CHECKS = join(
     protocol.CHECKS.checks,
-    purity_checks(
-        "arguments unchanged",
-        "deterministic",
-        "keys used once",
-        "jit",
-        "vmap",
-        "scan",
-        "compiles once",
-        "checkpoint",
-        needs=["update"],
-    ),
+    purity_checks(needs=["update"]),
     training.CHECKS.checks,
     learning.CHECKS.checks,
 )

@@ -79,9 +79,8 @@ class EnvironmentCase(Case):
         return self.reset.batched(self.start_keys)
 
     @property
-    def calls(self) -> Iterator[Call]:
-        yield self.reset
-        yield self.step
+    def calls(self) -> tuple[Call, ...]:
+        return (self.reset, self.step)
 
     @property
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:

@@ -22,7 +22,7 @@ CHECKS = join(
         "scan",
         "compiles once",
         "checkpoint",
-        needs=["reward", "flags", "observation", "action mask"],
+        needs=["flags", "observation", "action mask"],
     ),
     play.CHECKS.checks,
 )

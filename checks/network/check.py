@@ -9,17 +9,7 @@ from .case import NetworkCase
 
 CHECKS = join(
     protocol.CHECKS.checks,
-    purity_checks(
-        "arguments unchanged",
-        "deterministic",
-        "keys used once",
-        "jit",
-        "vmap",
-        "scan",
-        "compiles once",
-        "checkpoint",
-        needs=["training"],
-    ),
+    purity_checks(needs=["training"]),
     outputs.CHECKS.checks,
 )
 

@@ -103,7 +103,9 @@ def _carry_advice(case: NetworkCase) -> Iterator[None]:
     try:
         yield
     except Failed as failure:
-        if not case.network.recurrent and re.search("missing .*argument", failure.found):
+        if not case.network.recurrent and re.search(
+            "missing .*argument|initial_carry", failure.found
+        ):
             raise Failed(
                 failure.found,
                 "If the module is recurrent, (obs, carry) -> (outputs, carry), pass "
@@ -150,6 +152,11 @@ def _apply(case: NetworkCase) -> None:
     with _carry_advice(case):
         result = case.evaluation.result
     _check_pair(case, result)
+    if not case.network.recurrent and isinstance(result[0], tuple):
+        case.notes.append(
+            f"its outputs are {describe_value(result[0])}; agents need a dictionary of heads. If "
+            "this is (outputs, carry) of a recurrent module, pass initial_carry when converting it."
+        )
 
 
 @CHECKS.check(

@@ -200,9 +200,17 @@ def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
 
 @functools.partial(jax.jit, static_argnums=0)
 def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
-    """Initialize one seed per key `[S]`, all with the same hyperparameters."""
+    """Initialize one seed per key `[S]`.
+
+    Args:
+      trainer: of either kind.
+      keys: typed keys `[S]`.
+      hyper: hyperparameters of all seeds, or `per_seed` ones `[S]`; None for the agent's own.
+    """
     # Sequential, not vmapped: vmapped orthogonal initializers take twice as long to compile, and
     # some of their programs deadlock on two CPU cores with JAX 0.10.2.
+    if any(jnp.ndim(leaf) for leaf in jax.tree.leaves(hyper)):
+        return jax.lax.map(lambda given: trainer.init(*given), (keys, hyper))
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
 
 

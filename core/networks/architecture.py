@@ -1,7 +1,4 @@
-"""Backend-neutral descriptions of networks: what an algorithm asks for and a zoo builds.
-
-They stand in `core` because an algorithm names them and no algorithm names a backend.
-"""
+"""Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
 from dataclasses import dataclass
@@ -24,7 +21,7 @@ class MLP:
     activation: str = "tanh"
     scale: float = SQRT_2
 
-    # An MLP is a CNN without convolutions: one reading of both serves the zoos.
+    # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
     kernel_size: ClassVar[int] = 1
 
@@ -33,8 +30,8 @@ class MLP:
 class CNN:
     """Square convolutions (stride 1, no padding), then dense layers; inputs `[B, H, W, C]`.
 
-    The defaults are the Maze network of the Equinox walk-through: 4x4 with 3 channels, relu,
-    flatten, 64 units, relu.
+    The defaults are the Maze network of the Equinox tutorial: 4x4 with 3 channels, relu, flatten,
+    64 units, relu.
     """
 
     channels: tuple[int, ...] = (3,)
@@ -46,36 +43,36 @@ class CNN:
 
 @dataclass(frozen=True)
 class Table:
-    """A lookup table: one row of each head's values per discrete observation, `init` at first."""
+    """A lookup table: one row of values per head and discrete observation, `init` at the start."""
 
     init: float = 0.0
 
 
 @dataclass(frozen=True)
 class RecurrentCell:
-    """A recurrent cell between the torso and the heads, started alike in every library.
+    """A recurrent cell between torso and heads, with the same initializers in all libraries.
 
-    What it carries is a dictionary of float32 `[N, size]`: `hidden`, and `cell` of an LSTM; zeros
-    at an episode's start.
+    Its carry is a dictionary of float32 `[N, size]`: `hidden`, and `cell` for an LSTM; zeros at an
+    episode's start.
 
     Attributes:
-      cell: `lstm` or `gru`. Haiku's GRU is another function than the others' (it applies the reset
-        gate before the recurrent product), so its weights go to no other library.
-      size: units.
+      kind: `lstm` or `gru`. Haiku's GRU computes a different function (it applies the reset gate
+        before the recurrent product), so its weights cannot be translated.
+      size: number of units.
     """
 
-    cell: str = "lstm"
+    kind: str = "lstm"
     size: int = 64
 
     def __post_init__(self) -> None:
-        if self.cell not in CELLS:
-            raise unknown("recurrent cell", self.cell, CELLS)
+        if self.kind not in CELLS:
+            raise unknown("recurrent cell", self.kind, CELLS)
         if self.size < 1:
             raise TriglotError(f"a recurrent cell needs at least one unit, got {self.size}.")
 
     def initial_carry(self, num_envs: int) -> dict[str, jax.Array]:
-        """Make what is carried at an episode's start."""
-        names = ("cell", "hidden") if self.cell == "lstm" else ("hidden",)
+        """Build the carry at an episode's start."""
+        names = ("cell", "hidden") if self.kind == "lstm" else ("hidden",)
         return {name: jnp.zeros((num_envs, self.size), jnp.float32) for name in names}
 
 
@@ -91,10 +88,11 @@ class Head:
 
     Attributes:
       size: number of outputs `[B, size]`; None for a scalar, `[B]`.
-      scale: gain of its orthogonal initialisation.
+      scale: gain of its orthogonal initializer.
       dueling: sum a value and mean-free advantages (Wang et al. 2016, equation 9,
         https://arxiv.org/abs/1511.06581) instead of one dense layer.
-      free: not a layer but `size` parameters, the same for every observation, which start here.
+      state_independent: the initial value of `size` parameters that are the output for every
+        observation, instead of a dense layer; None for a layer.
     """
 
     size: int | None = None
@@ -104,16 +102,16 @@ class Head:
 
     def __post_init__(self) -> None:
         if self.state_independent is not None and (self.size is None or self.dueling):
-            raise TriglotError("a free head has a size, and nothing that could be dueling.")
+            raise TriglotError("a state-independent head needs a size and cannot be dueling.")
 
 
 def policy_head(num_actions: int) -> Head:
-    """Describe the logits of a categorical policy, nearly uniform at first."""
+    """Describe the logits of a categorical policy, nearly uniform at the start."""
     return Head(size=num_actions, scale=0.01)
 
 
 def gaussian_heads(num_actions: int, initial_std: float) -> tuple[tuple[str, Head], ...]:
-    """Describe a diagonal Gaussian's `mean` and, the same for every observation, `log_std`."""
+    """Describe a diagonal Gaussian's `mean` and state-independent `log_std`."""
     log_std = Head(size=num_actions, state_independent=math.log(initial_std))
     return ("mean", policy_head(num_actions)), ("log_std", log_std)
 
@@ -133,13 +131,12 @@ class NetworkSpec:
     """A torso with named heads over one observation.
 
     Attributes:
-      obs_spec: what the network reads; an MLP flattens it, a CNN takes `[H, W, C]` images, a
-        table takes a `Discrete`. A tuple of several, for an MLP, becomes as many arguments.
+      obs_spec: one observation; an MLP flattens it, a CNN takes `[H, W, C]` images, a table takes a
+        `Discrete`. A tuple of several specs, for an MLP, becomes several arguments.
       torso: the shared layers.
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
       cell: a recurrent cell before the heads, or None.
-      copies: 1, or the members of an ensemble (`core.combinators.ensemble`), such as twin critics.
-
+      ensemble_size: members of an ensemble (`ensemble`), such as 2 for twin critics; 1 for none.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -161,9 +158,9 @@ class NetworkSpec:
             raise TriglotError(
                 "a table has no recurrent cell: use an MLP over one-hot observations."
             )
-        for read in self.inputs:
-            if isinstance(torso, MLP) and not isinstance(read, Box):
-                raise TriglotError(f"an MLP reads a Box observation, got {read}.")
+        for given in self.inputs:
+            if isinstance(torso, MLP) and not isinstance(given, Box):
+                raise TriglotError(f"an MLP reads a Box observation, got {given}.")
         if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:
             raise TriglotError(f"a layer needs at least one unit, got {torso.hidden_sizes}.")
         if isinstance(torso, CNN):
@@ -178,26 +175,26 @@ class NetworkSpec:
 
     @property
     def layers(self) -> Layers:
-        """The torso of a network that is no table."""
+        """The torso, which must have layers."""
         if isinstance(self.torso, Table):
-            raise TriglotError("a table has no layers.")
+            raise TriglotError("a table has no layers: use an MLP or a CNN.")
         return self.torso
 
     @property
     def table(self) -> Table:
-        """The torso of a table."""
+        """The torso, which must be a table."""
         if not isinstance(self.torso, Table):
-            raise TriglotError(f"{self.torso} is no table.")
+            raise TriglotError(f"expected a Table as torso, got {self.torso}.")
         return self.torso
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
-        """What the network reads, one for each argument."""
+        """The specs of the inputs, one per argument."""
         return self.obs_spec if isinstance(self.obs_spec, tuple) else (self.obs_spec,)
 
     @property
     def obs_shape(self) -> tuple[int, ...]:
-        """The shape of one observation, for layers; of several, once they are `joined`."""
+        """The shape of one observation; of several inputs, that of `joined`."""
         shapes = [spec.shape for spec in self.inputs if not isinstance(spec, Dict)]
         if len(shapes) < len(self.inputs):
             raise TriglotError(f"{self.obs_spec} has no single shape.")
@@ -205,14 +202,14 @@ class NetworkSpec:
 
     @property
     def num_rows(self) -> int:
-        """The number of different observations, for a table."""
+        """The number of rows of a table, one per discrete observation."""
         if not isinstance(self.obs_spec, Discrete):
             raise TriglotError(f"{self.obs_spec} cannot index a table.")
         return self.obs_spec.num_values
 
 
 def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
-    """Make one float32 array of a network's inputs; several are flattened and set side by side."""
+    """Convert inputs to one float32 array; several are flattened and concatenated."""
     if len(inputs) == 1:
         return inputs[0].astype(jnp.float32)
     batch = inputs[0].shape[:1] if batched else ()
@@ -227,11 +224,11 @@ def default_torso(
     kernel_size: int = CNN.kernel_size,
     activation: str = MLP.activation,
 ) -> Torso:
-    """Choose a torso by observation: a table, a CNN for images, else an MLP.
+    """Choose a torso by observation: a table for Discrete, a CNN for images, else an MLP.
 
     Args:
       obs_spec: one observation.
-      hidden_sizes: units of the dense layers; None for the default of either torso.
+      hidden_sizes: units of the dense layers; None for the torso's default.
       channels, kernel_size: of the convolutions, for images.
       activation: of an MLP.
     """

@@ -1,4 +1,4 @@
-"""Networks made of networks: joined, repeated, started from given weights, partly frozen."""
+"""Combinators of networks: combine, ensemble, scalar, start_from, freeze."""
 
 import fnmatch
 from collections.abc import Collection, Mapping
@@ -8,22 +8,23 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError
-from ..network import Codec, Key, Leaf, Network, PyTree, Variables
+from ..network import Codec, Leaf, Network, Variables
+from ..types import Key, PyTree
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
     """Join networks into one set of variables: one global gradient norm, one optimizer state.
 
-    `apply` gives all of them the same inputs; those that read different ones are applied each by
-    itself, from `parts`, on its own `part_of(variables, name)`.
+    `apply` gives the same inputs to all networks. Networks with different inputs are applied one by
+    one: `combined.parts[name].apply(part_of(variables, name), inputs)`.
 
     Args:
       networks: at least one network by name.
 
     Returns:
-      A network whose outputs, `params` and `state` are dictionaries by those names; it is recurrent
-      where one of them is, and then its carry is such a dictionary too. It takes its
-      differentiation from the first.
+      A network whose outputs, `params` and `state` are dictionaries by these names. If one of the
+      networks is recurrent, so is the result, with a dictionary as carry. `value_and_grad` is the
+      first network's.
 
     Raises:
       TriglotError: if `networks` is empty.
@@ -36,10 +37,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
 
     def init(key: Key) -> Variables:
         keys = jax.random.split(key, len(parts))
-        made = {n: part.init(k) for (n, part), k in zip(parts.items(), keys, strict=True)}
+        drawn = {n: part.init(k) for (n, part), k in zip(parts.items(), keys, strict=True)}
         return Variables(
-            params={n: variables.params for n, variables in made.items()},
-            state={n: variables.state for n, variables in made.items()},
+            params={n: variables.params for n, variables in drawn.items()},
+            state={n: variables.state for n, variables in drawn.items()},
         )
 
     def apply(
@@ -50,11 +51,11 @@ def combine(networks: Mapping[str, Network]) -> Network:
         for (n, part), k in zip(parts.items(), keys, strict=True):
             own = part_of(variables, n)
             if part.recurrent:
-                seen = (inputs[0], inputs[1][n])
-                (outputs[n], carry[n]), state[n] = part.apply(own, seen, key=k, train=train)
+                given = (inputs[0], inputs[1][n])
+                (outputs[n], carry[n]), state[n] = part.apply(own, given, key=k, train=train)
             else:
-                seen = inputs[0] if recurrent else inputs
-                outputs[n], state[n] = part.apply(own, seen, key=k, train=train)
+                given = inputs[0] if recurrent else inputs
+                outputs[n], state[n] = part.apply(own, given, key=k, train=train)
                 carry[n] = ()
         return (outputs, carry) if recurrent else outputs, state
 
@@ -85,7 +86,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
 
 
 def part_of(variables: Variables, name: str) -> Variables:
-    """Give the variables of one network of several that were combined."""
+    """Select one network's variables from those of a combined network."""
     return Variables(params=variables.params[name], state=variables.state[name])
 
 
@@ -105,15 +106,15 @@ def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
 
 
 def ensemble(network: Network, size: int) -> Network:
-    """Hold `size` independently initialised copies of a network, such as twin critics.
+    """Hold `size` independently initialized copies of a network, such as twin critics.
 
     Args:
-      network: the member.
+      network: one member.
       size: number of copies, at least 1.
 
     Returns:
-      A network whose variables and outputs have a leading axis `[size, ...]`, and whose carry is
-      `[N, size, ...]`; all members read the same inputs.
+      A network whose variables and outputs have a leading axis `[size, ...]` and whose carry is
+      `[N, size, ...]`. All members read the same inputs.
     """
     if size < 1:
         raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
@@ -127,13 +128,13 @@ def ensemble(network: Network, size: int) -> Network:
     ) -> tuple[PyTree, PyTree]:
         keys = None if key is None else jax.random.split(key, size)
         # A carry keeps its environments first, so that an episode's start [N] reaches them.
-        seen_axes, made_axes = ((None, 1), (0, 1)) if network.recurrent else (None, 0)
+        input_axes, output_axes = ((None, 1), (0, 1)) if network.recurrent else (None, 0)
 
-        def member(own: Variables, seen: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
-            return network.apply(own, seen, key=own_key, train=train)
+        def member(own: Variables, given: PyTree, own_key: Key | None) -> tuple[PyTree, PyTree]:
+            return network.apply(own, given, key=own_key, train=train)
 
-        in_axes = (0, seen_axes, None if keys is None else 0)
-        return jax.vmap(member, in_axes, (made_axes, 0), axis_size=size)(variables, inputs, keys)
+        in_axes = (0, input_axes, None if keys is None else 0)
+        return jax.vmap(member, in_axes, (output_axes, 0), axis_size=size)(variables, inputs, keys)
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
         def member(own: Variables) -> PyTree:
@@ -160,11 +161,11 @@ def ensemble(network: Network, size: int) -> Network:
 
 
 def scalar(value: float, name: str = "scalar") -> Network:
-    """Hold one trainable number, such as a log-temperature; its inputs are ignored.
+    """Hold one scalar parameter, such as a log-temperature; inputs are ignored.
 
     Args:
-      value: the number at the start.
-      name: its name in canonical parameters.
+      value: the initial value.
+      name: its canonical name.
 
     Returns:
       A network whose output is a float32 array of shape `[]`.
@@ -191,22 +192,22 @@ def scalar(value: float, name: str = "scalar") -> Network:
 
 
 def start_from(network: Network, variables: Variables) -> Network:
-    """Let every training start from given weights, whatever its key.
+    """Initialize a network with given variables for every key.
 
     Args:
       network: any network.
-      variables: as `network.init` gives them, or as a training left them.
+      variables: with the structure of `network.init(key)`, such as those of a trained agent.
 
     Raises:
-      TriglotError: if they are not the network's, naming the first array that differs.
+      TriglotError: if structure, shapes or dtypes differ, naming the first array that does.
     """
     expected = jax.eval_shape(network.init, jax.random.key(0))
-    there, here = _described(variables), _described(expected)
-    for name in sorted(there.keys() | here.keys()):
-        if there.get(name) != here.get(name):
+    given, needed = _described(variables), _described(expected)
+    for name in sorted(given.keys() | needed.keys()):
+        if given.get(name) != needed.get(name):
             raise TriglotError(
-                f"these are no variables of the {network.backend} network {network.name!r}: "
-                f"{name} is {there.get(name, 'absent')}, expected {here.get(name, 'absent')}."
+                f"the variables do not fit the {network.backend} network {network.name!r}: "
+                f"{name} is {given.get(name, 'absent')}, expected {needed.get(name, 'absent')}."
             )
     return replace(network, init=lambda key: variables, random_start=False)
 
@@ -219,24 +220,24 @@ def _described(variables: Variables) -> dict[str, str]:
 
 
 def freeze(network: Network, *patterns: str) -> Network:
-    """Keep some parameters as they are: they become state, which no optimizer sees.
+    """Exclude some parameters from training by moving them to the state.
 
     Args:
-      network: a network with canonical names.
+      network: a network with a codec.
       patterns: canonical names, with `*` for any text, such as `"torso/*"`.
 
     Returns:
       A network whose `params` are the other parameters, in a dictionary by canonical name.
 
     Raises:
-      TriglotError: if a pattern fits no parameter (the names are listed), or none is left.
+      TriglotError: if a pattern matches no parameter (the names are listed), or all are matched.
     """
     codec = _codec_of(network)
     names = [leaf.name for leaf in codec.leaves]
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise TriglotError(
-                f"no parameter of {network.name!r} is called {pattern!r}; it has "
+                f"no parameter of {network.name!r} matches {pattern!r}; its parameters are "
                 f"{', '.join(names)}."
             )
     chosen = {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
@@ -246,7 +247,7 @@ def freeze(network: Network, *patterns: str) -> Network:
 
 
 def hold(network: Network, chosen: Collection[str]) -> Network:
-    """Move the parameters of these canonical names into the state."""
+    """Move the parameters with these canonical names to the state."""
     codec = _codec_of(network)
     free = {leaf.name: leaf for leaf in codec.leaves if leaf.name not in chosen}
 
@@ -282,7 +283,7 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
 def _codec_of(network: Network) -> Codec:
     if network.codec is None:
         raise TriglotError(
-            f"the {network.backend} network {network.name!r} states no canonical names for its "
-            "parameters, so none of them can be chosen by name."
+            f"the {network.backend} network {network.name!r} has no codec, so its parameters "
+            "cannot be selected by name: give Network(..., codec=...)."
         )
     return network.codec

@@ -1,26 +1,27 @@
-"""Recurrent networks over time: one step at a time, starting anew where an episode starts."""
-
-from typing import Any, TypeAlias
+"""Scans of recurrent networks over time, with a reset of the carry at each episode's start."""
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..network import Network, Variables
-
-PyTree: TypeAlias = Any
+from ..types import Key, PyTree
 
 
 def restart(first: jax.Array, initial: PyTree, carry: PyTree) -> PyTree:
-    """Put the initial carry where an episode starts.
+    """Replace the carry by the initial one where an episode starts.
 
     Args:
-      first: bool `[N]`.
-      initial, carry: `[N, ...]`.
+      first: bool `[N]`, whether an episode starts.
+      initial: the initial carry, `[N, ...]`.
+      carry: the carry of the previous step, `[N, ...]`.
+
+    Returns:
+      The carry for this step, `[N, ...]`.
     """
 
-    def where_first(start: jax.Array, going_on: jax.Array) -> jax.Array:
-        return jnp.where(first.reshape(first.shape + (1,) * (start.ndim - 1)), start, going_on)
+    def where_first(start: jax.Array, previous: jax.Array) -> jax.Array:
+        return jnp.where(first.reshape(first.shape + (1,) * (start.ndim - 1)), start, previous)
 
     return jax.tree.map(where_first, initial, carry)
 
@@ -32,19 +33,19 @@ def unroll(
     first: jax.Array,
     carry: PyTree,
     *,
-    key: jax.Array | None = None,
+    key: Key | None = None,
     train: bool = False,
 ) -> tuple[PyTree, PyTree, PyTree]:
     """Scan a recurrent network over `T` steps of `N` environments.
 
     Args:
-      network: a recurrent one.
-      variables: its arrays.
+      network: a recurrent network.
+      variables: its variables.
       inputs: `[T, N, ...]`.
-      first: bool `[T, N]`, an episode starts here: the carry before this step is dropped.
-      carry: `[N, ...]`, from before the first step.
-      key: for the network's own randomness; each step gets a key of its own.
-      train: whether running statistics move; they go from step to step.
+      first: bool `[T, N]`, whether an episode starts; there the initial carry is used.
+      carry: the carry before the first step, `[N, ...]`.
+      key: for dropout and the like, split into one key per step.
+      train: whether running statistics are updated, from step to step.
 
     Returns:
       The outputs `[T, N, ...]`, the carry after the last step, and the network's new state.
@@ -57,13 +58,13 @@ def unroll(
     keys = None if key is None else jax.random.split(key, num_steps)
 
     def step(
-        before: tuple[PyTree, PyTree], seen: tuple[PyTree, jax.Array, jax.Array | None]
+        before: tuple[PyTree, PyTree], given: tuple[PyTree, jax.Array, jax.Array | None]
     ) -> tuple[tuple[PyTree, PyTree], PyTree]:
         carry, state = before
-        now, starts, step_key = seen
+        step_inputs, starts, step_key = given
         (outputs, carry), state = network.apply(
             Variables(params=variables.params, state=state),
-            (now, restart(starts, initial, carry)),
+            (step_inputs, restart(starts, initial, carry)),
             key=step_key,
             train=train,
         )
@@ -76,17 +77,19 @@ def unroll(
 def carries(
     network: Network, variables: Variables, inputs: PyTree, first: jax.Array, carry: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """Say what a recurrent network carries before and after each of `T` steps, `[T, N, ...]` each.
+    """Compute the carry before and after each of `T` steps, `[T, N, ...]` each.
 
-    What is carried before a step that starts an episode is the initial carry. Arguments and errors
-    are those of `unroll`.
+    The carry before a step that starts an episode is the initial one. Arguments and errors are
+    those of `unroll`.
     """
     initial = _initial(network, variables, first.shape[1])
 
-    def step(carry: PyTree, seen: tuple[PyTree, jax.Array]) -> tuple[PyTree, tuple[PyTree, PyTree]]:
-        now, starts = seen
+    def step(
+        carry: PyTree, given: tuple[PyTree, jax.Array]
+    ) -> tuple[PyTree, tuple[PyTree, PyTree]]:
+        step_inputs, starts = given
         before = restart(starts, initial, carry)
-        (_, after), _ = network.apply(variables, (now, before))
+        (_, after), _ = network.apply(variables, (step_inputs, before))
         return after, (before, after)
 
     return jax.lax.scan(step, carry, (inputs, first))[1]
@@ -96,7 +99,7 @@ def _initial(network: Network, variables: Variables, num_envs: int) -> PyTree:
     if not network.recurrent:
         raise TriglotError(
             f"the {network.backend} network {network.name!r} is not recurrent: call its `apply` on "
-            "all steps at once."
+            "a batch of all steps, or give initial_carry=FUNCTION to its adapter."
         )
     return network.initial_carry(variables, num_envs)
 

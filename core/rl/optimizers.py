@@ -6,14 +6,20 @@ here reads `hyper.learning_rate`, and what else it knows where the hyperparamete
 `max_grad_norm` (clip the global gradient norm first) and `adam_eps`.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, runtime_checkable
 
 import optax
 
 from ..errors import TriglotError, user_error_context
 
-OptimizerFn: TypeAlias = Callable[[Any], optax.GradientTransformation]
+
+@runtime_checkable
+class OptimizerFn(Protocol):
+    """A function of an agent's hyperparameters that builds its optimizer."""
+
+    def __call__(self, hyper: Any, /) -> optax.GradientTransformation:
+        """Build the optimizer; called while tracing, so that hyperparameters may be traced."""
+        ...
 
 
 def adam(hyper: Any) -> optax.GradientTransformation:

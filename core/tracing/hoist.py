@@ -1,31 +1,30 @@
-"""Scans over random keys in which the random numbers are drawn in bulk, before the loop.
+"""Scans over random keys that draw all random numbers before the loop.
 
-Drawing a few numbers at each step of a small loop costs more than the rest of the step; drawing
-all of them at once does not. What depends on the step's key and not on the carry (action noise,
-fresh starts of environments) is found in the traced step and computed in one batch. The numbers
-are the same as in a plain scan; they take `T` times the memory of one step's.
+In a small loop, drawing a few numbers per step costs more than the rest of the step. The equations
+of the traced step that depend on its key and not on the carry (action noise, environment resets)
+are evaluated for all steps in one batch. The numbers equal those of a plain scan, and take `T`
+times the memory of one step.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 from jax.extend import core as jex
 
+from ..types import PyTree
 from .jaxprs import bind, needed, variables
-
-PyTree: TypeAlias = Any
 
 
 def scan_keys(
     step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """Compute `jax.lax.scan(step, carry, keys)`, with the keys' work done before the loop.
+    """Compute `jax.lax.scan(step, carry, keys)`, with the random numbers drawn before the loop.
 
     Args:
-      step: `step(carry, keys) -> (carry, outputs)`, as `jax.lax.scan` takes it.
+      step: `step(carry, keys) -> (carry, outputs)`, as for `jax.lax.scan`.
       carry: any pytree of arrays.
-      keys: typed keys `[T]`, or a pytree of such.
+      keys: typed keys `[T]`, or a pytree of them.
 
     Returns:
       The last carry, and the outputs `[T, ...]`.
@@ -37,13 +36,14 @@ def scan_keys(
 def draw_ahead(
     step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
 ) -> tuple[list[jax.Array], Callable[[PyTree, list[jax.Array]], tuple[PyTree, PyTree]]]:
-    """Do the work of `scan_keys` that comes before the loop.
+    """Split a step into the part that depends on keys only and the rest; evaluate the first.
 
     Args:
-      step, carry, keys: as `scan_keys` takes them; of `carry` only the shapes matter.
+      step, carry, keys: as for `scan_keys`; only the shapes of `carry` are used.
 
     Returns:
-      What `T` steps draw, `[T, ...]` each, and `step` with one step's share instead of its key.
+      The random values of `T` steps, `[T, ...]` each, and `step` with one row of them as its
+      second argument.
     """
     closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(
         carry, jax.tree.map(lambda key: key[0], keys)
@@ -64,14 +64,14 @@ def draw_ahead(
         elif used & ahead:
             ahead.update(equation.outvars)
             before.append(equation)
-        else:  # Depends on constants only: cheap to redo, and not to be stacked T times.
+        else:  # Depends on constants only: evaluated in both parts, to avoid stacking it T times.
             before.append(equation)
             during.append(equation)
 
     computed = {var for equation in during for var in equation.outvars}
     wanted = [*variables(jaxpr.outvars), *(v for e in during for v in variables(e.invars))]
-    # In order of appearance: a set's would change from run to run, and so miss the compiled program
-    # that JAX's cache kept.
+    # In order of appearance: the order of a set changes from run to run, and would miss JAX's
+    # compilation cache.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
     before = needed(before, passed)
 

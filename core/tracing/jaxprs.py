@@ -1,28 +1,28 @@
-"""What those share who look into traced programs."""
+"""Jaxpr utilities."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 from jax.extend import core as jex
 
-PyTree: TypeAlias = Any
+from ..types import PyTree
 
 
 def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
-    """Do what one equation of a jaxpr says, whatever its primitive."""
+    """Evaluate one equation of a jaxpr."""
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*arrays, **params)
     return list(result) if equation.primitive.multiple_results else [result]
 
 
 def variables(atoms: Iterable[Any]) -> list[Any]:
-    """List those that are variables and no literals."""
+    """Return the atoms that are variables, not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
 
 
 def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
-    """Keep the equations on which the outputs depend, and those with effects."""
+    """Return the equations on which the outputs depend, and those with effects."""
     wanted, kept = set(variables(outputs)), []
     for equation in reversed(list(equations)):
         if equation.effects or wanted & set(equation.outvars):
@@ -32,14 +32,14 @@ def needed(equations: Iterable[Any], outputs: Iterable[Any]) -> list[Any]:
 
 
 def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) -> tuple[int, ...]:
-    """Find which leaves of `tree` the result of `function(tree, *args)` may depend on.
+    """Find the leaves of `tree` on which `function(tree, *args)` may depend.
 
     Args:
-      function: is traced, not computed.
-      tree, args: pytrees of arrays; `jax.ShapeDtypeStruct`s suffice.
+      function: traced, not executed.
+      tree, args: pytrees of arrays or `jax.ShapeDtypeStruct`s.
 
     Returns:
-      Their places in `jax.tree.leaves(tree)`.
+      Their indices in `jax.tree.leaves(tree)`.
     """
     leaves, treedef = jax.tree.flatten(tree)
     jaxpr = jax.make_jaxpr(lambda leaves, *args: function(treedef.unflatten(leaves), *args))(

@@ -1,7 +1,7 @@
 """Build the API reference from the docstrings: `make docs`, or `python docs/reference/build.py`.
 
-The pages need no network and no server. What has no docstring is left out, but for constructors; a
-method that a protocol of triglot's asks for is described in the protocol's words.
+The pages are self-contained: open them without a server. Members without a docstring are left out,
+except constructors; a member that one of triglot's protocols declares gets the protocol's docstring.
 """
 
 import functools
@@ -20,16 +20,16 @@ import tyro
 from tqdm import tqdm
 
 import triglot
-from triglot.core.agent import Agent
-from triglot.core.environment import Drawn, Environment
+from triglot.core.agent import ActionValues, Agent
+from triglot.core.environment import CostlyReset, Drawn, Environment
 from triglot.core.errors import writing
 
 Modules: TypeAlias = dict[str, pdoc.doc.Module]
 
 HERE = Path(__file__).parent
-PARTS = ("core", "algorithms", "backends", "envs", "checks", "experiments")
-PROTOCOLS = (Agent, Environment, Drawn)
-# The templates of `triglot new` are a person's files, and stand on the page on extending.
+ROOMS = ("core", "algorithms", "backends", "envs", "checks", "experiments")
+PROTOCOLS = (Agent, ActionValues, Environment, CostlyReset, Drawn)
+# The templates of `triglot new` are on the page docs/extending.md.
 LEFT_OUT = "!triglot.experiments.authoring.templates"
 
 
@@ -37,7 +37,7 @@ def main(out: Path = HERE.parent / "api") -> None:
     """Build the API reference from the docstrings; open index.html in the folder.
 
     Args:
-      out: the folder; pages that are there are replaced.
+      out: the folder; existing pages are overwritten.
     """
     name_what_is_public()
     configure()
@@ -52,21 +52,21 @@ def main(out: Path = HERE.parent / "api") -> None:
 
 
 def name_what_is_public() -> None:
-    """Put the public names on the first page, the parts after them."""
+    """List the public names on the first page, then the subpackages."""
     for name in triglot._HOME:
-        getattr(triglot, name)  # which imports it
-    triglot.__all__ = [*triglot._HOME, *PARTS]  # pyright: ignore[reportAttributeAccessIssue]
-    jax.Array.__qualname__ = "Array"  # it calls itself by the place in jaxlib where it is made
+        getattr(triglot, name)  # imports it
+    triglot.__all__ = [*triglot._HOME, *ROOMS]  # pyright: ignore[reportAttributeAccessIssue]
+    jax.Array.__qualname__ = "Array"  # instead of its path in jaxlib
 
 
 def configure() -> None:
-    """Tell pdoc of our manner of docstrings, and of the templates that stand beside this file."""
+    """Set pdoc's docstring format and the folder of the page templates."""
     pdoc.render.configure(docformat="google", template_directory=HERE)
     linkify = pdoc.render_helpers.linkify
 
     @functools.wraps(linkify)
     def linkify_full_names(context: Any, code: str, *args: Any, **options: Any) -> str:
-        # Else the suffix `.gif` is taken for a module called gif.
+        # Otherwise pdoc links the suffix `.gif` as a module.
         hidden = re.sub(r"(?<!\w)\.(?=[a-z])", "&#46;", code)
         return linkify(context, hidden, *args, **options)
 
@@ -77,10 +77,11 @@ def load(names: Iterable[str]) -> tuple[Modules, dict[str, str]]:
     """Import the modules.
 
     Args:
-      names: full ones.
+      names: full module names.
 
     Returns:
-      The modules, and why others could not be imported: a library that is not installed, say.
+      The modules, and by name the error of those that could not be imported, for example because a
+      library is not installed.
     """
     modules, failed = {}, {}
     for name in names:
@@ -96,7 +97,7 @@ def load(names: Iterable[str]) -> tuple[Modules, dict[str, str]]:
 
 
 def describe_by_protocol(described: pdoc.doc.Class) -> None:
-    """Give members without a docstring that of the protocol which asks for them."""
+    """Copy docstrings of the protocols to members that have none."""
     has = {*dir(described.obj), *getattr(described.obj, "__annotations__", ())}
     for protocol in PROTOCOLS:
         asked = {name: thing for name, thing in vars(protocol).items() if not name.startswith("_")}
@@ -107,7 +108,7 @@ def describe_by_protocol(described: pdoc.doc.Class) -> None:
 
 
 def pages(modules: Modules) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Give each file's name, and what makes its text."""
+    """Yield each file's name with a function that renders its text."""
 
     def page(module: pdoc.doc.Module) -> Callable[[], Any]:
         return lambda: pdoc.render.html_module(module, modules)

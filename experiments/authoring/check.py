@@ -16,6 +16,7 @@ from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
 from ..registry.parts import Part
+from .heads import check_for_algorithm
 
 if TYPE_CHECKING:
     from ...checks import Report
@@ -122,7 +123,7 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     width = max(map(len, tasks))
     for label in tasks:
         if label in reports:
-            found = reports[label].summary().removeprefix(f"{reports[label].part}: ")
+            found = reports[label].summary().removeprefix(f"{reports[label].component}: ")
             print(f"  {label:<{width}}  {found}")
         elif label in errors:
             print(f"  {label:<{width}}  {errors[label]}")
@@ -144,21 +145,39 @@ def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
     env = _compilable(make_env(choices.env or default_env()))
     label = f"{part.text} on {env.name}"
     if part.kind == "network":
-        yield label, lambda: check_network(make_network(part.text, part.made, env), env.obs_spec)
+        network = partial(make_network, part.text, part.made, env)
+        if part.target is None:
+            yield label, lambda: check_network(network(), env.obs_spec)
+            return
+        check = partial(
+            check_for_algorithm,
+            algorithm=part.target,
+            env=env,
+            name=part.role,
+            config=from_overrides(part.algorithm.Config, choices.config),
+            hyper=choices.hyper,
+            backend=choices.backends[0],
+        )
+        yield f"{label} for {part.target}", lambda: check(network())
     elif part.algorithm is None:
         yield label, lambda: check_agent(part.made, env)
     else:
-        config = small_config(part.algorithm.Config, choices.config)
         for backend in choices.backends:
-            make = partial(
-                make_agent,
-                part.text,
-                env,
-                backend=backend,
-                config=config,
-                hyper=choices.hyper,
-            )
+            make = partial(_make_small_agent, part, env, backend, choices)
             yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
+
+
+def _make_small_agent(part: Part, env: Any, backend: str, choices: Choices) -> Any:
+    """Build a small agent, or one of the given size if the small values conflict with it."""
+
+    def make(config: Any) -> Any:
+        return make_agent(part.text, env, backend=backend, config=config, hyper=choices.hyper)
+
+    config = part.algorithm.Config
+    try:
+        return make(small_config(config, choices.config))
+    except TriglotError:
+        return make(from_overrides(config, choices.config))
 
 
 def _compilable(env: Any) -> Any:

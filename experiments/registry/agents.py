@@ -52,7 +52,6 @@ def make_agent(
     """
     from ...backends import build
     from ...backends.canonical import with_arithmetic
-    from ...core.network import Network
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -62,7 +61,7 @@ def make_agent(
     )
     given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
-        if isinstance(networks, Network):
+        if networks is not None and not isinstance(networks, Mapping):
             network = with_arithmetic(networks, arithmetic or "native")
         else:
             with user_error_context(

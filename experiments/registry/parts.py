@@ -1,7 +1,7 @@
 """Find a component by name or path, and infer its kind."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core import plugins
@@ -21,26 +21,39 @@ class Part:
       kind: one of `KINDS`.
       text: its name or path, as given.
       made: the imported object, or None for a registered name.
+      role: the name that the algorithm `target` gives to a network, as in `actor=my_file:net`.
+      target: the algorithm for which a network is checked.
     """
 
     kind: str
     text: str
     made: Any = None
+    role: str | None = None
+    target: str | None = None
 
     @property
     def algorithm(self) -> Any:
-        """The class of an algorithm, which adds options; None for other components."""
+        """The class of the algorithm, which adds options; None without one."""
+        if self.target is not None:
+            return find_algorithm(self.target)
         if self.kind != "algorithm" or not isinstance(self.made, type | None):
             return None
         return find_algorithm(self.text)
 
 
-def find_part(text: str, kind: str | None = None) -> Part:
+def find_part(text: str, kind: str | None = None, target: str | None = None) -> Part:
     """Find a component: a registered name, a suite of environments, or `package.module:object`.
+
+    Args:
+      text: its name or path; with `target` also `NAME=` and the path.
+      kind: one of `KINDS`; None to infer it.
+      target: the algorithm for which a network is checked.
 
     Raises:
       TriglotError: if it does not exist, or its kind cannot be inferred.
     """
+    if target is not None:
+        return _find_network(text, kind, target)
     if kind is not None and kind not in KINDS:
         raise unknown("kind of component", kind, KINDS)
     wanted = KINDS if kind is None else (kind,)
@@ -61,6 +74,14 @@ def find_part(text: str, kind: str | None = None) -> Part:
         raise unknown("environment suite", text.partition(":")[0], suites())
     made = load(kind or "component", text)
     return Part(kind or _kind_of(text, made), text, made)
+
+
+def _find_network(text: str, kind: str | None, target: str) -> Part:
+    role, equals, path = text.partition("=")
+    part = find_part(path if equals else text, kind)
+    if part.kind != "network":
+        raise TriglotError(f"--algorithm is an option for networks; {text!r} is an {part.kind}.")
+    return replace(part, role=role if equals else None, target=target)
 
 
 def names(kind: str) -> list[str]:

@@ -196,7 +196,7 @@ def test_frozen_parameters_are_state_and_compute_the_same(backend: str) -> None:
 
 def test_freezing_what_is_not_there_or_everything() -> None:
     network = dense(joined)["linen"]()
-    with pytest.raises(TriglotError, match=r"no parameter of 'Linen' is called 'torso/\*'; it has"):
+    with pytest.raises(TriglotError, match=r"no parameter of 'Linen' matches 'torso/\*'"):
         freeze(network, "torso/*")
     with pytest.raises(TriglotError, match="leaves no parameter"):
         freeze(network, "*")

@@ -17,11 +17,12 @@ from triglot.core.specs import Box
 from triglot.envs.probes import make
 from triglot.experiments import cli
 from triglot.experiments.authoring import list as listing
-from triglot.experiments.comparison.compare import CompareOptions, compare
+from triglot.experiments.comparison.compare import compare
+from triglot.experiments.options import CompareOptions
 from triglot.experiments.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = Path(__file__).parent / "toy"
+TOY = ROOT / "tests" / "toy_library"
 SPEC = NetworkSpec(Box((4,)), MLP((8,)), (("logits", policy_head(2)), ("value", value_head())))
 USER_FILE = """
 import math

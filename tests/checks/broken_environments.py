@@ -1,4 +1,4 @@
-"""Environments with one mistake each: the name of the check that finds it, and the environment."""
+"""Environments with one defect each, and the check that must find it."""
 
 import itertools
 from dataclasses import dataclass, field, replace

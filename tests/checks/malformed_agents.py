@@ -1,4 +1,4 @@
-"""What people might take for an agent, and the words by which each is told what is wrong."""
+"""Objects that are not agents, and the words that the finding must contain."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,12 +20,12 @@ def checked(name: str, agent: Any, words: str, env: Any = ENV) -> Malformed:
 
 
 def but(**parts: Any) -> Any:
-    """Make the sound agent with other methods or properties."""
+    """Build the correct agent with other methods or properties."""
     return type("Mine", (ActorCritic,), parts)()
 
 
 def acting(change: Callable[[PolicyOutput], Any]) -> Any:
-    """Make the sound agent with another answer of act."""
+    """Build the correct agent with another result of act."""
 
     def act(self: Any, *args: Any, explore: bool) -> Any:
         return change(ActorCritic.act(self, *args, explore=explore))
@@ -34,7 +34,7 @@ def acting(change: Callable[[PolicyOutput], Any]) -> Any:
 
 
 def action(change: Callable[[jax.Array], Any]) -> Any:
-    """Make the sound agent with other actions."""
+    """Build the correct agent with other actions."""
     return acting(lambda d: PolicyOutput(action=change(d.action), carry=d.carry, extras=d.extras))
 
 
@@ -43,7 +43,7 @@ def extras(given: Any) -> Any:
 
 
 def updating(change: Callable[[Any, dict[str, jax.Array]], Any]) -> Any:
-    """Make the sound agent with another answer of update."""
+    """Build the correct agent with another result of update."""
 
     def update(self: Any, *args: Any) -> Any:
         return change(*ActorCritic.update(self, *args))
@@ -52,7 +52,7 @@ def updating(change: Callable[[Any, dict[str, jax.Array]], Any]) -> Any:
 
 
 def state(change: Callable[[Any], Any]) -> Any:
-    """Make the sound agent with another state."""
+    """Build the correct agent with another state."""
     return but(init=lambda self, *args: change(ActorCritic.init(self, *args)))
 
 

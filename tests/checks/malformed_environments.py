@@ -1,4 +1,4 @@
-"""What people give for an environment by mistake, each with a word that the answer must hold."""
+"""Objects that are not environments, and a word that the finding must contain."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What people might take for a network, and the words by which each is told what is wrong."""
+"""Objects that are not networks, and the words that the finding must contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from triglot.core.specs import Box, Dict
 
 @dataclass(frozen=True)
 class Malformed:
-    """A part, tried by calling `attempt`; the sentence must hold `words`."""
+    """A component; `attempt` checks it, and the finding must contain `words`."""
 
     name: str
     attempt: Callable[[], Any]
@@ -185,12 +185,12 @@ HEADS = [
     heads_for_ppo(
         "a value [B, 1]",
         lambda x: {"logits": policy(x), "value": dense(1, "value")(x)},
-        "gave value [B, 1]",
+        "returned value [B, 1]",
     ),
     heads_for_ppo(
         "three logits for two actions",
         lambda x: {"logits": dense(3, "logits")(x), "value": value(x)},
-        "gave logits [B, 3]",
+        "returned logits [B, 3]",
     ),
     heads_for_ppo("no value", lambda x: {"logits": policy(x)}, "no value (it has logits)"),
     heads_for_ppo(
@@ -198,7 +198,7 @@ HEADS = [
         lambda x: {"policy": policy(x), "value": value(x)},
         "no logits (it has policy, value)",
     ),
-    heads_for_ppo("a pair", lambda x: (policy(x), value(x)), "gave a tuple"),
+    heads_for_ppo("a pair", lambda x: (policy(x), value(x)), "returned a tuple"),
     heads_for_ppo("an array", policy, "return a dictionary of heads"),
     heads_for_ppo(
         "integer logits",

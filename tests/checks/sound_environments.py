@@ -1,4 +1,4 @@
-"""Environments without a mistake, some of which look as if they had one."""
+"""Correct environments, some of them unusual."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Walk:
-    """A sound environment: walk on a line from near 0, until beyond 3 or for 20 steps."""
+    """A correct environment: walk on a line from near 0, until beyond 3 or for 20 steps."""
 
     name = "walk"
     obs_spec: ClassVar[Spec] = Box((2,), "float32", -5.0, 20.0)
@@ -65,7 +65,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A sound environment: from one of `starts` to the top left of five by five cells."""
+    """A correct environment: from one of `starts` to the top left of five by five cells."""
 
     anywhere: bool = False
     onehot: bool = False
@@ -221,7 +221,7 @@ class ContextsInTurn(Walk):
 
 
 class Lasts(ContextsInTurn):
-    """Its time limit is called a termination, which is no mistake where the task is so."""
+    """Terminates after a fixed number of steps, which is correct if the task says so."""
 
     def step(self, state: Place, action: jax.Array, key: jax.Array) -> TimeStep:
         step = super().step(state, action, key)

@@ -1,4 +1,4 @@
-"""A sound network of few operations, from which the broken ones part."""
+"""A correct network of few operations; the broken networks replace parts of it."""
 
 from collections.abc import Callable
 from typing import Any

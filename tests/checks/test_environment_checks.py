@@ -1,4 +1,4 @@
-"""The checker of environments: each mistake is caught by its check alone, and sound parts pass."""
+"""`check_environment` passes correct environments, and reports each defect with one check."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from .malformed_environments import MALFORMED
 from .sound_environments import SOUND, Blank, Endless, Grid, Lasts, Walk
 
 
-def cases(mistakes: list[tuple[str, Any]]) -> list[Any]:
+def cases(defects: list[tuple[str, Any]]) -> list[Any]:
     """Name the cases; of each check's, all but the first are slow."""
-    checks = [check for check, _ in mistakes]
+    checks = [check for check, _ in defects]
     return [
         pytest.param(
             check,
@@ -21,7 +21,7 @@ def cases(mistakes: list[tuple[str, Any]]) -> list[Any]:
             id=f"{check}-{type(env).__name__}-{number}",
             marks=pytest.mark.slow if check in checks[:number] else (),
         )
-        for number, (check, env) in enumerate(mistakes)
+        for number, (check, env) in enumerate(defects)
     ]
 
 
@@ -30,23 +30,23 @@ def cases(mistakes: list[tuple[str, Any]]) -> list[Any]:
     [pytest.param(env, marks=pytest.mark.slow if i % 3 else ()) for i, env in enumerate(SOUND)],
     ids=[f"{number}-{type(env).__name__}" for number, env in enumerate(SOUND)],
 )
-def test_a_sound_environment_passes(env: Any) -> None:
+def test_a_correct_environment_passes(env: Any) -> None:
     report = check_environment(env)
     assert report.passed, str(report)
 
 
 @pytest.mark.parametrize(("check", "env"), cases(BROKEN))
-def test_a_mistake_is_found_by_its_check_and_by_no_other(check: str, env: Any) -> None:
+def test_one_check_finds_the_defect_and_no_other(check: str, env: Any) -> None:
     report = check_environment(env)
     assert report.failed == (check,), str(report)
 
 
-def test_every_check_has_a_mistake_to_find() -> None:
+def test_every_check_has_a_broken_environment() -> None:
     assert {check for check, _ in BROKEN} == {check.name for check in CHECKS.checks}
 
 
 @pytest.mark.parametrize(("given", "word"), MALFORMED.values(), ids=MALFORMED)
-def test_what_is_no_environment_gets_a_sentence(given: Any, word: str) -> None:
+def test_other_objects_get_a_sentence(given: Any, word: str) -> None:
     report = check_environment(given)
     found = next(result for result in report.results if result.outcome == "failed")
     assert word in found.found
@@ -68,11 +68,11 @@ def test_what_is_no_environment_gets_a_sentence(given: Any, word: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_mistake_by_itself_is_a_note(env: Any, note: str) -> None:
+def test_unusual_properties_are_notes(env: Any, note: str) -> None:
     report = check_environment(env)
     assert report.passed
     assert note in " ".join(report.notes)
 
 
-def test_the_seed_is_the_callers() -> None:
+def test_another_seed_passes() -> None:
     assert check_environment(Walk(), seed=3).passed

@@ -1,4 +1,4 @@
-"""gymnax without its adapter's mends: the checker finds the known quirks, and nothing else."""
+"""gymnax without the corrections of its adapter: the checker finds the known quirks only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from triglot.checks.environment.check import check_environment
 from triglot.core.environment import TimeStep, first_step
 from triglot.envs import gymnax
-from triglot.envs.foreign import library_promotion, strong
+from triglot.envs.adapting import library_promotion, strong
 
 QUIRKS = {
     "BernoulliBandit-misc": ("reward",),
@@ -25,7 +25,7 @@ QUIRKS = {
 FAST = {"CartPole-v1", "Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
 
 
-class Unmended(gymnax.Gymnax):
+class Uncorrected(gymnax.Gymnax):
     """gymnax's own reward and flags; its counters still have dtypes."""
 
     def reset(self, key: jax.Array) -> TimeStep:
@@ -49,7 +49,7 @@ class Unmended(gymnax.Gymnax):
 
 
 @pytest.fixture
-def without_mends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_corrections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gymnax, "_OUT_OF_BOUNDS", set())
     monkeypatch.setattr(gymnax, "_as_returned", lambda spec, returned: spec)
     gymnax._library.cache_clear()
@@ -61,6 +61,8 @@ def without_mends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "env_id",
     [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in gymnax.names()],
 )
-def test_the_checker_finds_the_quirks_of_gymnax_itself(env_id: str, without_mends: None) -> None:
-    report = check_environment(Unmended(env_id))
+def test_the_checker_finds_the_quirks_of_gymnax_itself(
+    env_id: str, without_corrections: None
+) -> None:
+    report = check_environment(Uncorrected(env_id))
     assert report.failed == QUIRKS.get(env_id, ()), str(report)

@@ -1,4 +1,4 @@
-"""Networks and agents of every wrong shape: a sentence for each, and never a traceback."""
+"""Malformed networks and agents: the report has one sentence and no traceback."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every environment owes: one suite of checks over all of them."""
+"""One suite of checks over all environments."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""One agent on four libraries: equal bit for bit, or known to part and why.
+"""PPO on four libraries: equal bit for bit, or known to diverge, with the reason.
 
 Every case trains in this process, from the first library's weights.
 """
@@ -28,7 +28,7 @@ def train(
     steps_per_update: int = STEPS_PER_UPDATE,
     **task: Any,
 ) -> Trace:
-    """Train one backend; the first one to come writes `weights`."""
+    """Train one backend; the first one writes `weights`, the others start from them."""
     total_steps = num_updates * steps_per_update
     session = Session(
         CompareOptions(algorithm=algorithm, seed=0, total_steps=total_steps, **task), backend
@@ -45,7 +45,7 @@ def train(
 
 
 def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, Any]:
-    """Train the backends one after the other and compare what they leave."""
+    """Train the backends one after the other and compare their metrics and parameters."""
     weights = folder / "weights.safetensors"
     traces = {backend: train(backend, weights, **task) for backend in backends}
     for trace in traces.values():
@@ -93,12 +93,12 @@ def test_canonical_arithmetic_is_equal_bit_for_bit(
             id="equinox",
             marks=pytest.mark.xfail(
                 reason="Equinox keeps weights as [out, in] and multiplies them from the left, for "
-                "which XLA sums in another order: it parts in the first update"
+                "which XLA sums in another order: it diverges in the first update"
             ),
         ),
     ],
 )
-def test_what_each_library_does_by_itself(
+def test_native_arithmetic(
     backends: tuple[str, ...], arithmetic: str, env: str, tmp_path: Path
 ) -> None:
     result = compare(

@@ -1,7 +1,7 @@
-"""Every algorithm on every library and every suite that fits trains; what does not fit is refused.
+"""Every algorithm trains on every library and suite that fits it; the others are rejected.
 
-In CI a covering set runs, in which each pair of an algorithm, a library and an environment that
-fits at all comes together at least once; `pytest -m slow` runs the others.
+CI runs a covering set: each fitting pair of algorithm, library and suite at least once.
+`pytest -m slow` runs the others.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from triglot.core.errors import TriglotError
 from triglot.core.learner import LearnerState
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
-# The environment of each suite that an algorithm is tried in.
+# The environment of each suite.
 CART, GRID, REACH = "gymnax:CartPole-v1", "gridworld:4x4", "probe:reach"
 PENDULUM, BRAX, MAZE = "gymnax:Pendulum-v1", "brax:inverted_pendulum", "jumanji:Maze-v0"
 HOST_CART, HOST_PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
@@ -56,7 +56,7 @@ FITTING = [
 
 
 def covering(cases: list[Case]) -> set[Case]:
-    """Choose cases, each the one with the most pairs that are not covered yet."""
+    """Choose cases greedily: always the one with the most uncovered pairs."""
     missing = set().union(*(case.pairs() for case in cases))
     chosen = set()
     while missing:

@@ -132,7 +132,7 @@ def test_haikus_gru_is_another_function_and_refused_in_words(other: str) -> None
         with pytest.raises(
             TriglotError,
             match=r"reset gate (before|after) the recurrent product.*"
-            r"One name and two functions",
+            r"different functions",
         ):
             translate(source.init(jax.random.key(0)), source, target)
     haiku = networks[0]

@@ -124,7 +124,7 @@ def test_gymnax_leaves_the_promotion_settings_alone() -> None:
     ("env_id", "params", "message"),
     [
         ("CartPole-v0", {}, "unknown gymnax environment 'CartPole-v0'; did you mean 'CartPole-v1'"),
-        ("MNISTBandit-bsuite", {}, "MNISTBandit-bsuite is not offered: it downloads"),
+        ("MNISTBandit-bsuite", {}, "MNISTBandit-bsuite is not supported: it downloads"),
         ("CartPole-v1", {"gravty": 1.0}, "did you mean 'gravity'"),
         ("FourRooms-misc", {"goal_fixed": [1, 1]}, "'goal_fixed'.*must be.*tuple.*got a list"),
     ],

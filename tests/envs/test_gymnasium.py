@@ -117,7 +117,7 @@ def test_cartpole_has_its_own_vector_and_frozen_lake_has_none_that_serves() -> N
         ("CartPole-v9", {}, "unknown environment of gymnasium 'CartPole-v9'"),
         ("no_such_module:Foo-v0", {}, "no_such_module"),
         ("Blackjack-v1", {}, "gymnasium:Blackjack-v1: the Gymnasium space Tuple"),
-        ("CartPole-v1", {"lenght": 3}, "cannot be made with {'lenght': 3}"),
+        ("CartPole-v1", {"lenght": 3}, "cannot be built with {'lenght': 3}"),
         ("CartPole-v1", {"vectorization_mode": "snyc"}, "did you mean 'sync'"),
         ("CartPole-v1", {"render_mode": ["human"]}, "can be hashed"),
     ],

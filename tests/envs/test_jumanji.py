@@ -60,8 +60,8 @@ def every() -> list[Any]:
     ]
 
 
-# What an adapter cannot mend: FlatPack shuffles its blocks with the key of their first rotation;
-# PacMan splits the key of its state twice, and lets go of what the first split gave.
+# Defects of jumanji: FlatPack shuffles its blocks with the key of their first rotation; PacMan
+# splits the key of its state twice.
 AMISS = {"FlatPack-v0": ("keys used once",), "PacMan-v1": ("keys used once",)}
 
 
@@ -393,21 +393,21 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     ("env_id", "options", "message"),
     [
         ("Maze", {}, "unknown jumanji environment 'Maze'; did you mean 'Maze-v0'"),
-        ("Sokoban-v0", {}, "Sokoban-v0 is not offered: it downloads"),
+        ("Sokoban-v0", {}, "Sokoban-v0 is not supported: it downloads"),
         ("Maze-v0", {"rows": 4}, "unknown option of jumanji:Maze-v0 'rows'; did you mean 'num_row"),
         ("Maze-v0", {"num_rows": [4]}, "'num_rows'.*number, a string or a tuple.*got a list"),
         ("Maze-v0", {"observation": "picture"}, "unknown observation of jumanji:Maze-v0 'picture'"),
         ("Maze-v0", {"use_mask": False}, "did you mean 'use_action_mask'"),
         ("TSP-v1", {"observation": "image"}, "unknown observation.*Choices: dict, vector"),
-        ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make it smaller with options"),
+        ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make the environment smaller"),
         (
             "Maze-v0",
             {"time_limit": 0},
-            "time_limit of jumanji:Maze-v0 must be a whole number from 1, got 0",
+            "time_limit of jumanji:Maze-v0 must be an integer, at least 1; got 0",
         ),
         ("Maze-v0", {"use_action_mask": 1}, "use_action_mask of.*must be True or False, got 1"),
-        ("Maze-v0", {"num_rows": 1}, "num_rows of a maze must be a whole number from 2, got 1"),
-        ("Knapsack-v1", {"num_items": -1}, "^jumanji:Knapsack-v1 (could not|failed)"),
+        ("Maze-v0", {"num_rows": 1}, "num_rows of a maze must be an integer, at least 2; got 1"),
+        ("Knapsack-v1", {"num_items": -1}, "^jumanji:Knapsack-v1 (cannot|failed)"),
     ],
 )
 def test_bad_input_is_explained(env_id: str, options: dict[str, Any], message: str) -> None:

@@ -41,7 +41,7 @@ HYPER = DQNHyperparams(
     learning_rate=1e-2, discount=DISCOUNT, epsilon_end=0.5, epsilon_decay_steps=1000.0
 )
 
-# Every probe on one library, every library and every option on the probes that tell most.
+# Every probe on one library; every library and every option on the most informative probes.
 ALWAYS = {
     *(("haiku", "plain", probe) for probe in probes.names("discrete")),
     *((backend, "plain", "two-step") for backend in BACKENDS),
@@ -57,7 +57,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Let go of each library's programs: XLA's compiler crashes after some hundred of them."""
+    """Drop each library's programs: XLA's compiler crashes after some hundred of them."""
     yield request.param
     jax.clear_caches()
 
@@ -85,7 +85,7 @@ def test_dqn_solves_the_probe(backend: str, option: str, probe: str) -> None:
 
 
 def test_a_target_that_moves_a_little_at_each_step_learns_too() -> None:
-    """Polyak's average: the same rule, at every gradient step, with a small share."""
+    """Polyak averaging: the target moves by `tau` at every gradient step."""
     env = probes.make("two-step")
     config = replace(PLAIN, target_update_period=1)
     hyper = replace(HYPER, tau=0.1)

@@ -1,4 +1,4 @@
-"""PPO holds brax's inverted pendulum up for whole episodes, at the README's setting."""
+"""PPO balances brax's inverted pendulum for whole episodes, with the README's settings."""
 
 import jax
 import pytest

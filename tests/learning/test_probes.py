@@ -29,7 +29,7 @@ CONFIG = PPOConfig(
 HYPER = PPOHyperparams(learning_rate=1e-2, discount=DISCOUNT, entropy_coef=0.0)
 
 
-# Every probe on one library, and every library on the probe that tells most.
+# Every probe on one library, and every library on the most informative probe.
 CASES = [
     pytest.param(
         probe, backend, marks=() if backend == "haiku" or probe == "two-step" else pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_continuous_policy_starts_at_its_initial_std(backend: str) -> None:
 
 
 def assert_reached(agent: Agent, state: Any, env: probes.Probe) -> None:
-    """Check the greedy actions: at a bound, which a tanh never reaches, less closely."""
+    """Check the greedy actions; the tolerance is wide because a tanh never reaches a bound."""
     expected = env.expected(DISCOUNT)
     inputs = PolicyInput(
         obs=jnp.asarray([case.obs for case in expected], jnp.float32),

@@ -1,4 +1,4 @@
-"""The tabular agents find the known values and the shortest way, on the table of every library."""
+"""The tabular agents find the known values and a shortest path, on every library's table."""
 
 import jax
 import jax.numpy as jnp
@@ -53,25 +53,25 @@ def test_q_learning_finds_the_optimal_values(backend: str) -> None:
     _, _, tables = learn("q_learning", backend, hyper, 65_536)
     exact = exact_q(0.0, 0.9)
     np.testing.assert_allclose(exact.max(1)[1:], ENV.optimal_values(0.9).ravel()[1:])
-    for table in tables:  # Nobody acts in the goal, so its row is never learned.
+    for table in tables:  # No action is taken in the goal, so its row is never learned.
         np.testing.assert_allclose(table[1:], exact[1:], atol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_sarsa_and_expected_sarsa_find_the_values_of_the_policy_that_explores(method: str) -> None:
-    rate = 0.02 if method == "sarsa" else 0.1  # Only SARSA samples, which makes noise.
+    rate = 0.02 if method == "sarsa" else 0.1  # Only SARSA samples, which adds noise.
     hyper = QLearningHyperparams(learning_rate=rate, discount=0.9, epsilon=0.3)
     _, _, tables = learn(method, "table", hyper, 1_000_000)
     exact = exact_q(0.3, 0.9)[-1].max()
     tolerance = 0.03 if method == "sarsa" else 0.003
-    for table in tables:  # Of the start, since cells off the way are seldom seen.
+    for table in tables:  # Of the start: cells off the path are rarely visited.
         np.testing.assert_allclose(table[-1].max(), exact, atol=tolerance)
-    # Off the policy, the start would be worth more by far.
+    # An off-policy method would value the start much higher.
     assert exact_q(0.0, 0.9)[-1].max() - exact > 2 * tolerance
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_greedy_way_is_a_shortest_one(method: str) -> None:
+def test_the_greedy_path_is_a_shortest_one(method: str) -> None:
     agent, states, _ = learn(method, "table", QLearningHyperparams(discount=0.9), 200_000)
     state = jax.tree.map(lambda leaf: leaf[0], states)
     episodes = evaluate(agent, TimeLimit(ENV, 100), state, jax.random.key(1), num_episodes=16)

@@ -1,4 +1,4 @@
-"""The falling balls of the examples: physics, three ways that agree, and the game."""
+"""The falling balls of the examples: physics, agreement of the three programs, and the game."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from PIL import Image
 from triglot import check_environment
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # the examples and benchmarks are no package that is installed
+sys.path.append(str(ROOT))  # examples and benchmarks are not installed
 
 from benchmarks import falling_balls as benchmark  # noqa: E402
 from examples import falling_balls as example  # noqa: E402
@@ -22,7 +22,7 @@ STAY = jnp.int32(1)
 
 
 def ball(**numbers: float) -> example.Balls:
-    """Make one ball of JAX's, at rest in the middle but for what is given."""
+    """Make one ball as JAX arrays, at rest in the middle except for `numbers`."""
     at_rest = {"x": 0.0, "y": 0.0, "vx": 0.0, "vy": 0.0}
     return example.Balls(**{name: jnp.float32(n) for name, n in (at_rest | numbers).items()})
 
@@ -34,16 +34,16 @@ def state(time: int = 0, paddle: float = 0.0, **numbers: float) -> example.Falli
     )
 
 
-def test_a_ball_falls_as_worked_out_by_hand() -> None:
+def test_a_ball_falls_as_computed_by_hand() -> None:
     once = example.fall(ball(x=1.0, y=100.0, vx=2.0))
     assert [float(once.x), float(once.vx)] == pytest.approx([1.2, 2.0])
     assert [float(once.y), float(once.vy)] == pytest.approx([99.9019, -0.981])
-    # After k steps: vy = -g dt k, and y has sunk by g dt^2 (1 + ... + k).
+    # After k steps: vy = -g dt k, and y has fallen by g dt^2 (1 + ... + k).
     later = example.simulate(ball(y=100.0), 10)
     assert [float(later.y), float(later.vy)] == pytest.approx([100 - 9.81 * 0.01 * 55, -9.81])
 
 
-def test_the_three_ways_agree() -> None:
+def test_the_three_programs_agree() -> None:
     balls = example.thrown(50)
     fallen = example.simulate(balls, 25)
     assert isinstance(fallen.y, np.ndarray) and fallen.y.dtype == np.float32
@@ -65,18 +65,18 @@ def test_a_caught_ball_flies_up_again() -> None:
     assert float(step.state.ball.y) == 0.0 and float(step.state.ball.vy) > 14.0
 
 
-def test_a_missed_ball_ends_the_game() -> None:
+def test_a_missed_ball_terminates() -> None:
     late = state(x=2.0, y=0.1, vy=-14.0, time=GAME.max_steps - 1)
     step = GAME.step(late, STAY, jax.random.key(0))
     assert float(step.reward) == 0.0 and step.terminated and not step.truncated
 
 
-def test_the_limit_only_cuts_the_game() -> None:
+def test_the_time_limit_truncates() -> None:
     step = GAME.step(state(y=5.0, time=GAME.max_steps - 1), STAY, jax.random.key(0))
     assert step.truncated and not step.terminated
 
 
-def test_a_wall_throws_the_ball_back() -> None:
+def test_a_wall_reflects_the_ball() -> None:
     step = GAME.step(state(x=4.9, y=5.0, vx=3.0), STAY, jax.random.key(0))
     assert float(step.state.ball.x) == pytest.approx(4.8)
     assert float(step.state.ball.vx) == -3.0
@@ -105,13 +105,13 @@ def test_the_example_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"num_balls": 0}, "num_balls counts what is thrown, from 1; got 0"),
-        ({"num_steps": 0}, "at least 1 step is drawn, as a .gif; got 0"),
-        ({"out": Path("balls.mp4")}, "as a .gif; got 100 and balls.mp4"),
+        ({"num_balls": 0}, "num_balls must be at least 1, got 0"),
+        ({"num_steps": 0}, "num_steps must be at least 1 and out must end in .gif; got 0"),
+        ({"out": Path("balls.mp4")}, "out must end in .gif; got 100 and balls.mp4"),
         ({"out": Path("no/where.gif")}, "no/where.gif cannot be written: No such file"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_a_wrong_option_gives_one_sentence(
     arguments: dict,
     said: str,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""The notebooks: they are committed as they ran, and run again here on a small budget."""
+"""The notebooks: committed with their outputs, and run here on a small budget."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
-# What is assigned anew in each one's cell of parameters.
+# New values for each notebook's cell of parameters.
 SMALL = {
     "1_maze_equinox": {"total_steps": 4096, "num_mazes": 8},
     "2_ant_haiku": {"total_steps": 4096, "sac_steps": 1500, "num_episodes": 2},
@@ -48,7 +48,7 @@ def outputs(notebook: Any) -> list[Any]:
 
 
 def shrink(notebook: Any, budget: dict[str, Any]) -> None:
-    """Assign the names of the one cell tagged `parameters` anew."""
+    """Override the values of the cell tagged `parameters`."""
     tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", ())]
     assert len(tagged) == 1
     (cell,) = tagged
@@ -89,9 +89,9 @@ def test_it_is_committed_as_it_ran(path: Path) -> None:
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable))  # nobody's own settings
+        monkeypatch.setenv(variable, str(tmp_path / variable))  # ignore the user's settings
     notebook = read(path)
     shrink(notebook, SMALL[path.stem])
-    folder = {"metadata": {"path": str(tmp_path)}}  # where pictures are written
-    # A cell that raises fails the test, with what it raised.
+    folder = {"metadata": {"path": str(tmp_path)}}  # where figures are written
+    # An exception in a cell fails the test.
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=folder).execute()

@@ -1,4 +1,4 @@
-"""The wheel, built by way of the source archive, used outside the checkout."""
+"""Build the wheel from the source archive and use it outside the checkout."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ PARTS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_sym
 
 
 def run(*command: str | Path, cwd: Path, path: Iterable[Path | str] = ()) -> str:
-    """Run a command of this interpreter's, with `path` before its own search path."""
+    """Run this interpreter with `path` before its own search path; return what it prints."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     done = subprocess.run(
         [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True
@@ -29,14 +29,14 @@ def run(*command: str | Path, cwd: Path, path: Iterable[Path | str] = ()) -> str
 
 
 def shipped(package: Path) -> set[str]:
-    """List the modules and data files under a folder, without what Python leaves behind."""
+    """List the modules and data files under a folder, without `__pycache__`."""
     files = (file for file in package.rglob("*") if file.is_file())
     return {str(f.relative_to(package)) for f in files if "__pycache__" not in f.parts}
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy what is packaged, so that neither old build folders nor new ones matter."""
+    """Copy what is packaged, so that the checkout's build folders are neither read nor written."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
@@ -56,7 +56,7 @@ def wheel(checkout: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack the wheel into an empty folder, which is what installing it there amounts to."""
+    """Install the wheel into an empty folder."""
     site = tmp_path_factory.mktemp("site")
     run("-m", "pip", "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=site)
     return site
@@ -88,7 +88,7 @@ def test_every_part_is_type_checked() -> None:
 
 
 def test_it_starts_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
-    # -S leaves out this interpreter's own triglot, whose finder would fill the wheel's gaps.
+    # -S disables the editable install, which would provide modules that the wheel lacks.
     path = (installed, sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     where = run("-S", "-c", "import triglot; print(triglot.__file__)", cwd=tmp_path, path=path)
     assert Path(where) == installed / "triglot" / "__init__.py"

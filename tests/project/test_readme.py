@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, but for fewer steps and two of the libraries."""
+"""The README's Python runs, with fewer steps and two of the libraries; its commands are parsed."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ def test_the_readme_runs(index: int, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out
 
 
-def test_the_example_is_the_readmes() -> None:
+def test_the_example_equals_the_readmes() -> None:
     example = (ROOT / "examples" / "swap_the_library.py").read_text()
     assert example.partition("\n\n")[2] == BLOCKS[0]
 
@@ -37,7 +37,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_its_trainings_can_be_begun(words: list[str], tmp_path: Path) -> None:
+def test_its_commands_can_start(words: list[str], tmp_path: Path) -> None:
     kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
     given = [*words, "--out", str(tmp_path / "run")]
     options = cli._parse_with_algorithm(kind, given, "")
@@ -46,7 +46,7 @@ def test_its_trainings_can_be_begun(words: list[str], tmp_path: Path) -> None:
         assert "nothing will be learned" not in told
 
 
-def test_a_training_too_short_to_learn_anything_says_so(tmp_path: Path) -> None:
+def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None:
     words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
     told = prepare(cli._parse_with_algorithm(TrainOptions, words, "")).announcement()
     assert "learning starts after 10,000 steps (--learning-starts), and there are 640" in told

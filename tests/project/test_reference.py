@@ -1,4 +1,4 @@
-"""The API reference: what is public has a docstring, and stands on the first page."""
+"""The API reference: public names have docstrings and appear on the first page."""
 
 import importlib.util
 import inspect
@@ -32,7 +32,7 @@ def test_what_is_public_has_a_docstring(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def build() -> Iterator[ModuleType]:
-    """Import docs/reference/build.py, and undo afterwards what it sets."""
+    """Import docs/reference/build.py; restore what it sets afterwards."""
     spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "reference" / "build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def build() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def pages(build: ModuleType) -> dict[str, str]:
-    """Build the pages of a few modules, without a single warning."""
+    """Build the pages of a few modules; a warning is an error."""
     build.name_what_is_public()
     build.configure()
     with warnings.catch_warnings():

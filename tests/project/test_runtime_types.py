@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jaxtyping import TypeCheckError
+from jaxtyping import Array, Float, TypeCheckError
 
 import triglot
+from tests.runtime_types import check_function
 from triglot.algorithms.ppo import PPO
 from triglot.core.agent import PolicyOutput
 from triglot.core.loop.rollout import make_trajectory
@@ -112,6 +113,16 @@ def test_a_wrong_argument_is_caught(name: str, place: int | str, value: Any) -> 
     named = {key: argument for key, argument in arguments.items() if isinstance(key, str)}
     with pytest.raises(TypeCheckError):
         function(*changed, **named)
+
+
+def test_a_function_without_shapes_is_left_alone() -> None:
+    def plain(agent: PPO) -> int:
+        return 1
+
+    def shaped(values: tuple[Float[Array, " B"], ...] | None) -> None: ...
+
+    assert check_function(plain) is plain
+    assert check_function(shaped) is not shaped
 
 
 class WrongNotes(PPO):

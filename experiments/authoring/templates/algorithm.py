@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 from optax import l2_loss
 
+from triglot import Discrete
 from triglot.core.agent import AgentBase, AgentConfig, PolicyOutput
 from triglot.core.networks.architecture import NetworkSpec, default_torso, policy_head, value_head
 from triglot.core.networks.heads import merge_heads
@@ -23,6 +24,7 @@ class ReinforceHyperparams:  # traced numbers in the state: a sweep over them is
 class Reinforce(AgentBase):
     Config = AgentConfig  # static: num_envs and rollout_length
     Hyperparams = ReinforceHyperparams
+    action_spec: Discrete
     config: AgentConfig = AgentConfig()
     hyper: ReinforceHyperparams = ReinforceHyperparams()
 

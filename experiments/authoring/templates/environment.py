@@ -18,12 +18,12 @@ class RandomWalkState:
 
 @dataclass(frozen=True)
 class RandomWalk:
-    """Step left (0) or right (1); every step costs 0.1, and the door pays 1.
+    """Step left (0) or right (1); each step costs 0.1, and reaching the door gives 1.
 
     Attributes:
       length: steps from the left end to the door.
-      slip: probability that a step goes the other way.
-      max_steps: the episode is cut here.
+      slip: probability that a step goes in the opposite direction.
+      max_steps: time limit of an episode.
     """
 
     length: int = 8
@@ -49,8 +49,8 @@ class RandomWalk:
             state=state,
             obs=self._observe(state),
             reward=jnp.where(arrived, 1.0, -0.1).astype(jnp.float32),
-            terminated=arrived,  # the task is over: nothing follows
-            truncated=(state.time >= self.max_steps) & ~arrived,  # only cut: it would go on
+            terminated=arrived,  # the task is over: no bootstrap
+            truncated=(state.time >= self.max_steps) & ~arrived,  # time limit: bootstrap
         )
 
     def _observe(self, state):

@@ -198,7 +198,7 @@ def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:
 
 def test_what_gives_no_pictures_is_refused_in_words(counter: Any, ppo: Any) -> None:
     state = ppo.init(jax.random.key(0), 2)
-    with pytest.raises(TriglotError, match=r"triglot/Counter-v0 .*draw"):
+    with pytest.raises(TriglotError, match=r"triglot/Counter-v0 .*render"):
         next(film(ppo, counter, state, jax.random.key(1)))
 
 

@@ -235,3 +235,27 @@ def test_evaluation_works_under_vmap_over_seeds() -> None:
     episodes = jax.vmap(lambda s, k: evaluate(agent, ENV, s, k, num_episodes=6))(states, keys)
     assert episodes.returns.shape == (3, 6)
     np.testing.assert_array_equal(episodes.returns, episodes.lengths.astype(np.float32))
+
+
+def test_each_seed_may_have_its_own_hyperparameters(trainer: Trainer) -> None:
+    agent, key = trainer.agent, jax.random.key(3)
+    hyper = PPOHyperparams(learning_rate=jnp.array([1e-2, 0.0]))
+    swept = train(agent, ENV, key=key, total_steps=256, num_seeds=2, hyper=hyper)
+    rates = swept.metrics["learning_rate"]
+    assert rates[0, 0] == np.float32(1e-2) and (rates[1] == 0.0).all()
+    hyper = PPOHyperparams(learning_rate=1e-2)
+    same = train(agent, ENV, key=key, total_steps=256, num_seeds=2, hyper=hyper)
+    for name, values in same.metrics.items():
+        np.testing.assert_array_equal(swept.metrics[name][0], values[0], err_msg=name)
+    start = init_seeds(trainer, jax.random.split(key, 2))
+    before, after = (
+        jax.tree.map(lambda leaf: leaf[1], state.agent.learner.variables.params)
+        for state in (start, swept.runner_state)
+    )
+    chex.assert_trees_all_equal(before, after)
+
+
+def test_hyperparameters_of_another_number_of_seeds_are_refused(trainer: Trainer) -> None:
+    hyper = PPOHyperparams(discount=jnp.array([0.9, 0.95, 0.99]))
+    with pytest.raises(TriglotError, match=r"hyper.discount has shape \[3\], expected .* = \[2\]"):
+        train(trainer.agent, ENV, key=jax.random.key(0), total_steps=64, num_seeds=2, hyper=hyper)

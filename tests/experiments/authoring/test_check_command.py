@@ -1,4 +1,4 @@
-"""`triglot check`: which part is meant, of which kind it is, what is printed and the exit code."""
+"""`triglot check`: the component, its inferred kind, the printed report and the exit code."""
 
 import re
 import sys
@@ -11,7 +11,6 @@ import pytest
 from triglot import checks
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.checks.report import Report, Result
-from triglot.core.errors import TriglotError
 from triglot.core.network import Network
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
@@ -57,7 +56,7 @@ agent = PPO(made, room.obs_spec, room.action_spec)
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Stand in a folder with a module of the person's own, and give its name."""
+    """Write a module of custom components to the current folder; return its name."""
     name = re.sub(r"\\W", "_", f"own_{tmp_path.name}")
     (tmp_path / f"{name}.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -67,15 +66,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """Put checkers in place that note what they get, and fail what is called 3x3 or `bad`."""
+    """Replace the checkers by ones that record their arguments and fail on the name 4x4."""
     given: list[tuple[str, Any]] = []
 
     def checker(kind: str) -> Any:
         def run(part: Any, *more: Any) -> Report:
             given.append((kind, (part, *more)))
             called = str(getattr(part, "name", type(part).__name__))
-            found = "failed" if "4x4" in called else "passed"
-            result = Result(name="shape", asks="Is it so?", why="So.", outcome=found, found="no")
+            outcome = "failed" if "4x4" in called else "passed"
+            result = Result(name="shape", question="?", why=".", outcome=outcome, found="no")
             return Report(f"{kind} {called!r}", (result,))
 
         return run
@@ -207,10 +206,18 @@ def test_what_was_given_goes_before_what_is_small() -> None:
     assert (small.rollout_length, small.num_envs, small.hidden_sizes) == (8, 4, (16,))
     given = {"rollout_length": 3, "num_envs": 1, "num_minibatches": 3}
     assert checking.small_config(PPOConfig, given).rollout_length == 3
-    uneven = {"rollout_length": 5, "num_envs": 1, "num_minibatches": 5}
-    assert checking.small_config(PPOConfig, uneven).num_minibatches == 5
-    with pytest.raises(TriglotError, match="must divide"):
-        checking.small_config(PPOConfig, {"rollout_length": 5, "num_envs": 1})
+    assert checking.small_config(PPOConfig, given).num_minibatches == 3
+
+
+def test_small_values_that_conflict_with_given_ones_are_dropped(
+    asked: list, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "check ppo --env probe:two-step --num-minibatches"
+    assert cli.main([*command.split(), "4"]) == 0
+    assert cli.main([*command.split(), "64"]) == 0
+    assert [agent.config.rollout_length for _, (agent, _) in asked] == [8, 128]
+    assert cli.main([*command.split(), "7"]) == 2
+    assert "num_minibatches must divide" in capsys.readouterr().err
 
 
 def test_without_gymnax_a_probe_serves(monkeypatch: pytest.MonkeyPatch) -> None:

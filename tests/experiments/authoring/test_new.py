@@ -1,4 +1,4 @@
-"""`triglot new`: what it writes, what it refuses, and that the result passes its own check."""
+"""`triglot new`: the files it writes, what it rejects, and that the result passes its check."""
 
 import ast
 import os
@@ -19,12 +19,12 @@ KINDS = [
     *(("network", backend) for backend in new.EXTRAS),
 ]
 
-QUICK = [("environment", None), ("network", "linen")]  # the page's own test checks the others
+QUICK = [("environment", None), ("network", "linen")]  # test_extending.py checks the others
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in an empty folder."""
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -35,7 +35,7 @@ def write(kind: str, name: str, backend: str | None, *more: str) -> int:
 
 
 @pytest.mark.parametrize("kind, backend", KINDS)
-def test_it_writes_four_files_and_says_what_to_do_next(
+def test_it_writes_four_files_and_prints_the_next_steps(
     kind: str, backend: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert write(kind, "own_thing", backend, "--out", "some/where") == 0
@@ -51,8 +51,8 @@ def test_it_writes_four_files_and_says_what_to_do_next(
     assert part in {getattr(node, "name", None) for node in tree.body}
     text = "".join(file.read_text() for file in folder.iterdir())
     assert not any(name in text for pair in new.NAMES.values() for name in pair)
-    told = capsys.readouterr().out
-    assert f"cd {folder}" in told and f"triglot check own_thing:{part}" in told
+    printed = capsys.readouterr().out
+    assert f"cd {folder}" in printed and f"triglot check own_thing:{part}" in printed
     assert (folder / "README.md").read_text().count("triglot ") >= 3
 
 
@@ -77,7 +77,7 @@ def test_it_writes_four_files_and_says_what_to_do_next(
         ("network", "required"),
     ],
 )
-def test_what_it_cannot_write_is_told(
+def test_what_it_cannot_write_is_reported(
     command: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("here").mkdir()
@@ -104,8 +104,8 @@ def test_what_it_writes_passes_its_own_check(
 ) -> None:
     name = f"own_{kind}_{backend}".lower()
     assert write(kind, name, backend) == 0
-    told = capsys.readouterr().out
-    (command,) = (line.split()[1:] for line in told.splitlines() if "triglot check" in line)
+    printed = capsys.readouterr().out
+    (command,) = (line.split()[1:] for line in printed.splitlines() if "triglot check" in line)
     monkeypatch.chdir(name)
     request.addfinalizer(lambda: sys.modules.pop(name, None))
     assert cli.main(command) == 0

@@ -164,7 +164,8 @@ def test_the_monitor_reads_the_canonical_layout() -> None:
     kernel = jnp.arange(6.0).reshape(2, 3)
     codec = Codec.named(kernel, [Leaf.one("kernel", jnp.transpose, jnp.transpose)])
     variables = Variables(params=kernel, state=())
-    state = {"learner": LearnerState(variables=variables, opt_state=()), "hyper": jnp.ones(2)}
+    learner = LearnerState(variables=variables, opt_state=(), num_gradient_steps=jnp.int32(0))
+    state = {"learner": learner, "hyper": jnp.ones(2)}
     ((name, value),) = fingerprints(a_network(codec))(state).items()
     assert name == f"{PREFIX}kernel"
     assert value == fingerprint(kernel.T) != fingerprint(kernel)

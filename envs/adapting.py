@@ -1,4 +1,4 @@
-"""What the adapters of other people's environments share."""
+"""Utilities of the adapters of environment libraries."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,23 +8,23 @@ import jax
 import jax.numpy as jnp
 
 from ..core.errors import TriglotError
+from ..core.types import PyTree
 
-PyTree: TypeAlias = Any
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
 
 
 @contextmanager
 def library_promotion() -> Iterator[None]:
-    """Let a library mix dtypes and ranks, as it was written to do.
+    """Allow a library's code to promote dtypes and ranks.
 
-    The user's strict settings hold for the rest of the program: JAX reads these while it traces.
+    JAX reads these settings while tracing, so the user's strict settings hold everywhere else.
     """
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 def strong(tree: PyTree) -> PyTree:
-    """Make arrays of Python numbers and give every array a type of its own, as a scan needs."""
+    """Convert Python numbers to arrays and weak types to strong ones, as a scan's carry needs."""
 
     def convert(leaf: Any) -> jax.Array:
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -34,8 +34,15 @@ def strong(tree: PyTree) -> PyTree:
     return jax.tree.map(convert, tree)
 
 
-def hashable(environment: str, options: Mapping[str, Any]) -> Options:
-    """Sort options into pairs, so that equal ones make equal environments.
+def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
+    """Convert options to sorted pairs, so that equal options give equal environments.
+
+    Args:
+      environment: the environment's name, for the message.
+      options: values by name.
+
+    Returns:
+      `(name, value)` pairs, sorted by name.
 
     Raises:
       TriglotError: if a value cannot be hashed.
