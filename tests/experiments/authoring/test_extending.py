@@ -60,7 +60,7 @@ def test_the_page_holds_every_template() -> None:
 
 
 def test_the_record_of_a_library_is_one_that_a_test_uses() -> None:
-    assert FILES[RECORD] == (ROOT / "tests" / "backends" / "toy" / RECORD).read_text()
+    assert FILES[RECORD] == (ROOT / "tests" / "toy_library" / RECORD).read_text()
 
 
 def test_the_agent_is_short() -> None:
