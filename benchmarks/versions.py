@@ -1,0 +1,147 @@
+"""Two checkouts of triglot against each other: did a change of the code cost speed?
+
+    git worktree add ../before REVISION
+    taskset -c 0 python -m benchmarks.versions --before ../before
+
+Each checkout trains in a process of its own, which compiles its programs once; then one of them
+works at a time, in pairs whose order alternates. A ratio above 1 means that this checkout is slower
+than the other. The settings are those of `benchmarks.seams` and `benchmarks.dqn`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from . import harness
+
+ROOT = Path(__file__).resolve().parents[1]
+# It runs in either checkout, so it uses only names that both have.
+WORKER = """
+import json, os, sys, time
+
+replies = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+import jax
+import triglot
+
+jax.config.update("jax_enable_compilation_cache", False)
+vectorized = sys.modules[triglot.Trainer.__module__].VectorEnvironment
+programs = {}
+for line in sys.stdin:
+    request = json.loads(line)
+    name = request["name"]
+    if name not in programs:
+        env = triglot.make_env(request["env"])
+        agent = triglot.make_agent(
+            request["algorithm"], env, backend=request["backend"], config=request["config"]
+        )
+        trainer = triglot.Trainer(
+            agent, vectorized(env, agent.num_envs), chunk_size=request["num_updates"]
+        )
+        run = jax.jit(trainer.train_chunk)
+        state = jax.jit(trainer.init)(jax.random.key(0))
+        for _ in range(request["warmups"]):
+            state, _ = run(state)
+        programs[name] = (run, jax.block_until_ready(state))
+    run, state = programs[name]
+    start = time.perf_counter()
+    jax.block_until_ready(run(state))
+    print(json.dumps(time.perf_counter() - start), file=replies, flush=True)
+"""
+PPO = {"algorithm": "ppo", "env": "gymnax:CartPole-v1", "config": {}, "num_updates": 64}
+PROGRAMS: dict[str, dict[str, Any]] = {
+    **{
+        f"ppo {backend}": {**PPO, "backend": backend, "warmups": 1}
+        for backend in ("haiku", "linen", "nnx", "equinox")
+    },
+    "dqn haiku": {
+        "algorithm": "dqn",
+        "env": "gymnax:CartPole-v1",
+        "backend": "haiku",
+        "config": {},
+        "num_updates": 2000,
+        "warmups": 1,  # fills the replay
+    },
+    "q_learning table": {
+        "algorithm": "q_learning",
+        "env": "gridworld:8x8",
+        "backend": "table",
+        "config": {"rollout_length": 16384},
+        "num_updates": 64,
+        "warmups": 1,
+    },
+}
+
+
+def start(checkout: Path) -> subprocess.Popen:
+    """Start a worker that imports triglot from a checkout."""
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER],
+        cwd=checkout,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ask(worker: subprocess.Popen, name: str) -> float:
+    """Run a program once in a worker, and return its seconds."""
+    assert worker.stdin is not None and worker.stdout is not None  # for the type checker
+    worker.stdin.write(json.dumps({"name": name, **PROGRAMS[name]}) + "\n")
+    worker.stdin.flush()
+    line = worker.stdout.readline()
+    if not line:
+        sys.exit(f"a worker ended while it ran {name}: its error is above")
+    return json.loads(line)
+
+
+def main(
+    before: Path,
+    rounds: int = 20,
+    only: tuple[str, ...] = (),
+    out: Path = Path("benchmarks/results/versions.json"),
+) -> None:
+    """Time every program in both checkouts and write the ratios.
+
+    Args:
+      before: the other checkout.
+      rounds: pairs.
+      only: names of programs; all by default.
+      out: the JSON file, overwritten.
+    """
+    workers = {"before": start(before.resolve()), "after": start(ROOT)}
+    names = only or tuple(PROGRAMS)
+    ratios: dict[str, harness.Interval] = {}
+    seconds: dict[str, dict[str, np.ndarray]] = {}
+    try:
+        for name in names:
+            for worker in workers.values():
+                ask(worker, name)  # compiles
+            times: dict[str, list[float]] = {side: [] for side in workers}
+            for turn in tqdm(range(rounds), desc=name, unit="pair"):
+                for side in sorted(workers, reverse=bool(turn % 2)):
+                    times[side].append(ask(workers[side], name))
+            seconds[name] = {side: np.array(values) for side, values in times.items()}
+            ratios[name] = harness.time_ratio(seconds[name], "after", "before")
+    finally:
+        for worker in workers.values():
+            worker.kill()
+    harness.write_json(out, {"rounds": rounds, "ratios": ratios, "seconds": seconds})
+    rows = [
+        [name, ratio, f"{np.median(seconds[name]['after']):.3f}"] for name, ratio in ratios.items()
+    ]
+    harness.print_table(["program", "after / before [95%]", "after s"], rows)
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
