@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import flax.linen as nn
 import haiku as hk
@@ -126,7 +127,7 @@ def test_the_agent_improves_on_cartpole(page: Path) -> None:
 TINY = {"rollout_length": 8, "hidden_sizes": (8,), "num_epochs": 1, "num_minibatches": 1}
 
 
-def trained(algorithm: str, total_steps: int = 64, **parts) -> tuple:
+def trained(algorithm: str, total_steps: int = 64, **parts: Any) -> tuple:
     """Train on a tiny environment; return the agent, its state and the metrics."""
     env = triglot.make_env("probe:two-step")
     agent = triglot.make_agent(algorithm, env, **parts)
@@ -202,7 +203,7 @@ def test_exported_parameters_give_the_agents_outputs(
         np.testing.assert_allclose(outputs["logits"], expected["logits"], rtol=1e-5, atol=1e-7)
 
 
-def call(library: str, exported, obs: jax.Array) -> dict:
+def call(library: str, exported: Any, obs: jax.Array) -> dict:
     """Call an exported network on a batch, as the page's comments say."""
     if library in ("haiku", "linen"):
         network, params = exported
@@ -222,6 +223,7 @@ def test_a_custom_network_keeps_the_librarys_own_parameters(page: Path) -> None:
         return {"logits": hk.Linear(2)(obs), "value": hk.Linear(1)(obs)[..., 0]}
 
     spec = triglot.make_env("probe:two-step").obs_spec
+    assert isinstance(spec, triglot.Box)
     obs = jax.random.uniform(jax.random.key(1), (5, *spec.shape))
     config = {"rollout_length": 8, "num_epochs": 1}
     for network, own in (
@@ -230,5 +232,5 @@ def test_a_custom_network_keeps_the_librarys_own_parameters(page: Path) -> None:
     ):
         agent, state, _ = trained("ppo", networks=network, config=config)
         expected, _ = agent.network.apply(state.learner.variables, obs)
-        outputs = own(state.learner.variables.params)
+        outputs: Any = own(state.learner.variables.params)
         np.testing.assert_array_equal(outputs["logits"], expected["logits"])
