@@ -23,7 +23,7 @@ from ..core.networks.actor_critic import check_soft_actor_critic, soft_actor_cri
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.networks.heads import merge_heads
-from ..core.rl.distributions import SquashedGaussian, from_unit_box, unit_box
+from ..core.rl.distributions import SquashedGaussian, from_unit_box, squashed_gaussian, unit_box
 from ..core.rl.normalize import RunningStats, normalized, require_normalizable
 from ..core.rl.replay import Replay, ReplayConfig, ReplayState, Sample
 from ..core.rl.targets import polyak, target_of
@@ -277,7 +277,7 @@ class SAC(AgentBase):
         outputs, state = self.network.parts["actor"].apply(actor, obs, **how)
         heads = merge_heads(outputs)
         log_std = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
-        return SquashedGaussian(heads["mean"], log_std), state
+        return squashed_gaussian(heads["mean"], log_std), state
 
     def _q(
         self, critic: Variables, obs: Any, action: jax.Array, **how: Any

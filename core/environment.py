@@ -1,29 +1,28 @@
-"""Environments as pure functions: single, stateless, and never resetting themselves."""
+"""Environments as pure functions of a state; they never reset themselves."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
 from .specs import Spec, zeros
-
-PyTree: TypeAlias = Any
+from .types import PyTree
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class TimeStep:
-    """What one environment says after a reset or a step.
+    """What an environment returns after a reset or a step.
 
     Attributes:
-      state: everything the environment needs to go on.
-      obs: the observation of `state`, as the environment's `obs_spec` declares it.
+      state: of the environment.
+      obs: the observation of `state`, as `obs_spec` describes it.
       reward: float32 `[]`, for the action just taken; 0 after a reset.
-      terminated: bool `[]`, the task ended here: nothing follows, the value of `obs` is 0.
-      truncated: bool `[]`, the episode was cut here: the task would go on, so bootstrap on `obs`.
-      action_mask: bool `[num_actions]` of allowed actions, or None where all are.
+      terminated: bool `[]`, the task ended: the value of `obs` is 0.
+      truncated: bool `[]`, the episode was cut, by a time limit for example: bootstrap on `obs`.
+      action_mask: bool `[num_actions]` of allowed actions, or None where all are allowed.
     """
 
     state: PyTree
@@ -35,7 +34,7 @@ class TimeStep:
 
 
 def first_step(state: PyTree, obs: PyTree, action_mask: jax.Array | None = None) -> TimeStep:
-    """Build the `TimeStep` that a reset returns."""
+    """Build the `TimeStep` of a reset."""
     return TimeStep(
         state=state,
         obs=obs,
@@ -48,15 +47,15 @@ def first_step(state: PyTree, obs: PyTree, action_mask: jax.Array | None = None)
 
 @runtime_checkable
 class Environment(Protocol):
-    """One environment; implement it as a frozen dataclass, so that it can be hashed.
+    """A single environment; implement it as a frozen dataclass, so that it can be hashed.
 
-    `step` after an episode's end is allowed and its result is never used; `core` owns batching,
-    time limits and resets.
+    `core` batches it, limits its time and resets it. `step` may be called after an episode's end;
+    its result is then ignored.
     """
 
     @property
     def name(self) -> str:
-        """Say how errors and reports call it."""
+        """Display name in errors and reports."""
         ...
 
     @property
@@ -94,24 +93,24 @@ def has_costly_reset(env: Environment) -> bool:
 
 
 @runtime_checkable
-class Drawn(Environment, Protocol):
-    """An environment that can draw its episodes; this is optional."""
+class Renderable(Environment, Protocol):
+    """An environment that renders its episodes; this is optional."""
 
     @property
     def draw_suffix(self) -> str:
-        """Say what `draw` writes: `.gif`, say, or `.html`."""
+        """Suffix of the file that `draw` writes, such as `.gif` or `.html`."""
         ...
 
     def draw(self, states: PyTree, path: str) -> None:
-        """Draw states `[T, ...]`, as `reset` and `step` return them, to a file."""
+        """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
         ...
 
 
 def check_constant_shapes(env: Environment) -> None:
-    """Refuse an environment whose steps are not shaped as its starts are; nothing is computed.
+    """Reject an environment whose `step` returns other shapes than `reset`; nothing is computed.
 
     Raises:
-      TriglotError: naming the first part of a `TimeStep` that differs.
+      TriglotError: naming the first field of a `TimeStep` that differs.
     """
     start = jax.eval_shape(env.reset, jax.random.key(0))
     action = jax.eval_shape(lambda: zeros(env.action_spec))
@@ -175,6 +174,6 @@ class TimeLimit:
         return replace(
             step,
             state=_Timed(state=step.state, time=time),
-            # Where the task ends at the limit, it ended: nothing is left to bootstrap on.
+            # A termination at the limit is a termination: there is no bootstrap.
             truncated=(step.truncated | (time >= self.max_steps)) & ~step.terminated,
         )

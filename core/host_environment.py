@@ -68,7 +68,7 @@ class HostEnvironment(Protocol):
         ...
 
 
-class FilmedVector(HostVector, Protocol):
+class RenderableVector(HostVector, Protocol):
     """One open environment that renders frames; it is not reset at the end of an episode."""
 
     def frame(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class FilmedVector(HostVector, Protocol):
 
 
 @runtime_checkable
-class Filmed(HostEnvironment, Protocol):
+class HostRenderable(HostEnvironment, Protocol):
     """A host environment that can render frames (optional)."""
 
     @property
@@ -85,7 +85,7 @@ class Filmed(HostEnvironment, Protocol):
         """Display time of one frame, in milliseconds."""
         ...
 
-    def open_filmed(self) -> FilmedVector:
+    def open_filmed(self) -> RenderableVector:
         """Open one environment that renders frames."""
         ...
 

@@ -74,7 +74,7 @@ class GymnasiumVector:
 
 
 class FilmedGymnasium(GymnasiumVector):
-    """One Gymnasium environment with rendering, as a `FilmedVector`."""
+    """One Gymnasium environment with rendering, as a `RenderableVector`."""
 
     def __init__(self, name: str, vector: Any, obs_spec: Spec, action_spec: Spec) -> None:
         """Wrap `vector`, which holds one environment and has automatic reset disabled."""

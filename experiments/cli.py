@@ -278,20 +278,20 @@ def _check(arguments: list[str], started: float) -> int:
     if not given or given[0].startswith("-"):
         raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
     from .authoring.check import Choices, check
+    from .registry.components import find_component
     from .registry.overrides import overrides_of
-    from .registry.parts import find_part
 
     # The component is found before its options are parsed, since an algorithm adds options.
-    part = find_part(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
+    component = find_component(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
     options = parse(
         commands.CheckOptions,
         given,
         prog=prog,
         description=CHECK_HELP,
-        algorithm=part.algorithm,
+        algorithm=component.algorithm,
     )
     return check(
-        part,
+        component,
         Choices(
             env=options.env,
             backends=options.backends,

@@ -41,7 +41,8 @@ class AgentCase(Case):
 
     @cached_property
     def vector(self) -> VectorEnvironment:
-        return VectorEnvironment(self.env, self.num_envs)
+        vector = VectorEnvironment(self.env, self.num_envs)
+        return vector.for_rollouts(self.agent.rollout_length)  # as in Trainer
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
-from ..host_environment import Filmed, HostEnvironment, HostStep, HostVector
+from ..host_environment import HostEnvironment, HostRenderable, HostStep, HostVector
 from ..loop.episode import Episode, Episodes
 from .actor import actor
 from .vector import HostRunner
@@ -88,7 +88,7 @@ def play_episodes(
 
 def film(
     agent: Agent,
-    env: Filmed,
+    env: HostRenderable,
     agent_state: Any,
     key: jax.Array,
     *,

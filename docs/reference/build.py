@@ -1,7 +1,7 @@
 """Build the API reference from the docstrings: `make docs`, or `python docs/reference/build.py`.
 
 The pages are self-contained: open them without a server. Members without a docstring are left out,
-except constructors; a member that one of triglot's protocols declares gets the protocol's docstring.
+except constructors. A member that a protocol of triglot declares gets the docstring from there.
 """
 
 import functools
@@ -21,14 +21,14 @@ from tqdm import tqdm
 
 import triglot
 from triglot.core.agent import ActionValues, Agent
-from triglot.core.environment import CostlyReset, Drawn, Environment
+from triglot.core.environment import CostlyReset, Environment, Renderable
 from triglot.core.errors import writing
 
 Modules: TypeAlias = dict[str, pdoc.doc.Module]
 
 HERE = Path(__file__).parent
 ROOMS = ("core", "algorithms", "backends", "envs", "checks", "experiments")
-PROTOCOLS = (Agent, ActionValues, Environment, CostlyReset, Drawn)
+PROTOCOLS = (Agent, ActionValues, Environment, CostlyReset, Renderable)
 # The templates of `triglot new` are on the page docs/extending.md.
 LEFT_OUT = "!triglot.experiments.authoring.templates"
 

@@ -12,10 +12,10 @@ from tqdm import tqdm
 from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
 from ..registry.agents import make_agent
+from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
-from ..registry.parts import Part
 from .heads import check_for_algorithm
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Choices:
     hyper: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check(part: Part, choices: Choices) -> int:
+def check(component: Component, choices: Choices) -> int:
     """Check a component and print the report, with the result in the first line.
 
     Returns:
@@ -61,7 +61,7 @@ def check(part: Part, choices: Choices) -> int:
     Raises:
       TriglotError: if nothing could be checked.
     """
-    tasks = dict(_tasks(part, choices))
+    tasks = dict(_tasks(component, choices))
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
         print(f"checking {label} ...", file=sys.stderr, flush=True)
@@ -69,7 +69,7 @@ def check(part: Part, choices: Choices) -> int:
             report = task()
         print(report)
         return PASSED if report.passed else FAILED
-    return _check_all(part.text, tasks)
+    return _check_all(component.text, tasks)
 
 
 def default_env() -> str:
@@ -134,46 +134,46 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     return FAILED if failed else UNCHECKED if errors else PASSED
 
 
-def _tasks(part: Part, choices: Choices) -> Iterator[tuple[str, Task]]:
+def _tasks(component: Component, choices: Choices) -> Iterator[tuple[str, Task]]:
     """Yield the checks by label."""
     from ...checks import check_agent, check_environment, check_network
 
-    if part.kind == "environment":
-        for name, make in _environments(part):
+    if component.kind == "environment":
+        for name, make in _environments(component):
             yield name, lambda make=make: check_environment(_compilable(make()))
         return
     env = _compilable(make_env(choices.env or default_env()))
-    label = f"{part.text} on {env.name}"
-    if part.kind == "network":
-        network = partial(make_network, part.text, part.made, env)
-        if part.target is None:
+    label = f"{component.text} on {env.name}"
+    if component.kind == "network":
+        network = partial(make_network, component.text, component.made, env)
+        if component.target is None:
             yield label, lambda: check_network(network(), env.obs_spec)
             return
         check = partial(
             check_for_algorithm,
-            algorithm=part.target,
+            algorithm=component.target,
             env=env,
-            name=part.role,
-            config=from_overrides(part.algorithm.Config, choices.config),
+            name=component.role,
+            config=from_overrides(component.algorithm.Config, choices.config),
             hyper=choices.hyper,
             backend=choices.backends[0],
         )
-        yield f"{label} for {part.target}", lambda: check(network())
-    elif part.algorithm is None:
-        yield label, lambda: check_agent(part.made, env)
+        yield f"{label} for {component.target}", lambda: check(network())
+    elif component.algorithm is None:
+        yield label, lambda: check_agent(component.made, env)
     else:
         for backend in choices.backends:
-            make = partial(_make_small_agent, part, env, backend, choices)
+            make = partial(_make_small_agent, component, env, backend, choices)
             yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
 
 
-def _make_small_agent(part: Part, env: Any, backend: str, choices: Choices) -> Any:
+def _make_small_agent(component: Component, env: Any, backend: str, choices: Choices) -> Any:
     """Build a small agent, or one of the given size if the small values conflict with it."""
 
     def make(config: Any) -> Any:
-        return make_agent(part.text, env, backend=backend, config=config, hyper=choices.hyper)
+        return make_agent(component.text, env, backend=backend, config=config, hyper=choices.hyper)
 
-    config = part.algorithm.Config
+    config = component.algorithm.Config
     try:
         return make(small_config(config, choices.config))
     except TriglotError:
@@ -185,12 +185,12 @@ def _compilable(env: Any) -> Any:
     return env
 
 
-def _environments(part: Part) -> Iterator[tuple[str, Callable[[], Any]]]:
-    if part.made is not None:  # not by `make_env`, which rejects what the checker explains
-        yield part.text, partial(call_env, part.text, part.made, {})
-    elif part.text in suites():
-        for name in load_suite(part.text).names():
-            full = f"{part.text}:{name}"
+def _environments(component: Component) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if component.made is not None:  # not by `make_env`, which rejects what the checker explains
+        yield component.text, partial(call_env, component.text, component.made, {})
+    elif component.text in suites():
+        for name in load_suite(component.text).names():
+            full = f"{component.text}:{name}"
             yield full, partial(make_env, full)
     else:
-        yield part.text, partial(make_env, part.text)
+        yield component.text, partial(make_env, component.text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
 from ...core.errors import TriglotError, unknown
-from ..registry.parts import names
+from ..registry.components import names
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}

@@ -1,4 +1,4 @@
-"""Whether trainings are equal bit for bit, and if not, where they part first.
+"""Whether trainings are equal bit for bit, and where they first differ.
 
 The fingerprints are computed inside the compiled program after every update; the rest is NumPy.
 """
@@ -129,7 +129,7 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def compare_traces(traces: Mapping[str, Trace], steps_per_update: int) -> dict[str, Any]:
-    """Say whether trainings are equal bit for bit, and where each parts from the first of them.
+    """Compare trainings bit for bit, and find where each diverges from the first of them.
 
     Args:
       traces: at least one, by backend; all of the same seeds and updates.

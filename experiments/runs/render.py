@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ...core.environment import Drawn, Environment, TimeLimit
+from ...core.environment import Environment, Renderable, TimeLimit
 from ...core.errors import TriglotError, writing
 from ...core.host.player import film
-from ...core.host_environment import Filmed
+from ...core.host_environment import HostRenderable
 from ...core.loop.episode import Episode, play_episode
 from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
@@ -24,8 +24,8 @@ from .train import restore
 HOW_TO_DRAW = (
     "add `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "
     "[T, ...] (see triglot.envs.gif and triglot.envs.gridworld); to a host environment, add "
-    "`milliseconds` and a method open_filmed() (see triglot.core.host_environment.Filmed), or wrap "
-    "a Gymnasium one in gymnasium.wrappers.RecordVideo"
+    "`milliseconds` and a method open_filmed() (see triglot.core.host_environment.HostRenderable), "
+    "or wrap a Gymnasium one in gymnasium.wrappers.RecordVideo"
 )
 
 
@@ -56,7 +56,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
     keys = enumerate(_keys(plan, options), 1)
     how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
-    if isinstance(env, Filmed):
+    if isinstance(env, HostRenderable):
 
         def frames() -> Iterator[np.ndarray]:
             for number, key in keys:
@@ -96,10 +96,10 @@ def suffix_of(env: Any) -> str:
     Raises:
       TriglotError: if the environment cannot be rendered.
     """
-    if isinstance(env, Filmed):
+    if isinstance(env, HostRenderable):
         return ".gif"
     inner = _without_time_limit(env)
-    if not isinstance(inner, Drawn):
+    if not isinstance(inner, Renderable):
         raise TriglotError(f"{inner.name} cannot be rendered: {HOW_TO_DRAW}.")
     return inner.draw_suffix
 

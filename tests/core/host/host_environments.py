@@ -39,7 +39,7 @@ class Counter(gymnasium.Env):
         return np.array([self.count, self.drawn])
 
 
-class Drawn(Counter):
+class Renderable(Counter):
     """Draw the count as the brightness of everything."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (as in the base class)
@@ -113,5 +113,5 @@ class Lifted(gymnasium.Env):
 
 
 made: Any
-for made in (Counter, Drawn, Named, Failing, Lifted):
+for made in (Counter, Renderable, Named, Failing, Lifted):
     gymnasium.register(f"triglot/{made.__name__}-v0", made)

@@ -182,7 +182,7 @@ def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
 
 
 def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:
-    env: Any = make_env("gymnasium:triglot/Drawn-v0")
+    env: Any = make_env("gymnasium:triglot/Renderable-v0")
     state = ppo.init(jax.random.key(0), 2)
     frames, playing = [], film(ppo, env, state, jax.random.key(1))
     with pytest.raises(StopIteration) as stop:

@@ -15,7 +15,7 @@ from triglot.core.network import Network
 from triglot.envs.gridworld import GridWorld
 from triglot.experiments import cli
 from triglot.experiments.authoring import check as checking
-from triglot.experiments.registry import parts
+from triglot.experiments.registry import components
 
 OWN = """
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     ],
 )
 def test_the_kind_is_found_out(own: str, text: str, kind: str) -> None:
-    assert parts.find_part(text.format(own=own)).kind == kind
+    assert components.find_component(text.format(own=own)).kind == kind
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_two_packages_with_one_name_are_told(install: Install) -> None:
     install("[triglot.algorithms]\ntheirs = other:Agent\n", "others-rl")
     with pytest.raises(TriglotError, match=r"others-rl 1.5 .*and theirs-rl 1.5 .*Uninstall one"):
         find_algorithm("theirs")
-    assert listing.everything().count("shares its name with another package's") == 2
+    assert listing.everything().count("has the same name as another package's") == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ KINDS = ("algorithm", "environment", "network")
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A component to check.
 
     Attributes:
@@ -41,7 +41,7 @@ class Part:
         return find_algorithm(self.text)
 
 
-def find_part(text: str, kind: str | None = None, target: str | None = None) -> Part:
+def find_component(text: str, kind: str | None = None, target: str | None = None) -> Component:
     """Find a component: a registered name, a suite of environments, or `package.module:object`.
 
     Args:
@@ -61,7 +61,7 @@ def find_part(text: str, kind: str | None = None, target: str | None = None) -> 
     if len(named) > 1:
         raise TriglotError(f"{text!r} is an {' and a '.join(named)}: choose one with --kind.")
     if named:
-        return Part(named[0], text, load("network", text) if named == ["network"] else None)
+        return Component(named[0], text, load("network", text) if named == ["network"] else None)
     if ":" not in text:
         there = [name for one in wanted for name in names(one)]
         raise TriglotError(
@@ -69,19 +69,19 @@ def find_part(text: str, kind: str | None = None, target: str | None = None) -> 
         )
     path, comma, _ = text.partition(",")
     if comma and is_path(path):  # only names of environments have options
-        return Part("environment", text)
+        return Component("environment", text)
     if not is_path(text):
         raise unknown("environment suite", text.partition(":")[0], suites())
     made = load(kind or "component", text)
-    return Part(kind or _kind_of(text, made), text, made)
+    return Component(kind or _kind_of(text, made), text, made)
 
 
-def _find_network(text: str, kind: str | None, target: str) -> Part:
+def _find_network(text: str, kind: str | None, target: str) -> Component:
     role, equals, path = text.partition("=")
-    part = find_part(path if equals else text, kind)
-    if part.kind != "network":
-        raise TriglotError(f"--algorithm is an option for networks; {text!r} is an {part.kind}.")
-    return replace(part, role=role if equals else None, target=target)
+    found = find_component(path if equals else text, kind)
+    if found.kind != "network":
+        raise TriglotError(f"--algorithm is an option for networks; {text!r} is an {found.kind}.")
+    return replace(found, role=role if equals else None, target=target)
 
 
 def names(kind: str) -> list[str]:
