@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.checks.sound_agent import ENV, ActorCritic, Hyperparams, Masked, linear
+from tests.checks.sound_agent import ENV, ActorCritic, Masked, Numbers, linear
 from triglot.core.agent import PolicyInput, PolicyOutput, Trajectory
 
 
@@ -234,7 +234,7 @@ class DiscountLeftOut(ActorCritic):
 
     def init(self, key: Any, num_envs: int, hyper: Any = None) -> Any:
         own = self.hyper if hyper is None else hyper
-        numbers = Hyperparams(learning_rate=own.learning_rate, discount=self.hyper.discount)
+        numbers = Numbers(learning_rate=own.learning_rate, discount=self.hyper.discount)
         return super().init(key, num_envs, numbers)
 
 

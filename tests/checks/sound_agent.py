@@ -16,7 +16,7 @@ NUM_ACTIONS = 2
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Hyperparams:
+class Numbers:
     learning_rate: Any = 0.1
     discount: Any = 0.9
 
@@ -37,12 +37,16 @@ class ActorCritic:
 
     num_envs: int = 2
     rollout_length: int = 4
-    hyper: Hyperparams = Hyperparams()
+    hyper: Numbers = Numbers()
     online: ClassVar[bool] = False
     explores_by_parameters: ClassVar[bool] = False
     bootstraps: ClassVar[bool] = True
+    learning_starts: ClassVar[int] = 0
+    # Members of the Agent protocol that only make_agent uses.
+    Config = Hyperparams = network = obs_spec = action_spec = config = optimizer = None
+    networks = staticmethod(lambda obs_spec, action_spec, config: {})
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Hyperparams | None = None) -> Any:
+    def init(self, key: jax.Array, num_envs: int, hyper: Numbers | None = None) -> Any:
         numbers = jax.tree.map(
             lambda number: jnp.asarray(number, jnp.float32), self.hyper if hyper is None else hyper
         )
