@@ -24,7 +24,7 @@ _EXPORTS = {
     "core.networks.unroll": ("unroll",),
     "checks": ("check_agent", "check_environment", "check_network"),
     "core.learner": ("Learner",),
-    "core.agent": ("Agent",),
+    "core.agent": ("Agent", "AgentBase"),
     "core.environment": ("Environment", "TimeStep"),
     "core.specs": ("Box", "Dict", "Discrete"),
     "core.loop.trainer": ("Trainer",),
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .checks import check_environment as check_environment
     from .checks import check_network as check_network
     from .core.agent import Agent as Agent
+    from .core.agent import AgentBase as AgentBase
     from .core.environment import Environment as Environment
     from .core.environment import TimeStep as TimeStep
     from .core.errors import Guessed as Guessed
