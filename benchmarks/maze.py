@@ -9,7 +9,7 @@ the repository's root, on one core:
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,10 @@ from triglot.core.environment import Environment
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.tracing.hoist import scan_keys
+from triglot.core.types import PyTree
 
 from . import harness
 from .seams import Program
-
-PyTree: TypeAlias = Any
 
 ENV = "jumanji:Maze-v0"
 BARE = "bare step"
