@@ -22,7 +22,7 @@ from ..core.learner import steps_if_ready
 from ..core.network import Variables
 from ..core.networks.architecture import NetworkSpec, default_torso, q_head
 from ..core.networks.heads import merge_heads, num_actions, require_single_steps
-from ..core.rl.replay import Replay, ReplayConfig, ReplayState, Sample
+from ..core.rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..core.rl.targets import polyak, target_of
 from ..core.specs import Spec
 from ..core.types import Metrics
@@ -63,7 +63,7 @@ class DQNHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNConfig(ReplayConfig):
+class DQNConfig(PrioritizedReplayConfig):
     """Static configuration of DQN.
 
     Attributes:

@@ -32,8 +32,6 @@ class ReplayConfig(AgentConfig):
       batch_size: samples in one gradient step, `B`.
       buffer_size: environment steps kept for replay, rounded up to whole rollouts.
       learning_starts: environment steps before the first gradient step.
-      n_step: steps in one sample, whose rewards are summed.
-      prioritized: sample by the size of the last error instead of uniformly.
     """
 
     rollout_length: int = 1
@@ -41,8 +39,10 @@ class ReplayConfig(AgentConfig):
     batch_size: int = 128
     buffer_size: int = 10_000
     learning_starts: int = 10_000
-    n_step: int = 1
-    prioritized: bool = False
+
+    # Without annotations, so that only `PrioritizedReplayConfig` makes them fields.
+    n_step = 1
+    prioritized = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,6 +59,19 @@ class ReplayConfig(AgentConfig):
     def capacity(self) -> int:
         """`buffer_size`, rounded up to whole rollouts."""
         return -(-self.buffer_size // self.steps_per_update) * self.steps_per_update
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrioritizedReplayConfig(ReplayConfig):
+    """Static configuration of an agent that also supports n-step samples and priorities.
+
+    Attributes:
+      n_step: steps in one sample, whose rewards are summed.
+      prioritized: sample by the size of the last error instead of uniformly.
+    """
+
+    n_step: int = 1
+    prioritized: bool = False
 
 
 @jax.tree_util.register_dataclass
