@@ -99,9 +99,7 @@ def _named_codec(codec: Codec, layout: bool) -> Codec:
     return Codec.named(dict.fromkeys(by_name, 0), list(by_name.values()))
 
 
-def params_on_the_right(
-    function: Callable[[Any, Any], Any],
-) -> Callable[[Any, Any], Any]:
+def params_on_the_right(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Rewrite the jaxpr of `function(params, inputs)` to a canonical order of summation.
 
     If the left operand of a product depends on the parameters only and the right one on the inputs,
@@ -170,7 +168,7 @@ def _evaluate(closed: Any, values: Sequence[Value]) -> list[Value]:
 
 def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     name, params = equation.primitive.name, equation.params
-    if name in ("jit", "pjit") and _holds_products(params["jaxpr"].jaxpr):
+    if name in ("jit", "pjit") and _holds_products(equation):
         return _evaluate(params["jaxpr"], operands)
     if name == "transpose":
         return [operands[0].transposed(params["permutation"])]
@@ -186,8 +184,7 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
             _spread(array, shape) if operand.source == PARAMS else array
             for operand, array in zip(operands, arrays, strict=True)
         ]
-    results = bind(equation, arrays)
-    return [Value.of(array, source) for array in results]
+    return [Value.of(array, source) for array in bind(equation, arrays)]
 
 
 def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -198,15 +195,11 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
 
 
-def _holds_products(jaxpr: Any) -> bool:
-    return any(
-        equation.primitive.name in ("dot_general", "conv_general_dilated")
-        or (
-            equation.primitive.name in ("jit", "pjit")
-            and _holds_products(equation.params["jaxpr"].jaxpr)
-        )
-        for equation in jaxpr.eqns
-    )
+def _holds_products(equation: Any) -> bool:
+    name = equation.primitive.name
+    if name in ("jit", "pjit"):
+        return any(map(_holds_products, equation.params["jaxpr"].jaxpr.eqns))
+    return name in ("dot_general", "conv_general_dilated")
 
 
 def _swapped_product(
@@ -238,8 +231,7 @@ def _convolution(images: Value, kernel: Value, *, dimension_numbers: Any, **para
     # A specification gives the positions of (batch, feature, height, width).
     numbers, source = dimension_numbers, images.source | kernel.source
     in_order = (0, 1, 2, 3)
-    nchw = images.transposed(numbers.lhs_spec)
-    oihw = kernel.transposed(numbers.rhs_spec)
+    nchw, oihw = images.transposed(numbers.lhs_spec), kernel.transposed(numbers.rhs_spec)
     plain = params["feature_group_count"] == params["batch_group_count"] == 1
     if plain and params["lhs_dilation"] == (1, 1) and jax.default_backend() == "cpu":
         result = Value.of(_patches_times_kernel(nchw, oihw, **params), source)

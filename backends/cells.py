@@ -8,13 +8,15 @@ The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefi
   cell/recurrent/n/bias       [size], GRU only, inside the product with the reset gate
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.network import Leaf, Network, Variables
+from ..core.networks.architecture import NetworkSpec
 
 LSTM_GATES = ("i", "f", "g", "o")
 GRU_GATES = ("r", "z", "n")
@@ -59,7 +61,14 @@ def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
     )
 
 
-def match_initializers(network: Network) -> Network:
+def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
+    """Lift a zoo's module, given as the first arguments of the adapter's `lift`."""
+    if spec.cell is None:
+        return lift(*module, name=name)
+    return _match_initializers(lift(*module, name=name, initial_carry=spec.cell.initial_carry))
+
+
+def _match_initializers(network: Network) -> Network:
     """Give a zoo's recurrent cell `cell` the same initializers in every library.
 
     Per gate, input kernels are drawn from `lecun_normal` and recurrent kernels are orthogonal.

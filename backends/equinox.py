@@ -153,9 +153,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("equinox", "equinox")
     from .zoo.equinox import make
 
-    initial_carry = spec.cell.initial_carry if spec.cell else None
-    network = from_equinox(make(spec), name=name, initial_carry=initial_carry)
-    return cells.match_initializers(network) if spec.cell else network
+    return cells.lift_zoo(from_equinox, spec, name, make(spec))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """Pairing of two networks' parameters by shape and order."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -33,13 +34,7 @@ def guess(source: Arrays, target: Arrays, networks: str) -> dict[str, str]:
         for layer, other in _match(left, right).items():
             pairs.update(_inside(layer, other, source, target))
     for by_name in (True, False):
-        left, right = (
-            {
-                name: (_last_name(name) if by_name else "", _shape(array))
-                for name, array in side.items()
-            }
-            for side in _unpaired(pairs, source, target)
-        )
+        left, right = (_parameters(side, by_name) for side in _unpaired(pairs, source, target))
         pairs.update(_match(left, right))
     if any(_unpaired(pairs, source, target)) or _splits_a_layer(pairs):
         raise _refusal(pairs, source, target, networks)
@@ -83,11 +78,8 @@ def _match(left: Mapping[str, Hashable], right: Mapping[str, Hashable]) -> dict[
 def _without_common_prefix(names: Sequence[str]) -> dict[Hashable, str]:
     """Label names by their parts after the common prefix."""
     parts = [name.split("/") for name in names]
-    common = 0
-    for level in zip(*parts, strict=False):
-        if len(set(level)) > 1:
-            break
-        common += 1
+    levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
+    common = len(list(levels))
     return {tuple(own[common:]): name for own, name in zip(parts, names, strict=True)}
 
 
@@ -104,11 +96,15 @@ def _numbers(name: str) -> list[tuple[int, ...]]:
     return [tuple(int(number) for number in re.findall(r"\d+", word)) for word in words]
 
 
+def _parameters(arrays: Arrays, by_name: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Describe each parameter by its shape and, if wanted, its last name."""
+    return {n: (_last_name(n) if by_name else "", _shape(array)) for n, array in arrays.items()}
+
+
 def _layers(arrays: Arrays, by_name: bool) -> dict[str, Hashable]:
     """Describe each layer by the names and shapes of its parameters."""
     found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for name, array in arrays.items():
-        described = (_last_name(name) if by_name else "", _shape(array))
+    for name, described in _parameters(arrays, by_name).items():
         found.setdefault(_layer(name), []).append(described)
     return {layer: tuple(sorted(shapes)) for layer, shapes in found.items()}
 
@@ -146,10 +142,9 @@ def _refusal(
 ) -> TriglotError:
     left, right = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
     shapes = [Counter(_shape(array) for array in side.values()) for side in (left, right)]
+    problem = "the architectures differ"
     if shapes[0] == shapes[1]:
         problem = "parameters of equal shapes can be paired in several ways"
-    else:
-        problem = "the architectures differ"
     found = {name: other for name, other in pairs.items() if name not in left}
     return TriglotError(
         f"{networks}: {problem}. Unpaired parameters: {listed(left) or 'none'} of the first and "

@@ -10,17 +10,7 @@ from ..core.errors import require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
-from . import cells
-from .calling import (
-    InitialCarry,
-    Inputs,
-    arguments,
-    check_arguments,
-    describe_inputs,
-    example_arguments,
-    mode_arguments,
-    parameters,
-)
+from . import calling, cells
 from .naming import canonical_name, prefix_of
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
@@ -28,10 +18,10 @@ LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "
 
 def from_haiku(
     function: Any,
-    obs_spec: Inputs,
+    obs_spec: calling.Inputs,
     *,
     name: str | None = None,
-    initial_carry: InitialCarry | None = None,
+    initial_carry: calling.InitialCarry | None = None,
 ) -> Network:
     """Lift a Haiku function or module to a `Network`.
 
@@ -55,9 +45,9 @@ def from_haiku(
     """
     hk = require("haiku", "haiku")
     shown = name or getattr(function, "__name__", type(function).__name__)
-    names = parameters(function)
+    names = calling.parameters(function)
     if isinstance(function, type) and issubclass(function, hk.Module):
-        names, function = parameters(function.__call__), _constructing(function)
+        names, function = calling.parameters(function.__call__), _constructing(function)
     if isinstance(function, hk.Transformed):
         function = hk.with_empty_state(function)
     if not isinstance(function, hk.TransformedWithState):
@@ -65,10 +55,10 @@ def from_haiku(
     transformed = function
 
     def init(key: jax.Array) -> Variables:
-        inputs = example_arguments(obs_spec, initial_carry)
-        check_arguments(f"the Haiku function {shown!r}", names, inputs)
+        inputs = calling.example_arguments(obs_spec, initial_carry)
+        calling.check_arguments(f"the Haiku function {shown!r}", names, inputs)
         # hk.BatchNorm creates its running averages in training only.
-        modes = mode_arguments(names, True)
+        modes = calling.mode_arguments(names, True)
         # hk.initializers.Orthogonal multiplies a matrix by a vector, an error in strict mode.
         with jax.numpy_rank_promotion("allow"):
             params, state = transformed.init(key, *inputs, **modes)
@@ -77,9 +67,9 @@ def from_haiku(
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
-        given = arguments(inputs)
-        check_arguments(f"the Haiku function {shown!r}", names, given)
-        modes = mode_arguments(names, train)
+        given = calling.arguments(inputs)
+        calling.check_arguments(f"the Haiku function {shown!r}", names, given)
+        modes = calling.mode_arguments(names, train)
         outputs, state = transformed.apply(variables.params, variables.state, key, *given, **modes)
         # A Haiku function may update its state in any call; evaluation discards the update.
         return outputs, state if train else variables.state
@@ -93,7 +83,9 @@ def from_haiku(
         return method(*args, **kwargs)
 
     with (
-        user_error_context(f"the Haiku function {shown!r} failed on {describe_inputs(obs_spec)}"),
+        user_error_context(
+            f"the Haiku function {shown!r} failed on {calling.describe_inputs(obs_spec)}"
+        ),
         hk.intercept_methods(note_cells),
     ):
         params = jax.eval_shape(init, jax.random.key(0)).params
@@ -173,9 +165,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("haiku", "haiku")
     from .zoo.haiku import make
 
-    initial_carry = spec.cell.initial_carry if spec.cell else None
-    network = from_haiku(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
-    return cells.match_initializers(network) if spec.cell else network
+    return cells.lift_zoo(from_haiku, spec, name, make(spec), spec.obs_spec)
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ Both return a `Network` whose `backend` is the library's name. `triglot.check_ne
 """
 
 import importlib.util
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -111,25 +111,18 @@ class Library:
         return adapter
 
 
-def _built_in(name: str, title: str, module: str, distribution: str, extra: str) -> Library:
-    return Library(
-        name=name,
-        title=title,
-        adapter=f"triglot.backends.{name}",
-        lift=f"from_{name}",
-        module=module,
-        distribution=distribution,
-        extra=extra,
-    )
+def _built_in(name: str, title: str, module: str, **install: str) -> Library:
+    adapter, lift = f"triglot.backends.{name}", f"from_{name}"
+    return Library(name=name, title=title, module=module, adapter=adapter, lift=lift, **install)
 
 
 LIBRARIES = {
     library.name: library
     for library in (
-        _built_in("haiku", "Haiku", "haiku", "dm-haiku", "haiku"),
-        _built_in("linen", "Flax Linen", "flax.linen", "flax", "flax"),
-        _built_in("nnx", "Flax NNX", "flax.nnx", "flax", "flax"),
-        _built_in("equinox", "Equinox", "equinox", "equinox", "equinox"),
+        _built_in("haiku", "Haiku", "haiku", distribution="dm-haiku", extra="haiku"),
+        _built_in("linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax"),
+        _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
+        _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
         Library(name="table", title="Table", adapter="triglot.backends.table", module="jax"),
     )
 }
@@ -168,7 +161,12 @@ def find_by_class(kind: type) -> Library | None:
 
     Records that cannot be loaded are skipped; `find` reports their errors.
     """
-    return next((each for each in _loadable() if each.lift and each.defines(kind)), None)
+    for name in names():
+        with suppress(TriglotError):
+            library = find(name)
+            if library.lift and library.defines(kind):
+                return library
+    return None
 
 
 def title(name: str) -> str:
@@ -177,13 +175,3 @@ def title(name: str) -> str:
         return find(name).title
     except TriglotError:
         return name
-
-
-def _loadable() -> Iterator[Library]:
-    yield from LIBRARIES.values()
-    for name in names():
-        if name not in LIBRARIES:
-            try:
-                yield find(name)
-            except TriglotError:
-                continue

@@ -10,26 +10,16 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
-from . import cells
-from .calling import (
-    InitialCarry,
-    Inputs,
-    arguments,
-    check_arguments,
-    describe_inputs,
-    example_arguments,
-    mode_arguments,
-    parameters,
-)
+from . import calling, cells
 from .naming import canonical_name, prefix_of
 
 
 def from_linen(
     module: Any,
-    obs_spec: Inputs,
+    obs_spec: calling.Inputs,
     *,
     name: str | None = None,
-    initial_carry: InitialCarry | None = None,
+    initial_carry: calling.InitialCarry | None = None,
 ) -> Network:
     """Lift a Linen module to a `Network`.
 
@@ -58,20 +48,20 @@ def from_linen(
             f"{given}."
         )
     shown = name or type(module).__name__
-    names = parameters(module.__call__)
+    names = calling.parameters(module.__call__)
 
     def init(key: jax.Array) -> Variables:
-        inputs = example_arguments(obs_spec, initial_carry)
-        check_arguments(f"the Linen module {shown!r}", names, inputs)
-        state = dict(module.init(key, *inputs, **mode_arguments(names, False)))
+        inputs = calling.example_arguments(obs_spec, initial_carry)
+        calling.check_arguments(f"the Linen module {shown!r}", names, inputs)
+        state = dict(module.init(key, *inputs, **calling.mode_arguments(names, False)))
         return Variables(params=state.pop("params", {}), state=state)
 
     def apply(
         variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
     ) -> tuple[Any, Any]:
         collections = {"params": variables.params, **variables.state}
-        given, modes = arguments(inputs), mode_arguments(names, train)
-        check_arguments(f"the Linen module {shown!r}", names, given)
+        given, modes = calling.arguments(inputs), calling.mode_arguments(names, train)
+        calling.check_arguments(f"the Linen module {shown!r}", names, given)
         # A single key is Linen's fallback for every stream.
         if not variables.state:
             return module.apply(collections, *given, rngs=key, **modes), variables.state
@@ -80,7 +70,9 @@ def from_linen(
         outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
         return outputs, state if train else variables.state
 
-    with user_error_context(f"the Linen module {shown!r} failed on {describe_inputs(obs_spec)}"):
+    with user_error_context(
+        f"the Linen module {shown!r} failed on {calling.describe_inputs(obs_spec)}"
+    ):
         params = jax.eval_shape(init, jax.random.key(0)).params
     leaves = [
         (_leaf(params, path), leaf.dtype)
@@ -128,6 +120,4 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax", "flax")
     from .zoo.linen import make
 
-    initial_carry = spec.cell.initial_carry if spec.cell else None
-    network = from_linen(make(spec), spec.obs_spec, name=name, initial_carry=initial_carry)
-    return cells.match_initializers(network) if spec.cell else network
+    return cells.lift_zoo(from_linen, spec, name, make(spec), spec.obs_spec)

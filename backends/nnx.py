@@ -143,6 +143,4 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 
-    initial_carry = spec.cell.initial_carry if spec.cell else None
-    network = from_nnx(make(spec), name=name, initial_carry=initial_carry)
-    return cells.match_initializers(network) if spec.cell else network
+    return cells.lift_zoo(from_nnx, spec, name, make(spec))

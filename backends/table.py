@@ -50,13 +50,12 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             for head, shape in heads.items()
         }
 
+    leaves = [Leaf.one(f"head/{head}/embedding") for head in heads]
     return Network(
         name=name,
         backend="table",
         init=init,
         apply=apply,
         scatter_add=scatter_add,
-        codec=Codec.named(
-            {head: 0.0 for head in heads}, [Leaf.one(f"head/{head}/embedding") for head in heads]
-        ),
+        codec=Codec.named(dict.fromkeys(heads, 0.0), leaves),
     )

@@ -121,13 +121,12 @@ def _check_shapes(
     moved: Mapping[str, Any], shapes: Mapping[str, Any], networks: str, *, split: bool
 ) -> None:
     fits = is_split if split else operator.eq
-    different = [
-        name
-        for name in sorted(shapes)
-        if not fits(moved[name].shape, shapes[name].shape)
-        or moved[name].dtype != shapes[name].dtype
-    ]
-    if different:
+
+    def differs(name: str) -> bool:
+        one, other = moved[name], shapes[name]
+        return not fits(one.shape, other.shape) or one.dtype != other.dtype
+
+    if different := list(filter(differs, sorted(shapes))):
         name = different[0]
         found = [f"{tuple(a.shape)} {a.dtype}" for a in (moved[name], shapes[name])]
         problem = "the mapping does not fit" if split else "the architectures differ"

@@ -13,38 +13,33 @@ class NotTraceable(Exception):
 
 
 # The first match is used: later entries are base classes of earlier ones.
-_TRACING_ERRORS = (
-    (
-        jax.errors.TracerBoolConversionError,
+_TRACING_ERRORS = {
+    jax.errors.TracerBoolConversionError: (
         "a Python `if`, `while`, `and`, `or`, `not` or `assert` uses the value of a traced array: "
-        "write jnp.where, jax.lax.cond, jnp.logical_and ...",
+        "write jnp.where, jax.lax.cond, jnp.logical_and ..."
     ),
-    (
-        jax.errors.TracerArrayConversionError,
+    jax.errors.TracerArrayConversionError: (
         "a NumPy function, or an assignment into a NumPy array, uses a traced array: use "
-        "jax.numpy, and array.at[index].set(value)",
+        "jax.numpy, and array.at[index].set(value)"
     ),
-    (
-        jax.errors.TracerIntegerConversionError,
+    jax.errors.TracerIntegerConversionError: (
         "a traced array is used as a Python index or count: make the list or dictionary a "
-        "jax.numpy array, or use jax.lax.switch or fori_loop",
+        "jax.numpy array, or use jax.lax.switch or fori_loop"
     ),
-    (
-        jax.errors.ConcretizationTypeError,
+    jax.errors.ConcretizationTypeError: (
         "float(), int(), .item() or a shape uses the value of a traced array: keep it an array, "
-        "and keep shapes fixed",
+        "and keep shapes fixed"
     ),
-    (
-        jax.errors.UnexpectedTracerError,
+    jax.errors.UnexpectedTracerError: (
         "an array was stored outside the state (on `self`, in a global or a list) by one call and "
-        "used in another: return it in the state",
+        "used in another: return it in the state"
     ),
-)
+}
 
 
 def describe_error(error: Exception) -> str:
     """Describe an exception of the component in one line; tracing errors get advice."""
-    for kind, reason in _TRACING_ERRORS:
+    for kind, reason in _TRACING_ERRORS.items():
         if isinstance(error, kind):
             return describe(NotTraceable(reason).with_traceback(error.__traceback__))
     lines = [line for line in str(error).splitlines() if line.strip()]

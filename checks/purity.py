@@ -19,17 +19,9 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError
 from ..core.loop.checkpoint import restore, save
 from ..core.types import PyTree
+from . import trees
 from .messages import describe_error, describe_value
-from .report import Check, Checklist, Failed
-from .trees import (
-    by_path,
-    copied,
-    find_change,
-    find_type_change,
-    find_value_difference,
-    find_weak_type,
-    is_key,
-)
+from .report import Check, Checklist, Failed, reject
 
 # The same effect as jax_disable_most_optimizations; saves 40 % of the time.
 FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -79,7 +71,7 @@ class Call:
     name: str
     function: Callable[..., Any]
     args: Mapping[str, PyTree]
-    constants: str = ""
+    constants: tuple[str, ...] = ()
     compare: Callable[[Any], Any] = lambda result: result
     rtol: float = 1e-4
     atol: float = 1e-5
@@ -88,8 +80,7 @@ class Call:
     @property
     def text(self) -> str:
         """Return the call as code."""
-        constants = [self.constants] if self.constants else []
-        return f"`{self.name}({', '.join([*self.args, *constants])})`"
+        return f"`{self.name}({', '.join([*self.args, *self.constants])})`"
 
     def run(self, *args: PyTree) -> Any:
         """Call the function eagerly."""
@@ -98,7 +89,7 @@ class Call:
     @cached_property
     def first(self) -> tuple[Any, dict[str, PyTree]]:
         """The result of the first eager call, and its arguments as the call left them."""
-        args = {name: copied(value) for name, value in self.args.items()}
+        args = {name: trees.copied(value) for name, value in self.args.items()}
         return self.run(*args.values()), args
 
     @property
@@ -122,9 +113,8 @@ class Call:
 
     def difference(self, first: Any, second: Any) -> str:
         """Describe how two results differ by more than the tolerance."""
-        return find_value_difference(
-            "result", self.compare(first), self.compare(second), rtol=self.rtol, atol=self.atol
-        )
+        one, other = self.compare(first), self.compare(second)
+        return trees.find_value_difference("result", one, other, rtol=self.rtol, atol=self.atol)
 
 
 class Case(ABC):
@@ -140,17 +130,14 @@ class Case(ABC):
         """Return a different key for each number."""
         return jax.random.fold_in(jax.random.key(self.seed), number)
 
-    @property
     @abstractmethod
     def calls(self) -> Sequence[Call]:
         """The functions to try; the first makes the initial state."""
 
-    @property
     @abstractmethod
     def key_sequences(self) -> Sequence[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
         """Functions that run several calls in a row, and their arguments."""
 
-    @property
     @abstractmethod
     def carried(self) -> Iterable[tuple[str, PyTree, PyTree]]:
         """What a loop carries: name, value before a step and value after it."""
@@ -163,15 +150,13 @@ class Case(ABC):
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
         """Yield what varies, the compiled function and arguments that must not retrace it."""
 
-    @property
     @abstractmethod
     def stored(self) -> dict[str, PyTree]:
         """The arrays that are kept between calls and written to checkpoints."""
 
-    @property
     def strongly_typed(self) -> dict[str, PyTree]:
         """The stored arrays that must not have weak dtypes."""
-        return self.stored
+        return self.stored()
 
 
 CHECKS: Checklist[Case] = Checklist()
@@ -187,19 +172,16 @@ def purity_checks(*names: str, needs: Sequence[str]) -> list[Check[Any]]:
 
 
 @CHECKS.check(
-    "arguments unchanged",
     question="Do its functions leave their arguments unchanged?",
     why="The caller still uses them: the loop its state, a replay buffer its trajectories.",
     fix="Build new values: {**state, ...}, dataclasses.replace(state, ...), array.at[i].set(x).",
 )
 def _arguments_unchanged(case: Case) -> None:
-    for call in case.calls:
-        if found := find_change("", dict(call.args), call.first[1]):
-            raise Failed(f"after {call.text}, {found}.")
+    for call in case.calls():
+        reject(trees.find_change("", dict(call.args), call.first[1]), f"after {call.text}, ")
 
 
 @CHECKS.check(
-    "deterministic",
     question="Do equal arguments give equal results?",
     why="Otherwise runs cannot be reproduced or resumed, and jit keeps the first call's numbers.",
     fix="Draw random numbers with jax.random from the given key (not numpy.random), and keep "
@@ -207,18 +189,17 @@ def _arguments_unchanged(case: Case) -> None:
     needs=["arguments unchanged"],
 )
 def _deterministic(case: Case) -> None:
-    calls = tuple(case.calls)
+    calls = tuple(case.calls())
     results = [call.result for call in calls]
     # A call with another key must leave nothing behind that changes the later calls.
-    calls[0].run(*(_vary_keys(value, 7) for value in copied(tuple(calls[0].args.values()))))
+    calls[0].run(*(_vary_keys(value, 7) for value in trees.copied(tuple(calls[0].args.values()))))
     for call, result in reversed(list(zip(calls, results, strict=True))):
-        again = call.run(*copied(tuple(call.args.values())))
-        if found := find_value_difference("result", result, again):
+        again = call.run(*trees.copied(tuple(call.args.values())))
+        if found := trees.find_value_difference("result", result, again):
             raise Failed(f"{call.text} called twice with the same arguments: {found}.")
 
 
 @CHECKS.check(
-    "keys used once",
     question="Is each random key used once?",
     why="Two draws from one key are correlated: exploration repeats, layers start as copies.",
     fix="Call jax.random.split(key) and use each part once; split a key in the state at every "
@@ -226,13 +207,12 @@ def _deterministic(case: Case) -> None:
     needs=["deterministic"],
 )
 def _keys_used_once(case: Case) -> None:
-    for function, args in case.key_sequences:
+    for function, args in case.key_sequences():
         if found := _find_reused_key(function, *args):
             raise Failed(found)
 
 
 @CHECKS.check(
-    "jit",
     question="Do its functions give the same results when compiled?",
     why="Training is compiled as a whole.",
     fix="Use jax.numpy and jax.lax only: branch with jnp.where or jax.lax.cond on values, keep "
@@ -240,20 +220,19 @@ def _keys_used_once(case: Case) -> None:
     needs=["deterministic"],
 )
 def _jit(case: Case) -> None:
-    for call in case.calls:
+    for call in case.calls():
         if found := call.difference(call.result, call.compiled_result):
             raise Failed(f"{call.text} eager and compiled: {found}.")
 
 
 @CHECKS.check(
-    "vmap",
     question="Do its functions give the same results under vmap, row by row?",
     why="Environments and seeds are batched with vmap.",
     fix="Write for one example with JAX functions; a jax.pure_callback needs a vmap_method.",
     needs=["jit"],
 )
 def _vmap(case: Case) -> None:
-    for call in case.calls:
+    for call in case.calls():
         rows = call.batch() if call.batch else _vary_rows(tuple(call.args.values()))
         if case.vmap_traces_only:
             batched = jax.vmap(call.function)
@@ -267,7 +246,6 @@ def _vmap(case: Case) -> None:
 
 
 @CHECKS.check(
-    "scan",
     question="Do its functions run in a compiled loop whose carry keeps its types?",
     why="Training is such a loop: the carry's structure, shapes and dtypes are fixed.",
     fix="Return each array of the carry with the shape and dtype of the initial one: "
@@ -275,14 +253,12 @@ def _vmap(case: Case) -> None:
     needs=["vmap"],
 )
 def _scan(case: Case) -> None:
-    for name, before, after in case.carried:
-        if found := find_type_change(name, before, after):
-            raise Failed(f"after one step, {found}.")
+    for name, before, after in case.carried():
+        reject(trees.find_type_change(name, before, after), "after one step, ")
     case.run_loop()
 
 
 @CHECKS.check(
-    "compiles once",
     question="Is it compiled only once, for initial and for returned states?",
     why="A second compilation may take longer than the training.",
     fix="Give every array a dtype (jnp.zeros((), jnp.float32), jnp.asarray(x, jnp.float32)): "
@@ -291,27 +267,25 @@ def _scan(case: Case) -> None:
     needs=["scan"],
 )
 def _compiles_once(case: Case) -> None:
-    if found := find_weak_type("", case.strongly_typed):
-        raise Failed(f"{found}.")
+    reject(trees.find_weak_type("", case.strongly_typed()))
     initial, num_traces = None, 0
     for varied, function, args in case.repeated_calls():
         function(*args)
         if initial is None:
             initial, num_traces = args, function.num_traces
         elif function.num_traces > num_traces:
-            found = find_type_change("", initial, args) or "shapes and dtypes are equal"
+            found = trees.find_type_change("", initial, args) or "shapes and dtypes are equal"
             raise Failed(f"{varied} compiled it a second time; {found}.")
 
 
 @CHECKS.check(
-    "checkpoint",
     question="Does its state survive a checkpoint unchanged?",
     why="A run that cannot be saved cannot be resumed.",
     fix="Keep arrays and typed keys in dictionaries, tuples and registered dataclasses.",
 )
 def _checkpoint(case: Case) -> None:
-    tree = jax.tree.map(jnp.asarray, case.stored)
-    leaves = by_path(tree)
+    tree = jax.tree.map(jnp.asarray, case.stored())
+    leaves = trees.by_path(tree)
     if len(leaves) < len(jax.tree.leaves(tree)):
         raise Failed(
             "two arrays have the same path when names are joined by dots.",
@@ -327,15 +301,14 @@ def _checkpoint(case: Case) -> None:
         file = Path(folder) / "checkpoint"
         attempt("saving a checkpoint", save, file, tree)
         restored = attempt("restoring a checkpoint", restore, file, tree)
-    if found := find_change("", tree, restored):
-        raise Failed(f"saved and restored, {found}.")
+    reject(trees.find_change("", tree, restored), "saved and restored, ")
 
 
 def _vary_keys(tree: PyTree, number: int) -> PyTree:
     """Replace every random key by another one."""
 
     def vary(leaf: Any) -> Any:
-        if not (isinstance(leaf, jax.Array) and is_key(leaf)):
+        if not (isinstance(leaf, jax.Array) and trees.is_key(leaf)):
             return leaf
         keys = jax.vmap(jax.random.fold_in, (0, None))(leaf.ravel(), number)
         return keys.reshape(leaf.shape)

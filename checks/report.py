@@ -1,10 +1,12 @@
 """Checks and reports: run checks in order and collect a result with an explanation for each."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from functools import partial
+from typing import Generic, Literal, TypeVar, get_args
 
 from ..core.errors import TriglotError, describe
 
@@ -25,11 +27,17 @@ class Failed(Exception):
         self.found, self.fix = found, fix
 
 
+def reject(found: str, context: str = "") -> None:
+    """Raise `Failed` with what a function of `trees` found; an empty string is no finding."""
+    if found:
+        raise Failed(f"{context}{found}.")
+
+
 class NotApplicable(Exception):
     """Raised by a check that does not apply to this component; the message gives the reason."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check(Generic[Case]):
     """One check.
 
@@ -101,11 +109,8 @@ class Report:
 
     def summary(self) -> str:
         """Return the counts of passed, failed and skipped checks in one line."""
-        counts = {
-            outcome: sum(result.outcome == outcome for result in self.results)
-            for outcome in ("passed", "failed", "skipped")
-        }
-        text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        counts = Counter(result.outcome for result in self.results)
+        text = ", ".join(f"{counts[name]} {name}" for name in get_args(Outcome) if counts[name])
         return f"{self.component}: {text}" + (f" ({', '.join(self.failed)})" if self.failed else "")
 
     def __str__(self) -> str:
@@ -115,19 +120,25 @@ class Report:
 
 @dataclass(frozen=True)
 class Checklist(Generic[Case]):
-    """An ordered list of checks, filled by decorating functions."""
+    """An ordered list of checks, filled by decorating functions.
+
+    Attributes:
+      checks: the checks so far.
+      needs: the checks that must pass before a check which does not name its own `needs`.
+    """
 
     checks: list[Check[Case]] = field(default_factory=list)
+    needs: Sequence[str] = ()
 
     def check(
-        self, name: str, *, question: str, why: str, fix: str, needs: Sequence[str] = ()
+        self, name: str = "", *, question: str, why: str, fix: str, needs: Sequence[str] = ()
     ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-        """Add the decorated function as a check."""
+        """Add the decorated function as a check, named `time limits` if it is `_time_limits`."""
+        required = tuple(needs or self.needs)
 
         def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
-            self.checks.append(
-                Check(name=name, question=question, why=why, fix=fix, run=run, needs=tuple(needs))
-            )
+            named = name or run.__name__.strip("_").replace("_", " ")
+            self.checks.append(Check(named, question, why, fix, run, required))
             return run
 
         return add
@@ -139,10 +150,9 @@ class Checklist(Generic[Case]):
         with _no_logging():
             for check in self.checks:
                 missing = [name for name in check.needs if name in not_passed]
-                result = _run(check, case, missing)
-                if result.outcome == "failed" or missing:
+                results.append(_run(check, case, missing))
+                if results[-1].outcome == "failed" or missing:
                     not_passed.add(check.name)
-                results.append(result)
         return tuple(results)
 
 
@@ -164,29 +174,20 @@ def join(*groups: Sequence[Check]) -> Checklist:
 
 
 def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
-    def result(outcome: Outcome, found: str = "", fix: str = "") -> Result:
-        return Result(
-            name=check.name,
-            question=check.question,
-            why=check.why,
-            outcome=outcome,
-            found=found,
-            fix=fix,
-        )
-
+    result = partial(Result, name=check.name, question=check.question, why=check.why)
     if missing:
-        return result("skipped", f"it needs {', '.join(missing)}, which did not pass.")
+        found = f"it needs {', '.join(missing)}, which did not pass."
+        return result(outcome="skipped", found=found)
     try:
         check.run(case)
     except NotApplicable as reason:
-        return result("skipped", str(reason))
+        return result(outcome="skipped", found=str(reason))
     except Failed as failure:
-        return result("failed", failure.found, failure.fix or check.fix)
-    except TriglotError as error:
-        return result("failed", str(error), check.fix)
+        return result(outcome="failed", found=failure.found, fix=failure.fix or check.fix)
     except Exception as error:
-        return result("failed", describe(error), check.fix)
-    return result("passed")
+        found = str(error) if isinstance(error, TriglotError) else describe(error)
+        return result(outcome="failed", found=found, fix=check.fix)
+    return result(outcome="passed")
 
 
 @contextmanager

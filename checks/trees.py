@@ -49,7 +49,9 @@ def find_non_array(name: str, tree: PyTree) -> str:
 
 
 def find_unbatched(name: str, tree: PyTree, size: int) -> str:
-    """Describe the first leaf whose leading axis does not have this size."""
+    """Describe the first leaf that is not a JAX array, or whose leading axis has another size."""
+    if found := find_non_array(name, tree):
+        return found
     for path, leaf in by_path(tree).items():
         if leaf.ndim == 0 or leaf.shape[0] != size:
             return f"{_join(name, path)} is {describe_value(leaf)}; expected shape [{size}, ...]"
@@ -97,7 +99,9 @@ def find_value_difference(
         one, other = to_float64(old[path]), to_float64(new[path])
         if one.shape != other.shape:
             return f"{_join(name, path)} has shape {list(one.shape)} and {list(other.shape)}"
-        coarse = 10 * _epsilon(old[path]) if rtol or atol else 0.0
+        coarse = 0.0
+        if (rtol or atol) and is_inexact(old[path]):
+            coarse = 10 * float(jnp.finfo(old[path].dtype).eps)
         close = np.isclose(one, other, max(rtol, coarse), max(atol, coarse), equal_nan=True)
         if not close.all():
             return (
@@ -132,6 +136,15 @@ def to_float64(leaf: Any) -> np.ndarray:
     return np.asarray(leaf).astype(np.float64)
 
 
+def flat(tree: PyTree, leading: int) -> np.ndarray:
+    """Concatenate the values of a tree: float64 `[prod(leading axes), D]`."""
+    rows = [to_float64(leaf) for leaf in jax.tree.leaves(tree)]
+    if not rows:
+        return np.zeros((0, 0))
+    count = int(np.prod(rows[0].shape[:leading]))
+    return np.concatenate([row.reshape(count, -1) for row in rows], axis=1)
+
+
 def copied(tree: PyTree) -> PyTree:
     """Copy the containers and the NumPy arrays of a tree, so that in-place changes show."""
     return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
@@ -139,7 +152,3 @@ def copied(tree: PyTree) -> PyTree:
 
 def _join(name: str, path: str) -> str:
     return ".".join(part for part in (name, path) if part) or "it"
-
-
-def _epsilon(leaf: Any) -> float:
-    return float(jnp.finfo(leaf.dtype).eps) if is_inexact(leaf) else 0.0

@@ -71,6 +71,5 @@ def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
 
 def _row(obs: jax.Array, spec: NetworkSpec, name: str, head: Head) -> jax.Array:
     init = hk.initializers.Constant(spec.table.init)
-    embed = hk.Embed(spec.num_rows, head.size or 1, w_init=init, name=f"head_{name}")
-    row = embed(obs)
+    row = hk.Embed(spec.num_rows, head.size or 1, w_init=init, name=f"head_{name}")(obs)
     return row[:, 0] if head.size is None else row

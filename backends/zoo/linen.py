@@ -63,10 +63,8 @@ class TorsoAndHeads(nn.Module):
 
         if head.size is None:
             return dense(1)[:, 0]
-        if head.state_independent is not None:
-            return StateIndependent(head.size, head.state_independent, name=f"head_{name}")(
-                features
-            )
+        if (start := head.state_independent) is not None:
+            return StateIndependent(head.size, start, name=f"head_{name}")(features)
         if not head.dueling:
             return dense(head.size)
         advantage = dense(head.size, "_advantage")
@@ -96,7 +94,6 @@ class Tabular(nn.Module):
         for name, head in sorted(self.spec.heads):
             init = nn.initializers.constant(self.spec.table.init)
             rows = self.spec.num_rows
-            embed = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")
-            row = embed(obs)
+            row = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")(obs)
             outputs[name] = row[:, 0] if head.size is None else row
         return outputs

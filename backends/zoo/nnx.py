@@ -27,10 +27,9 @@ class TorsoAndHeads(nnx.Module):
         shape = spec.obs_shape
         layers: list[nnx.Conv | nnx.Linear] = []
         for width in torso.channels:
-            convolution = nnx.Conv(
-                shape[-1], width, window, padding="VALID", kernel_init=init, rngs=rngs
+            layers.append(
+                nnx.Conv(shape[-1], width, window, padding="VALID", kernel_init=init, rngs=rngs)
             )
-            layers.append(convolution)
             shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
@@ -126,13 +125,11 @@ class Tabular(nnx.Module):
 
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
         init = nnx.initializers.constant(spec.table.init)
-        rows = spec.num_rows
-        self.head = nnx.Dict(
-            {
-                name: nnx.Embed(rows, head.size or 1, embedding_init=init, rngs=rngs)
-                for name, head in spec.heads
-            }
-        )
+        tables = {
+            name: nnx.Embed(spec.num_rows, head.size or 1, embedding_init=init, rngs=rngs)
+            for name, head in spec.heads
+        }
+        self.head = nnx.Dict(tables)
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
 
     def __call__(self, obs: Any) -> dict[str, jax.Array]:

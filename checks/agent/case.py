@@ -65,7 +65,7 @@ class AgentCase(Case):
             name="init",
             function=lambda key: self.agent.init(key, self.num_envs),
             args={"key": self.key(1)},
-            constants="num_envs",
+            constants=("num_envs",),
         )
 
     @property
@@ -86,18 +86,14 @@ class AgentCase(Case):
     def acts(self) -> dict[bool, Call]:
         """The calls of `act`, exploring (True) and greedy (False)."""
 
+        key = self.key(2)
+        args = {"state": self.made, "carry": self.carry, "inputs": self.inputs, "key": key}
+
         def call(explore: bool) -> Call:
-            return Call(
-                name="act",
-                function=lambda *args: self.agent.act(*args, explore=explore),
-                args={
-                    "state": self.made,
-                    "carry": self.carry,
-                    "inputs": self.inputs,
-                    "key": self.key(2),
-                },
-                constants=f"explore={explore}",
-            )
+            def act(*given: Any) -> Any:
+                return self.agent.act(*given, explore=explore)
+
+            return Call(name="act", function=act, args=args, constants=(f"explore={explore}",))
 
         return {explore: call(explore) for explore in (True, False)}
 
@@ -159,11 +155,9 @@ class AgentCase(Case):
     def second_chunk(self) -> tuple[RunnerState, dict[str, jax.Array]]:
         return self.train_chunk(self.first_chunk[0])
 
-    @property
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.acts[True], self.acts[False], self.update)
 
-    @property
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
         def steps(trajectory: Any, keys: list[jax.Array]) -> Any:
             state = self.agent.init(keys[0], self.num_envs)
@@ -174,7 +168,6 @@ class AgentCase(Case):
 
         return [(steps, (self.still, [self.key(number) for number in (30, 31, 32, 33)]))]
 
-    @property
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
         for call in self.acts.values():
             yield "the carry", self.carry, call.result.carry
@@ -185,10 +178,9 @@ class AgentCase(Case):
         if found := find_type_change("the runner state", self.start, after):
             raise Failed(f"after {CHUNK_SIZE} updates, {found}.")
         for name, value in metrics.items():
+            shape = list(value.shape[1:])
             if value.shape != (CHUNK_SIZE,):
-                raise Failed(
-                    f"metric {name!r} has shape {list(value.shape[1:])} in training; expected []."
-                )
+                raise Failed(f"metric {name!r} has shape {shape} in training; expected [].")
 
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
         yield "the initial state", self.train_chunk, (self.start,)
@@ -197,6 +189,5 @@ class AgentCase(Case):
         fresh = replace(after, agent=self.fresh)
         yield "the state of another key", self.train_chunk, (fresh,)
 
-    @property
     def stored(self) -> dict[str, PyTree]:
         return {"state": self.made, "carry": self.carry, "env": self.started}

@@ -12,7 +12,7 @@ from ...core import specs
 from ...core.agent import PolicyInput, Trajectory
 from ...core.types import PyTree
 from ..purity import Compiled
-from ..trees import by_path, find_value_difference, is_inexact, to_float64
+from ..trees import by_path, find_value_difference, flat, is_inexact, to_float64
 from .case import AgentCase
 
 NUM_DRAWN = 50
@@ -38,8 +38,7 @@ class Feeder:
         self.nowhere = jnp.zeros(self.shape, bool)
         keys = jax.random.split(case.key(40), NUM_VIEWS)
         self.views = jax.vmap(lambda key: specs.sample(case.env.obs_spec, key))(keys)
-        rows = [to_float64(leaf).reshape(NUM_VIEWS, -1) for leaf in jax.tree.leaves(self.views)]
-        _, chosen = np.unique(np.concatenate(rows, axis=1), axis=0, return_index=True)
+        _, chosen = np.unique(flat(self.views, 1), axis=0, return_index=True)
         self.pool = jax.tree.map(lambda leaf: leaf[np.sort(chosen)[:POOL_SIZE]], self.views)
 
     @property
@@ -83,8 +82,8 @@ class Feeder:
           swapped: bool `[T, N]`, True where next_obs is replaced by another observation.
           drawn: the contents of one trajectory, from `drawn`.
         """
-        index, follows = drawn["index"], drawn["follows"] + swapped.astype(jnp.int32)
-        follows = follows % self.pool_size
+        index = drawn["index"]
+        follows = (drawn["follows"] + swapped.astype(jnp.int32)) % self.pool_size
         ended = flags[0] | flags[1]
         first = jnp.concatenate([jnp.ones_like(ended[:1]), ended[:-1]])
         mask = self.case.inputs.action_mask
@@ -124,8 +123,7 @@ class Feeder:
         for row, row_key in zip((steps + envs) % num_views, keys, strict=True):
             obs = jax.tree.map(lambda leaf, row=row: leaf[row], observations)
             inputs = replace(self.case.inputs, obs=obs)
-            output = act(state, self.case.carry, inputs, row_key)
-            actions.append(output.action)
+            actions.append(act(state, self.case.carry, inputs, row_key).action)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
 
     @cached_property
@@ -160,26 +158,17 @@ class Feeder:
         agent_key: int = 41,
     ) -> Any:
         """Return the state after `count` updates, from `state` or else the initial one."""
-        return self.compiled_feed(
-            self.case.made if state is None else state,
-            (terminated, truncated),
-            swapped,
-            self.drawn(agent_key),
-            count,
-        )
+        state = self.case.made if state is None else state
+        drawn = self.drawn(agent_key)
+        return self.compiled_feed(state, (terminated, truncated), swapped, drawn, count)
 
     @cached_property
     def stored(self) -> set[str]:
         """Return the paths of arrays that store inputs unchanged: replay buffers, counters."""
-        trajectory = self.compiled_trajectory(
-            self.case.made,
-            (self.ends, self.nowhere),
-            self.nowhere,
-            jax.tree.map(lambda leaf: leaf[0], self.drawn()),
-        )
-        values = [
-            to_float64(leaf).ravel() for leaf in jax.tree.leaves((trajectory, self.agent.hyper))
-        ]
+        flags, drawn = (self.ends, self.nowhere), jax.tree.map(lambda leaf: leaf[0], self.drawn())
+        trajectory = self.compiled_trajectory(self.case.made, flags, self.nowhere, drawn)
+        leaves = jax.tree.leaves((trajectory, self.agent.hyper))
+        values = [to_float64(leaf).ravel() for leaf in leaves]
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
         updated = self.feed(self.ends, self.nowhere, self.nowhere, 1)
         before, after = by_path(self.case.made), by_path(updated)
@@ -227,13 +216,12 @@ class Feeder:
         Returns:
           The number of updates, and the first difference in words; "" if there is none.
         """
-        difference = ""
         for count in self.counts:
             terminated = self.feed(self.ends, self.nowhere, self.nowhere, count)
             truncated = self.feed(self.nowhere, self.ends, self.nowhere, count)
             if difference := self.difference(terminated, truncated):
                 return count, difference
-        return self.counts[-1], difference
+        return self.counts[-1], ""
 
     def uses_next_obs(self, terminated: jax.Array, truncated: jax.Array) -> str:
         """Describe the effect of next_obs at the steps that end, or at all if none does; or ""."""

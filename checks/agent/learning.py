@@ -4,13 +4,12 @@ from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_value_difference, is_inexact
 from .feeder import LearningCase
 
-CHECKS: Checklist[LearningCase] = Checklist()
+CHECKS: Checklist[LearningCase] = Checklist(needs=["learns"])
 
 NUM_UPDATES = 8
 
 
 @CHECKS.check(
-    "learns",
     question="Do updates change any floating-point array besides counters and stored data?",
     why="An agent that learns nothing trains without an error.",
     fix="Return the new parameters from update; look for a learning rate of 0, a loss without "
@@ -26,11 +25,9 @@ def _learns(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "greedy",
     question="Does act with explore=False choose the same actions for any key after training?",
     why="Evaluation must measure the policy, not its noise.",
     fix="If explore is False, return the policy's mode or the argmax.",
-    needs=["learns"],
 )
 def _greedy(case: LearningCase) -> None:
     # Untrained values may be equal, and the key may break such ties.
@@ -45,12 +42,10 @@ def _greedy(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "seeds",
     question="Do two keys give two different agents?",
     why="Equal seeds repeat one experiment.",
     fix="Split the keys given to init, act and update, and use the parts; never make a key from a "
     "constant.",
-    needs=["learns"],
 )
 def _seeds(case: LearningCase) -> None:
     feeder = case.feeder
@@ -67,7 +62,6 @@ def _seeds(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "exploration",
     question="Do explored actions depend on the key?",
     why="Exploration that repeats itself visits the same states.",
     fix="Sample with the key given to act. If the agent explores through its parameters, as an "
@@ -91,12 +85,10 @@ def _exploration(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "time limits",
     question="Does a truncated step teach something else than a terminated one?",
     why="After a time limit the task would continue: the value of next_obs follows, not 0.",
     fix="Multiply the bootstrap by (1 - terminated) only; at truncated steps, bootstrap on "
     "next_obs and cut the sum. If the agent does not bootstrap, declare bootstraps = False.",
-    needs=["learns"],
 )
 def _time_limits(case: LearningCase) -> None:
     if not case.agent.bootstraps:
@@ -115,7 +107,6 @@ def _time_limits(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "terminal successor",
     question="Does next_obs of a terminated step have no effect?",
     why="The episode is over: a bootstrap there learns values of states that never occur.",
     fix="Multiply the bootstrap by (1 - terminated) in every target.",
@@ -130,7 +121,6 @@ def _terminal_successor(case: LearningCase) -> None:
 
 
 @CHECKS.check(
-    "truncated successor",
     question="Does a truncated step bootstrap on its own next_obs?",
     why="next_obs is the true successor; the next row of the trajectory is the first observation "
     "of another episode.",

@@ -10,7 +10,7 @@ from ...core.agent import PolicyOutput
 from ...core.environment import Environment
 from ..messages import describe_value
 from ..purity import attempt
-from ..report import Checklist, Failed
+from ..report import Checklist, Failed, reject
 from ..trees import find_non_array, find_unbatched
 from .case import AgentCase
 
@@ -18,7 +18,6 @@ CHECKS: Checklist[AgentCase] = Checklist()
 
 
 @CHECKS.check(
-    "protocol",
     question="Does it have the members of triglot.Agent that training needs, and can it be hashed?",
     why="The training loop calls these, and the compilation cache looks the agent up by its hash.",
     fix="Write a @dataclass(frozen=True) with the members that triglot.Agent documents (inherit "
@@ -52,7 +51,6 @@ def _protocol(case: AgentCase) -> None:
 
 
 @CHECKS.check(
-    "environment",
     question="Do reset and step of the given environment work?",
     why="The agent is tried in it.",
     fix="Run check_environment on it.",
@@ -72,7 +70,6 @@ def _environment(case: AgentCase) -> None:
 
 
 @CHECKS.check(
-    "init",
     question="Does init(key, num_envs) return a state of JAX arrays?",
     why="The state is carried through loops, vmapped over seeds and saved in checkpoints.",
     fix="Use jnp.asarray(number, jnp.float32) for numbers; keep static settings in fields of the "
@@ -80,12 +77,10 @@ def _environment(case: AgentCase) -> None:
     needs=["protocol"],
 )
 def _init(case: AgentCase) -> None:
-    if found := find_non_array("state", case.made):
-        raise Failed(f"{found}.")
+    reject(find_non_array("state", case.made))
 
 
 @CHECKS.check(
-    "act",
     question="Does act return a PolicyOutput with a valid action and extras for N environments?",
     why="The environments take the action, and the trajectory stacks the extras.",
     fix="Return PolicyOutput(action=..., carry=..., extras={...}): the action must match "
@@ -94,8 +89,7 @@ def _init(case: AgentCase) -> None:
 )
 def _act(case: AgentCase) -> None:
     carry, size = case.carry, case.num_envs
-    if found := find_non_array("the carry", carry) or find_unbatched("the carry", carry, size):
-        raise Failed(f"initial_carry for {size} environments: {found}.")
+    reject(find_unbatched("the carry", carry, size), f"initial_carry for {size} environments: ")
     for explore, call in case.acts.items():
         output = call.result
         if not isinstance(output, PolicyOutput):
@@ -103,14 +97,12 @@ def _act(case: AgentCase) -> None:
                 f"with explore={explore} it returned {describe_value(output)}; expected a "
                 "PolicyOutput."
             )
-        if found := _find_mismatch(case, output):
-            raise Failed(f"with explore={explore}, {found}.")
+        reject(_find_mismatch(case, output), f"with explore={explore}, ")
 
 
 def _find_mismatch(case: AgentCase, output: PolicyOutput) -> str:
     size, spec = case.num_envs, case.env.action_spec
-    found = find_non_array("action", output.action) or find_unbatched("action", output.action, size)
-    if found:
+    if found := find_unbatched("action", output.action, size):
         return f"{found}, for {spec}"
     for row in range(size):
         action = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), output.action)
@@ -121,11 +113,10 @@ def _find_mismatch(case: AgentCase, output: PolicyOutput) -> str:
     extras = output.extras
     if not isinstance(extras, dict):
         return f"extras is {describe_value(extras)}; expected a dictionary"
-    return find_non_array("extras", extras) or find_unbatched("extras", extras, size)
+    return find_unbatched("extras", extras, size)
 
 
 @CHECKS.check(
-    "update",
     question="Does update return a new state and a dictionary of scalar metrics?",
     why="Updates run in a compiled loop; metrics are stacked over it.",
     fix="Return (state, metrics), with each metric reduced to a jnp scalar.",
@@ -138,8 +129,7 @@ def _update(case: AgentCase) -> None:
             f"update returned {describe_value(result)}; expected the pair (state, metrics)."
         )
     state, metrics = result
-    if found := find_non_array("state", state):
-        raise Failed(f"after one update, {found}.")
+    reject(find_non_array("state", state), "after one update, ")
     if not isinstance(metrics, dict):
         raise Failed(f"the metrics are {describe_value(metrics)}; expected a dictionary.")
     for name, value in metrics.items():

@@ -12,11 +12,10 @@ from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_not_finite, find_value_difference, to_float64
 from .case import CHUNK_SIZE, AgentCase
 
-CHECKS: Checklist[AgentCase] = Checklist()
+CHECKS: Checklist[AgentCase] = Checklist(needs=["scan"])
 
 
 @CHECKS.check(
-    "action mask",
     question="Does it choose allowed actions only, exploring and greedily?",
     why="The result of an action that is not allowed is undefined.",
     fix="Set the logits or values to -inf (or the lowest float) where inputs.action_mask is False.",
@@ -43,11 +42,9 @@ def _action_mask(case: AgentCase) -> None:
 
 
 @CHECKS.check(
-    "finite",
     question="Is the state free of NaN and infinity after four updates?",
     why="One NaN spreads to every parameter in one update.",
     fix="Look for division by a standard deviation or a count of 0, log(0) and large step sizes.",
-    needs=["scan"],
 )
 def _finite(case: AgentCase) -> None:
     state, metrics = case.second_chunk
@@ -63,13 +60,11 @@ def _finite(case: AgentCase) -> None:
 
 
 @CHECKS.check(
-    "hyperparameters",
     question="Is each hyperparameter stored in the state, so that a sweep is a vmap?",
     why="A hyperparameter outside the state is a constant of the compiled program: another value "
     "needs another compilation, and has no effect under vmap.",
     fix="In init, put `self.hyper if hyper is None else hyper` into the state as float32 arrays; "
     "read them from the state in act and update.",
-    needs=["scan"],
 )
 def _hyperparameters(case: AgentCase) -> None:
     hyper = jax.tree.map(jnp.asarray, case.agent.hyper)
@@ -85,10 +80,9 @@ def _hyperparameters(case: AgentCase) -> None:
     for index, path in enumerate(by_path(hyper)):
         changed = [_other_value(leaf) if i == index else leaf for i, leaf in enumerate(leaves)]
         if not find_value_difference("", before, init(treedef.unflatten(changed))):
+            new, old = (to_float64(one[index]).tolist() for one in (changed, leaves))
             raise Failed(
-                f"the state does not change if hyper.{path} is "
-                f"{to_float64(changed[index]).tolist():g} in place of "
-                f"{to_float64(leaves[index]).tolist():g}."
+                f"the state does not change if hyper.{path} is {new:g} in place of {old:g}."
             )
     several = jax.tree.map(lambda leaf: jnp.stack([leaf, _other_value(leaf), leaf]), hyper)
 

@@ -14,7 +14,6 @@ from ...core.environment import Environment, TimeStep
 from ...core.specs import Spec
 from ...core.types import PyTree
 from ..purity import Call, Case, Compiled, attempt
-from ..trees import to_float64
 
 NUM_ENVS, NUM_STEPS, NUM_STARTS = 4, 512, 256
 MAX_ROLLOUT_BYTES = 2**28
@@ -78,11 +77,9 @@ class EnvironmentCase(Case):
         """`NUM_STARTS` resets, compiled and batched."""
         return self.reset.batched(self.start_keys)
 
-    @property
     def calls(self) -> tuple[Call, ...]:
         return (self.reset, self.step)
 
-    @property
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
         def episode(action: PyTree, keys: list[jax.Array]) -> Any:
             step = self.env.reset(keys[0])
@@ -92,7 +89,6 @@ class EnvironmentCase(Case):
 
         return [(episode, (self.action, [self.key(number) for number in range(9, 13)]))]
 
-    @property
     def carried(self) -> list[tuple[str, PyTree, PyTree]]:
         start, after = self.compiled_steps.values()
         return [("state", start.state, after.state)]
@@ -101,12 +97,10 @@ class EnvironmentCase(Case):
         _ = self.rollout
 
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
-        start, after = self.compiled_steps.values()
-        for text, result in (("reset", start), ("step", after)):
+        for text, result in self.compiled_steps.items():
             args = (result.state, self.action, self.key(2))
             yield f"the state that {text} returned", self.step.compiled, args
 
-    @property
     def stored(self) -> dict[str, PyTree]:
         return dict(self.compiled_steps)
 
@@ -146,13 +140,9 @@ class EnvironmentCase(Case):
             first = jax.tree.map(lambda leaf: leaf[:NUM_ENVS], StepInput.of(starts))
             return jax.lax.scan(step, (first, jnp.int32(NUM_ENVS)), keys)[1]
 
-        def finished(keys: jax.Array) -> Any:
-            return jax.block_until_ready(jax.jit(run)(keys))
-
         keys = jax.random.split(self.key(4), num_steps)
         text = "a rollout of random actions"
-        before, action, after = attempt(text, finished, keys)
-        return Rollout(before=before, action=action, after=after)
+        return Rollout(*attempt(text, lambda: jax.block_until_ready(jax.jit(run)(keys))))
 
 
 def is_mask(mask: Any, spec: Spec) -> bool:
@@ -165,7 +155,7 @@ def is_mask(mask: Any, spec: Spec) -> bool:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StepInput:
     """The parts of a TimeStep from which the next action and step are computed."""
 
@@ -175,10 +165,10 @@ class StepInput:
 
     @classmethod
     def of(cls, step: TimeStep) -> "StepInput":
-        return cls(state=step.state, obs=step.obs, action_mask=step.action_mask)
+        return cls(step.state, step.obs, step.action_mask)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rollout:
     """Steps `[T, N, ...]`; `after` comes before any reset, `before` after it."""
 
@@ -214,15 +204,6 @@ class Rollout:
     def where(self, step: int) -> str:
         """Describe one of the `T x N` steps."""
         return f"step {self.time.ravel()[step]} of an episode"
-
-
-def flat(tree: PyTree, leading: int) -> np.ndarray:
-    """Concatenate the values of a tree: float64 `[prod(leading axes), D]`."""
-    rows = [to_float64(leaf) for leaf in jax.tree.leaves(tree)]
-    if not rows:
-        return np.zeros((0, 0))
-    count = int(np.prod(rows[0].shape[:leading]))
-    return np.concatenate([row.reshape(count, -1) for row in rows], axis=1)
 
 
 def spec_leaves(

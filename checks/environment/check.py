@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..purity import purity_checks
 from ..report import Report, join
-from ..trees import to_float64
+from ..trees import flat
 from . import play, protocol, types
-from .case import NUM_STARTS, EnvironmentCase
+from .case import EnvironmentCase
 
 CHECKS = join(
     protocol.CHECKS.checks,
@@ -18,11 +17,7 @@ CHECKS = join(
     ),
     types.CHECKS.checks,
     purity_checks(
-        "vmap",
-        "scan",
-        "compiles once",
-        "checkpoint",
-        needs=["flags", "observation", "action mask"],
+        "vmap", "scan", "compiles once", "checkpoint", needs=["flags", "observation", "action mask"]
     ),
     play.CHECKS.checks,
 )
@@ -63,22 +58,15 @@ def _name(env: Any) -> str:
 def _add_notes(case: EnvironmentCase) -> None:
     """Note properties that may or may not be mistakes."""
     rollout = case.rollout
-    if all(len(np.unique(x, axis=0)) == 1 for x in _rows(case.starts)):
+    if len(np.unique(flat(case.starts, 1), axis=0)) == 1:
         case.notes.append("Every reset gives the same start: the key has no effect.")
     ends = np.flatnonzero(rollout.done)
     lengths = rollout.time.ravel()[ends]
+    truncated = np.any(rollout.after.truncated)
     if not len(ends):
         case.notes.append(f"No episode ended in {rollout.done.size} random steps.")
-    elif (
-        len(ends) >= 4
-        and lengths.min() == lengths.max() >= 10
-        and not np.any(rollout.after.truncated)
-    ):
+    elif len(ends) >= 4 and lengths.min() == lengths.max() >= 10 and not truncated:
         case.notes.append(
             f"All {len(ends)} episodes terminated after {lengths[0]} steps. If that is a time "
             "limit and not part of the task, set `truncated` (or wrap it in TimeLimit)."
         )
-
-
-def _rows(tree: Any) -> list[np.ndarray]:
-    return [to_float64(leaf).reshape(NUM_STARTS, -1) for leaf in jax.tree.leaves(tree)]

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..report import NotApplicable
-from .case import NUM_STARTS, EnvironmentCase, flat
+from ..trees import flat
+from .case import NUM_STARTS, EnvironmentCase
 
 MIN_ENDS = 3
 
 
-def resets_itself(case: EnvironmentCase) -> str | None:
-    """Describe the evidence that `step` resets at an episode's end; None if there is none."""
+def resets_itself(case: EnvironmentCase) -> str:
+    """Describe the evidence that `step` resets at an episode's end; "" if there is none."""
     _need_ends(case)
     rollout = case.rollout
     starts, after = flat(case.starts.state, 1), flat(rollout.after.state, 2)
@@ -30,23 +31,15 @@ def resets_itself(case: EnvironmentCase) -> str | None:
             f"the state after {at_ends:.0%} of {len(rollout.ends)} episode ends looks like "
             f"that of a reset, but only after {in_middle:.0%} of the other steps"
         )
-    if _follows_from_key(case, "state"):
-        return (
-            "at an episode's end the returned state depends on the key alone, as after a reset: it "
-            "is equal for different states and actions, and differs for another key"
-        )
-    return None
+    return _follows_from_key(case, "state")
 
 
-def wrong_successor(case: EnvironmentCase) -> str | None:
-    """Describe the evidence that the last observation is not of the last state, if any."""
+def wrong_successor(case: EnvironmentCase) -> str:
+    """Describe the evidence that the last observation is not of the last state, or ""."""
     _need_ends(case)
     rollout = case.rollout
-    if _follows_from_key(case, "obs"):
-        return (
-            "at an episode's end the returned obs depends on the key alone, as after a reset: it "
-            "is equal for different states and actions, and differs for another key"
-        )
+    if found := _follows_from_key(case, "obs"):
+        return found
     starts, after = flat(case.starts.obs, 1), flat(rollout.after.obs, 2)
     unchanged = (flat(rollout.before.obs, 2) == after).all(axis=1)
     moved = flat(rollout.before.state, 2) != flat(rollout.after.state, 2)
@@ -55,20 +48,19 @@ def wrong_successor(case: EnvironmentCase) -> str | None:
     stale = bool((unchanged & (moved & ~unobserved).any(axis=1))[rollout.ends].all())
     fresh = _alike(starts, after, rollout.ends) >= 0.9
     if not (fresh or stale):
-        return None
+        return ""
     text = (
         f"the obs at all {len(rollout.ends)} episode ends equals that of the step before"
         if stale
         else f"the obs at {len(rollout.ends)} episode ends looks like that of a reset"
     )
-    broken = _broken_links(case)
-    if broken is not None:
+    if (broken := _broken_links(case)) is not None:
         text += ", and does not match the state, as it does at all other steps"
-        return text if broken else None
+        return text if broken else ""
     if stale:
         changed = ~unchanged[_comparable_middles(case)]
         if not len(changed) or changed.mean() <= 0.5:
-            return None
+            return ""
         return (
             f"{text}; in mid-episode the same actions changed it at {changed.mean():.0%} of steps"
         )
@@ -76,8 +68,8 @@ def wrong_successor(case: EnvironmentCase) -> str | None:
     text += f"; in mid-episode {in_middle:.0%} do"
     if in_middle <= 0.5 and np.ptp(starts) == 0:  # a blank observation may be at both ends
         case.notes.append(f"{text}. This is correct if episodes end as they start.")
-        return None
-    return text if in_middle <= 0.5 else None
+        return ""
+    return text if in_middle <= 0.5 else ""
 
 
 def _need_ends(case: EnvironmentCase) -> None:
@@ -98,8 +90,8 @@ def _alike(starts: np.ndarray, values: np.ndarray, rows: np.ndarray) -> float:
     return float(alike.all(axis=1).mean()) if len(rows) else 1.0
 
 
-def _follows_from_key(case: EnvironmentCase, field: str) -> bool:
-    """Return True if only at episode ends the result of a step depends on nothing but the key."""
+def _follows_from_key(case: EnvironmentCase, field: str) -> str:
+    """Describe the evidence that only at ends a step's result depends on nothing but the key."""
     rollout = case.rollout
     half = NUM_STARTS // 2
     rows = np.concatenate([np.resize(rollout.ends, half), np.resize(rollout.middles, half)])
@@ -116,15 +108,20 @@ def _follows_from_key(case: EnvironmentCase, field: str) -> bool:
         results.append((flat(getattr(after, field), 1), ended))
     (one, ended), (other, ended_again) = results
     if not one.shape[1]:
-        return False
+        return ""
     ends = np.flatnonzero((ended & ended_again)[:half])
     in_middle = one[half:][~ended[half:]]
     if len(np.unique(flat(state, 1)[ends], axis=0)) < 2 or len(in_middle) < 2:
-        return False
+        return ""
     # Values that are drawn at every step always depend on the key alone.
     remembered = np.ptp(in_middle, axis=0) > 0
     one, other = one[ends][:, remembered], other[ends][:, remembered]
-    return bool(np.all(one == one[0]) and np.any(one != other))
+    if np.any(one != one[0]) or np.all(one == other):
+        return ""
+    return (
+        f"at an episode's end the returned {field} depends on the key alone, as after a reset: it "
+        "is equal for different states and actions, and differs for another key"
+    )
 
 
 def _broken_links(case: EnvironmentCase) -> bool | None:
@@ -139,9 +136,8 @@ def _broken_links(case: EnvironmentCase) -> bool | None:
     if not 0 < state.shape[1] < min(129, len(known) // 4):
         return None
     scale = np.abs(state).max(axis=0)
-    state = np.concatenate(
-        [state / np.where(scale > 0, scale, 1), np.ones((len(state), 1))], axis=1
-    )
+    scaled = state / np.where(scale > 0, scale, 1)
+    state = np.concatenate([scaled, np.ones((len(state), 1))], axis=1)
     moving = np.ptp(obs[rollout.middles], axis=0) > 0
     obs = obs[:, moving]
     weights, *_ = np.linalg.lstsq(state[known], obs[known], rcond=None)

@@ -8,20 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
-from ..report import Checklist, Failed, NotApplicable
+from ..report import Checklist, Failed, NotApplicable, reject
 from ..trees import by_path, is_inexact, to_float64
 from . import episode_ends
 from .case import NUM_STARTS, EnvironmentCase, spec_leaves
 
-CHECKS: Checklist[EnvironmentCase] = Checklist()
+CHECKS: Checklist[EnvironmentCase] = Checklist(needs=["scan"])
 
 
 @CHECKS.check(
-    "clean start",
     question="Are the reward and both flags 0 after a reset?",
     why="An episode that starts ended is reset forever.",
     fix="Return first_step(state, obs), which sets reward and flags.",
-    needs=["scan"],
 )
 def _clean_start(case: EnvironmentCase) -> None:
     for field in ("terminated", "truncated", "reward"):
@@ -34,11 +32,9 @@ def _clean_start(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "one end",
     question="Is at most one of `terminated` and `truncated` True?",
     why="Agents bootstrap after a truncated step, and do not after a terminated one.",
     fix="truncated=truncated & ~terminated.",
-    needs=["scan"],
 )
 def _one_end(case: EnvironmentCase) -> None:
     after = case.rollout.after
@@ -51,12 +47,10 @@ def _one_end(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "finite",
     question="Are observations and rewards finite?",
     why="One NaN spreads to every parameter in one update.",
     fix="Look for division by zero, square roots and logarithms of numbers <= 0, and overflow; "
     "jax_debug_nans finds the line.",
-    needs=["scan"],
 )
 def _finite(case: EnvironmentCase) -> None:
     starts, after = case.starts, case.rollout.after
@@ -87,11 +81,9 @@ def _where(case: EnvironmentCase, at: list[int]) -> str:
 
 
 @CHECKS.check(
-    "declared bounds",
     question="Are observations within the bounds that `obs_spec` declares?",
     why="Observations are scaled by these bounds, and tables are sized by them.",
     fix="Widen the bounds (infinite bounds are allowed), or clip the observation.",
-    needs=["scan"],
 )
 def _declared_bounds(case: EnvironmentCase) -> None:
     spec = case.env.obs_spec
@@ -115,11 +107,9 @@ def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
 
 
 @CHECKS.check(
-    "allowed actions",
     question="Does the action mask allow at least one action before every step?",
     why="If no action is allowed, the probabilities of the policy become NaN.",
     fix="End the episode when no action is left, or allow one that does nothing.",
-    needs=["scan"],
 )
 def _allowed_actions(case: EnvironmentCase) -> None:
     if case.starts.action_mask is None:
@@ -133,7 +123,6 @@ def _allowed_actions(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "every action",
     question="Do all actions of `action_spec`, including its bounds, give finite results?",
     why="An exploring agent takes all of them.",
     fix="Handle the actions at the bounds of `action_spec`, or declare narrower bounds.",
@@ -167,15 +156,11 @@ def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
         }
     drawn = specs.sample(spec, key)
     if isinstance(spec, specs.Discrete):
-        return jnp.where(number == 1, spec.num_values - 1, number % spec.num_values).astype(
-            drawn.dtype
-        )
+        in_turn = jnp.where(number == 1, spec.num_values - 1, number % spec.num_values)
+        return in_turn.astype(drawn.dtype)
     low, high = (jnp.asarray(bound) for bound in spec.bounds())
     if spec.dtype != "bool":
-        low, high = (
-            jnp.where(jnp.isfinite(low), low, drawn),
-            jnp.where(jnp.isfinite(high), high, drawn),
-        )
+        low, high = (jnp.where(jnp.isfinite(bound), bound, drawn) for bound in (low, high))
     return jnp.where(number == 0, low, jnp.where(number == 1, high, drawn))
 
 
@@ -188,19 +173,14 @@ def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
     needs=["finite"],
 )
 def _no_self_reset(case: EnvironmentCase) -> None:
-    found = episode_ends.resets_itself(case)
-    if found:
-        raise Failed(f"{found}.")
+    reject(episode_ends.resets_itself(case))
 
 
 @CHECKS.check(
-    "last observation",
     question="Does the last observation of an episode show its last state?",
     why="Agents bootstrap on it after a truncation.",
     fix="Compute obs from the returned state: after the last action, before any reset.",
     needs=["no self-reset"],
 )
 def _last_observation(case: EnvironmentCase) -> None:
-    found = episode_ends.wrong_successor(case)
-    if found:
-        raise Failed(f"{found}.")
+    reject(episode_ends.wrong_successor(case))

@@ -18,7 +18,6 @@ CHECKS: Checklist[EnvironmentCase] = Checklist()
 
 
 @CHECKS.check(
-    "protocol",
     question="Does it have a name, two specs, reset(key) and step(state, action, key)?",
     why="Agents are built from the specs; the training loop calls reset and step.",
     fix="Write a frozen dataclass with `name`, `obs_spec`, `action_spec`, `reset` and `step`, as "
@@ -31,11 +30,9 @@ def _protocol(case: EnvironmentCase) -> None:
     for attribute in ("name", "obs_spec", "action_spec", "reset", "step"):
         try:
             value = getattr(env, attribute)
-        except AttributeError as error:
-            if hasattr(type(env), attribute):
-                raise Failed(f"its `{attribute}` raised {describe_error(error)}.") from None
-            raise Failed(f"it has no `{attribute}`.{_resembles(env)}") from None
         except Exception as error:
+            if isinstance(error, AttributeError) and not hasattr(type(env), attribute):
+                raise Failed(f"it has no `{attribute}`.{_resembles(env)}") from None
             raise Failed(f"its `{attribute}` raised {describe_error(error)}.") from None
         _check_attribute(attribute, value)
 
@@ -102,7 +99,6 @@ def _check_signature(method: str, function: Any) -> None:
 
 
 @CHECKS.check(
-    "hashing",
     question="Is it hashable, and equal to itself?",
     why="It is a static argument of jitted functions; the compilation cache looks it up by hash.",
     fix="Make it a dataclass with frozen=True whose fields are numbers, strings and tuples; keep "
@@ -123,7 +119,6 @@ def _hashing(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "reset",
     question="Does reset(key) return a TimeStep?",
     why="Every episode starts with it.",
     fix="Return triglot.core.environment.first_step(state, obs).",
@@ -134,7 +129,6 @@ def _reset(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "step",
     question="Does step(state, action, key) return a TimeStep?",
     why="The training loop reads the TimeStep by name.",
     fix="Return TimeStep(state=..., obs=..., reward=..., terminated=..., truncated=...).",
@@ -159,7 +153,6 @@ def _check_time_step(method: str, result: Any) -> None:
 
 
 @CHECKS.check(
-    "arrays",
     question="Are all leaves of a TimeStep numeric arrays?",
     why="jit turns Python numbers and objects into constants of the compiled program.",
     fix="Convert numbers with jnp.asarray(x, dtype); keep settings in fields of the environment.",
@@ -168,11 +161,7 @@ def _check_time_step(method: str, result: Any) -> None:
 def _arrays(case: EnvironmentCase) -> None:
     for method, result in (("reset", case.start), ("step", case.after)):
         for path, leaf in by_path(result).items():
-            is_numpy = isinstance(leaf, np.ndarray | np.generic)
-            if not (isinstance(leaf, jax.Array) or is_numpy) or (
-                is_numpy and leaf.dtype.kind in "OUS"
-            ):
-                raise Failed(
-                    f"after {method}, `{path}` is {describe_value(leaf)}; expected an array of "
-                    "numbers."
-                )
+            numeric = isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind not in "OUS"
+            if not (numeric or isinstance(leaf, jax.Array)):
+                kind = describe_value(leaf)
+                raise Failed(f"after {method}, `{path}` is {kind}; expected an array of numbers.")

@@ -7,26 +7,22 @@ from ..messages import describe_value
 from ..report import Checklist, Failed
 from .case import EnvironmentCase, is_mask, spec_leaves
 
-CHECKS: Checklist[EnvironmentCase] = Checklist()
+CHECKS: Checklist[EnvironmentCase] = Checklist(needs=["jit"])
 
 
 @CHECKS.check(
-    "reward",
     question="Is the reward a float32 scalar?",
     why="Returns are summed in float32; another shape broadcasts without an error.",
     fix="reward=jnp.asarray(reward, jnp.float32), of shape ().",
-    needs=["jit"],
 )
 def _reward(case: EnvironmentCase) -> None:
     _check_scalars(case, ("reward",), "float32")
 
 
 @CHECKS.check(
-    "flags",
     question="Are `terminated` and `truncated` bool scalars?",
     why="They decide where episodes restart and where returns bootstrap.",
     fix="Compare (`time >= limit`), or use jnp.asarray(flag, bool); shape ().",
-    needs=["jit"],
 )
 def _flags(case: EnvironmentCase) -> None:
     _check_scalars(case, ("terminated", "truncated"), "bool")
@@ -43,11 +39,9 @@ def _check_scalars(case: EnvironmentCase, fields: tuple[str, ...], dtype: str) -
 
 
 @CHECKS.check(
-    "observation",
     question="Do observations have the structure, shape and dtype that `obs_spec` declares?",
     why="Networks are built from the declared spec.",
     fix="Declare what is returned, or return what is declared.",
-    needs=["jit"],
 )
 def _observation(case: EnvironmentCase) -> None:
     spec = case.env.obs_spec
@@ -66,12 +60,10 @@ def _observation(case: EnvironmentCase) -> None:
 
 
 @CHECKS.check(
-    "action mask",
     question="Is `action_mask` always None, or always a bool per action?",
     why="Agents give masked actions probability 0.",
     fix="Return a bool array of shape (num_actions,), True for allowed actions, after reset and "
     "after step.",
-    needs=["jit"],
 )
 def _action_mask(case: EnvironmentCase) -> None:
     spec = case.env.action_spec

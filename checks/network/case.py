@@ -1,5 +1,6 @@
 """The calls and batches with which `check_network` tries a network; each is computed once."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from ...core.network import Network, Variables
 from ...core.networks.unroll import unroll
 from ...core.types import PyTree
 from ..purity import Call, Case, Compiled, attempt
-from ..report import Failed
+from ..report import reject
 from ..trees import copied, find_type_change
 
 BATCH_SIZE = 5  # rarely a number of actions or units, so that swapped axes are found
@@ -55,7 +56,7 @@ class NetworkCase(Case):
     @cached_property
     def training(self) -> Call:
         args = {"variables": self.made, "inputs": self.inputs, "key": self.key(2)}
-        return Call(name="apply", function=self.train, args=args, constants="train=True")
+        return Call(name="apply", function=self.train, args=args, constants=("train=True",))
 
     @cached_property
     def obs(self) -> PyTree:
@@ -64,9 +65,7 @@ class NetworkCase(Case):
 
     def sample(self, key: jax.Array, *leading: int) -> PyTree:
         """Draw observations `[*leading, ...]` from the spec."""
-        size = 1
-        for axis in leading:
-            size *= axis
+        size = math.prod(leading)
         several = self.obs_spec if isinstance(self.obs_spec, tuple) else (self.obs_spec,)
         drawn = tuple(
             jax.vmap(lambda k, spec=spec: specs.sample(spec, k))(jax.random.split(key, size))
@@ -91,15 +90,12 @@ class NetworkCase(Case):
         """Return the outputs without the carry of a recurrent network."""
         return outputs[0] if self.network.recurrent else outputs
 
-    @property
     def calls(self) -> tuple[Call, ...]:
         return (self.init, self.evaluation, self.training)
 
-    @property
     def key_sequences(self) -> list[tuple[Callable[..., Any], tuple[PyTree, ...]]]:
         return [(call.function, tuple(call.args.values())) for call in (self.init, self.training)]
 
-    @property
     def carried(self) -> Iterator[tuple[str, PyTree, PyTree]]:
         yield "state", self.made.state, self.training.result[1]
         if self.network.recurrent:
@@ -125,8 +121,7 @@ class NetworkCase(Case):
             return unroll(self.network, variables, obs, first, carry, key=self.key(2), train=True)
 
         _, carry, _ = Compiled("`core.unroll`", run)(self.made, obs, self.inputs[1])
-        if found := find_type_change("the carry", self.inputs[1], carry):
-            raise Failed(f"after {NUM_STEPS} steps, {found}.")
+        reject(find_type_change("the carry", self.inputs[1], carry), f"after {NUM_STEPS} steps, ")
 
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
         function, more = self.training.compiled, (self.inputs, self.key(2))
@@ -135,12 +130,10 @@ class NetworkCase(Case):
         after = Variables(params=self.made.params, state=self.training.compiled_result[1])
         yield "the state that apply returned", function, (after, *more)
 
-    @property
     def stored(self) -> dict[str, PyTree]:
         carry = {"carry": self.inputs[1]} if self.network.recurrent else {}
         return {"params": self.made.params, "state": self.made.state, **carry}
 
-    @property
     def strongly_typed(self) -> dict[str, PyTree]:
         # Equinox's BatchNorm keeps a weakly typed counter, which stays weakly typed.
         return {"params": self.made.params}

@@ -7,11 +7,7 @@ from ..report import Report, join
 from . import outputs, protocol
 from .case import NetworkCase
 
-CHECKS = join(
-    protocol.CHECKS.checks,
-    purity_checks(needs=["training"]),
-    outputs.CHECKS.checks,
-)
+CHECKS = join(protocol.CHECKS.checks, purity_checks(needs=["training"]), outputs.CHECKS.checks)
 
 
 def check_network(network: Any, obs_spec: Any, *, seed: int = 0) -> Report:

@@ -10,16 +10,9 @@ import jax
 from ...core.network import Network, Variables, num_params
 from ...core.specs import Box, Dict, Discrete
 from ...core.types import PyTree
+from .. import trees
 from ..messages import describe_value
-from ..report import Checklist, Failed, NotApplicable
-from ..trees import (
-    by_path,
-    find_non_array,
-    find_type_change,
-    find_unbatched,
-    is_inexact,
-    is_key,
-)
+from ..report import Checklist, Failed, NotApplicable, reject
 from .case import BATCH_SIZE, NetworkCase
 
 CHECKS: Checklist[NetworkCase] = Checklist()
@@ -33,7 +26,6 @@ _ADAPTERS = {
 
 
 @CHECKS.check(
-    "protocol",
     question="Is it a triglot Network with a function or value of the right type in each field?",
     why="Agents call init, apply, value_and_grad and initial_carry, and read recurrent.",
     fix="Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct "
@@ -68,7 +60,6 @@ def _adapter(given: Any) -> str:
 
 
 @CHECKS.check(
-    "init",
     question="Does init(key) return Variables of JAX arrays, with floating-point params?",
     why="Optimizers, vmap and checkpoints need arrays; a Python or NumPy number becomes a constant "
     "of the compiled program, or fails.",
@@ -81,15 +72,13 @@ def _init(case: NetworkCase) -> None:
         made = case.made
     if not isinstance(made, Variables):
         raise Failed(f"init returned {describe_value(made)}; expected Variables.")
-    if found := find_non_array("params", made.params) or find_non_array("state", made.state):
-        raise Failed(f"{found}.")
-    for path, leaf in by_path(made.params).items():
-        if not is_inexact(leaf):
-            raise Failed(
-                f"params.{path} is {describe_value(leaf)}, which has no gradient: move it to state."
-            )
-    for path, leaf in by_path(made.state).items():
-        if is_key(leaf):
+    reject(trees.find_non_array("params", made.params) or trees.find_non_array("state", made.state))
+    for path, leaf in trees.by_path(made.params).items():
+        if not trees.is_inexact(leaf):
+            kind = describe_value(leaf)
+            raise Failed(f"params.{path} is {kind}, which has no gradient: move it to state.")
+    for path, leaf in trees.by_path(made.state).items():
+        if trees.is_key(leaf):
             raise Failed(
                 f"state.{path} is a random key: use the `key` argument of apply in its place."
             )
@@ -103,20 +92,18 @@ def _carry_advice(case: NetworkCase) -> Iterator[None]:
     try:
         yield
     except Failed as failure:
-        if not case.network.recurrent and re.search(
-            "missing .*argument|initial_carry", failure.found
-        ):
-            raise Failed(
-                failure.found,
-                "If the module is recurrent, (obs, carry) -> (outputs, carry), pass "
-                "initial_carry=lambda num_envs: ... to the from_... function that converts it. "
-                "Otherwise it must take one argument for each spec in obs_spec.",
-            ) from None
-        raise
+        missing = re.search("missing .*argument|initial_carry", failure.found)
+        if case.network.recurrent or not missing:
+            raise
+        raise Failed(
+            failure.found,
+            "If the module is recurrent, (obs, carry) -> (outputs, carry), pass "
+            "initial_carry=lambda num_envs: ... to the from_... function that converts it. "
+            "Otherwise it must take one argument for each spec in obs_spec.",
+        ) from None
 
 
 @CHECKS.check(
-    "carry",
     question="Does initial_carry return arrays [N, ...] for N environments?",
     why="The carry is reset for each environment separately when an episode starts.",
     fix="Build it from num_envs, e.g. jnp.zeros((num_envs, hidden_size)).",
@@ -135,14 +122,10 @@ def _carry(case: NetworkCase) -> None:
                 "num_envs environments, e.g. jnp.zeros((num_envs, hidden_size)). Set "
                 "recurrent=False if the network has no carry.",
             )
-        if found := find_non_array("the carry", carry) or find_unbatched(
-            "the carry", carry, num_envs
-        ):
-            raise Failed(f"for {num_envs} environments, {found}.")
+        reject(trees.find_unbatched("the carry", carry, num_envs), f"for {num_envs} environments, ")
 
 
 @CHECKS.check(
-    "apply",
     question="Does apply accept a batch of observations and return (outputs, state)?",
     why="Agents unpack the pair; the outputs of a recurrent network are the pair (outputs, carry).",
     fix="Return outputs, variables.state; the outputs are a dictionary of heads.",
@@ -160,7 +143,6 @@ def _apply(case: NetworkCase) -> None:
 
 
 @CHECKS.check(
-    "training",
     question="Does apply accept train=True and a key, and return the same heads as in evaluation?",
     why="Losses call the network this way; dropout and running statistics need it.",
     fix="Accept `key` and `train` as keyword arguments, and return the same heads in both modes.",
@@ -169,8 +151,7 @@ def _apply(case: NetworkCase) -> None:
 def _training(case: NetworkCase) -> None:
     _check_pair(case, case.training.result)
     evaluated, trained = (case.heads(c.result[0]) for c in (case.evaluation, case.training))
-    if found := find_type_change("outputs", evaluated, trained):
-        raise Failed(f"in evaluation and training, {found}.")
+    reject(trees.find_type_change("outputs", evaluated, trained), "in evaluation and training, ")
 
 
 def _check_pair(case: NetworkCase, result: Any) -> None:
@@ -181,8 +162,9 @@ def _check_pair(case: NetworkCase, result: Any) -> None:
     outputs = result[0]
     if case.network.recurrent:
         _check_recurrent_pair(case, outputs)
-    if found := find_non_array("outputs", outputs) or find_non_array("the new state", result[1]):
-        raise Failed(f"{found}.")
+    reject(
+        trees.find_non_array("outputs", outputs) or trees.find_non_array("the new state", result[1])
+    )
     if not jax.tree.leaves(case.heads(outputs)):
         raise Failed(f"apply returned no outputs: {outputs!r}.")
 
@@ -204,4 +186,4 @@ def _check_recurrent_pair(case: NetworkCase, outputs: Any) -> None:
 
 
 def _same_types(before: PyTree, after: PyTree) -> bool:
-    return not find_type_change("", before, after)
+    return not trees.find_type_change("", before, after)
