@@ -97,7 +97,8 @@ def test_a_public_name_is_found(name: str) -> None:
 
 def test_type_checkers_see_the_same_public_names() -> None:
     tree = ast.parse((ROOT / "triglot" / "__init__.py").read_text())
-    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    conditions = {ast.unparse(node.test): node for node in tree.body if isinstance(node, ast.If)}
+    typed = conditions["TYPE_CHECKING"]
     seen = {
         (alias.asname, node.module)
         for node in typed.body
