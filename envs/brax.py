@@ -42,11 +42,7 @@ def names() -> list[str]:
 
 
 def make(
-    env_name: str,
-    *,
-    backend: str = "spring",
-    episode_length: int = 1000,
-    **options: Hashable,
+    env_name: str, *, backend: str = "spring", episode_length: int = 1000, **options: Hashable
 ) -> "Brax":
     """Make one of brax's environments.
 
@@ -196,9 +192,8 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
         warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
         known = inspect.signature(envs._envs[env_name]).parameters.keys()
         check_options(name, [n for n, _ in options], known - {"backend", "kwargs"})
-        with user_error_context(
-            f"{name} cannot be built on the backend {backend!r} with {dict(options)}"
-        ):
+        given = f"on the backend {backend!r} with {dict(options)}"
+        with user_error_context(f"{name} cannot be built {given}"):
             env = envs.get_environment(env_name, backend=backend, **dict(options))
             started = jax.eval_shape(env.reset, jax.random.key(0))
     return _Library(env, Box(started.obs.shape), Box((int(env.action_size),), "float32", -1.0, 1.0))
@@ -207,6 +202,5 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
 def _strong(state: PyTree) -> PyTree:
     # Some rewards and flags are Python numbers, with another dtype than those of `reset`.
     state = strong(state)
-    return state.replace(
-        reward=state.reward.astype(jnp.float32), done=state.done.astype(jnp.float32)
-    )
+    reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
+    return state.replace(reward=reward, done=done)

@@ -67,6 +67,7 @@ class GridWorld:
     height: int = 8
     width: int = 8
     observation: Literal["index", "onehot"] = "index"
+    action_spec = Discrete(4)
     draw_suffix = ".gif"
 
     def __post_init__(self) -> None:
@@ -91,10 +92,6 @@ class GridWorld:
         if self.observation == "index":
             return Discrete(self.num_cells)
         return Box((self.num_cells,), "float32", 0.0, 1.0)
-
-    @property
-    def action_spec(self) -> Spec:
-        return Discrete(4)
 
     def reset(self, key: jax.Array) -> TimeStep:
         state = GridState(row=jnp.int32(self.height - 1), column=jnp.int32(self.width - 1))
@@ -128,11 +125,8 @@ class GridWorld:
         image[1:CELL, 1:CELL] = (120, 200, 120)
         down, right = np.ogrid[:CELL, :CELL]
         disc = (down - CELL / 2) ** 2 + (right - CELL / 2) ** 2 < (CELL / 3) ** 2
-        image[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL][disc] = (
-            0,
-            114,
-            178,
-        )
+        cell = image[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL]
+        cell[disc] = (0, 114, 178)
         return image
 
     def optimal_values(self, discount: float) -> np.ndarray:

@@ -175,17 +175,13 @@ def _library(env_id: str, params: Options) -> _Library:
         gymnax = require("gymnax", "gymnax")
         env, defaults = gymnax.make(env_id)
         in_params = {field.name for field in fields(defaults)}
-        in_constructor = {
-            name
-            for name, parameter in inspect.signature(type(env)).parameters.items()
-            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        }
+        parameters = inspect.signature(type(env)).parameters.values()
+        in_constructor = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
         given = dict(params)
         check_options(f"gymnax:{env_id}", given, in_params | in_constructor)
         env, defaults = gymnax.make(env_id, **{n: given[n] for n in given.keys() & in_constructor})
-        env_params = defaults.replace(
-            **{n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
-        )
+        changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
+        env_params = defaults.replace(**changed)
         to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
         obs_spec = spec_from_space(to_gymnasium(env.observation_space(env_params)))
         action_spec = spec_from_space(to_gymnasium(env.action_space(env_params)))

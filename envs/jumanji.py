@@ -240,10 +240,9 @@ def _library(env_id: str, options: Options) -> _Library:
     if (image := _IMAGES.get(type(env).__name__)) is not None:
         shape = jax.eval_shape(image, returned).shape
         observations["image"] = _Observation(Box(shape, "float32", 0.0, 1.0), image)
-    observations["vector"] = _Observation(
-        vector_spec(spec, returned), functools.partial(to_vector, spec)
-    )
-    observations["dict"] = _Observation(dict_spec(spec, returned), functools.partial(to_dict, spec))
+    vector, nested = functools.partial(to_vector, spec), functools.partial(to_dict, spec)
+    observations["vector"] = _Observation(vector_spec(spec, returned), vector)
+    observations["dict"] = _Observation(dict_spec(spec, returned), nested)
     time_limit = getattr(env, "time_limit", None)
     if type(env).__name__ == _KEEPS_ITS_LIMIT:
         time_limit = None

@@ -27,8 +27,7 @@ class MazeGenerator:
                 raise TriglotError(
                     f"{name} of a maze must be an integer, at least 2; got {size!r}."
                 )
-        self.num_rows = num_rows
-        self.num_cols = num_cols
+        self.num_rows, self.num_cols = num_rows, num_cols
 
     def __call__(self, key: jax.Array) -> Any:
         types = require("jumanji.environments.routing.maze.types", "jumanji")
@@ -62,9 +61,8 @@ def divide(key: jax.Array, num_rows: int, num_cols: int) -> jax.Array:
     def push(stack: jax.Array, size: jax.Array, chamber: tuple) -> tuple[jax.Array, jax.Array]:
         _, _, height, width = chamber
         fits = (height > 1) & (width > 1)
-        return jnp.where((slots == size) & fits, jnp.stack(chamber), stack), size + fits.astype(
-            jnp.int32
-        )
+        stack = jnp.where((slots == size) & fits, jnp.stack(chamber), stack)
+        return stack, size + fits.astype(jnp.int32)
 
     def split(carry: tuple) -> tuple:
         walls, stack, size, count = carry
@@ -79,19 +77,10 @@ def divide(key: jax.Array, num_rows: int, num_cols: int) -> jax.Array:
             wide, in_column & (rows != top + passage), in_row & (cols != left + passage)
         )
         rest = long - at - 1
-        stack, size = push(
-            stack, size - 1, (top, left, jnp.where(wide, height, at), jnp.where(wide, at, width))
-        )
-        stack, size = push(
-            stack,
-            size,
-            (
-                jnp.where(wide, top, top + at + 1),
-                jnp.where(wide, left + at + 1, left),
-                jnp.where(wide, height, rest),
-                jnp.where(wide, rest, width),
-            ),
-        )
+        near = (top, left, jnp.where(wide, height, at), jnp.where(wide, at, width))
+        right, below = (top, left + at + 1, height, rest), (top + at + 1, left, rest, width)
+        far = tuple(jnp.where(wide, *pair) for pair in zip(right, below, strict=True))
+        stack, size = push(*push(stack, size - 1, near), far)
         return walls, stack, size, count + 1
 
     whole = tuple(jnp.int32(number) for number in (0, 0, num_rows, num_cols))

@@ -94,9 +94,7 @@ def dict_spec(spec: Any, returned: Any) -> Spec:
     """Convert jumanji's observation spec, with the dtypes of the returned observation."""
     children = getattr(spec, "_specs", None)
     if children:
-        return Dict(
-            {name: dict_spec(child, getattr(returned, name)) for name, child in children.items()}
-        )
+        return Dict({n: dict_spec(child, getattr(returned, n)) for n, child in children.items()})
     dtype = str(returned.dtype)
     if hasattr(spec, "num_values"):
         # Values include -1 (no position yet) and `num_values` (after the last step).
@@ -124,10 +122,7 @@ def vector_spec(spec: Any, returned: Any) -> Box:
             high += [1.0] * leaf.num_values
         else:
             size = math.prod(leaf.shape)
-            for bounds, name, default in (
-                (low, "minimum", -math.inf),
-                (high, "maximum", math.inf),
-            ):
+            for bounds, name, default in ((low, "minimum", -math.inf), (high, "maximum", math.inf)):
                 bound = np.asarray(getattr(leaf, name, default), np.float64)
                 bounds += np.broadcast_to(bound, leaf.shape).ravel().tolist() if size else []
     return Box((len(low),), "float32", _bound(np.array(low)), _bound(np.array(high)))

@@ -63,8 +63,12 @@ class Probe(Environment, Protocol):
         ...
 
 
-_OBS_SPEC = Box((1,), "float32", -1.0, 1.0)
-_ACTION_SPEC = Discrete(2)
+class _Specs:
+    """The specs of all probes; `Reach` has other actions."""
+
+    obs_spec = Box((1,), "float32", -1.0, 1.0)
+    action_spec: Discrete | Box = Discrete(2)
+
 
 # The possible observations, and for each of them the rewards of the two actions.
 _ONE_STEP = {
@@ -80,7 +84,7 @@ _ONE_STEP = {
 
 
 @dataclass(frozen=True)
-class OneStep:
+class OneStep(_Specs):
     """One step: a random observation, a reward for the action, then termination.
 
     Attributes:
@@ -92,9 +96,6 @@ class OneStep:
     probe: str
     observations: tuple[float, ...]
     rewards: tuple[tuple[float, float], ...]
-
-    obs_spec = _OBS_SPEC
-    action_spec = _ACTION_SPEC
 
     @property
     def name(self) -> str:
@@ -125,12 +126,10 @@ class OneStep:
 
 
 @dataclass(frozen=True)
-class TwoStep:
+class TwoStep(_Specs):
     """Two steps: observations 0 and 1, reward 1 for the second; the value of 0 is the discount."""
 
     name = "probe:two-step"
-    obs_spec = _OBS_SPEC
-    action_spec = _ACTION_SPEC
 
     def reset(self, key: jax.Array) -> TimeStep:
         return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,), jnp.float32))
@@ -151,7 +150,7 @@ class TwoStep:
 
 
 @dataclass(frozen=True)
-class Truncating:
+class Truncating(_Specs):
     """Reward 1 at every step; truncated after `max_steps` steps, never terminated.
 
     The observation is always 0. The value is `1 / (1 - discount)`, which requires a bootstrap on
@@ -161,8 +160,6 @@ class Truncating:
     max_steps: int = 4
 
     name = "probe:truncating"
-    obs_spec = _OBS_SPEC
-    action_spec = _ACTION_SPEC
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -187,14 +184,13 @@ class Truncating:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Reach(_Specs):
     """One step: observation -1 or 1, reward `1 - (action - observation)^2`, then termination.
 
     Actions are within [0, 4], so the best action for -1 is the bound 0, with reward 0.
     """
 
     name = "probe:reach"
-    obs_spec = _OBS_SPEC
     action_spec = Box((1,), "float32", 0.0, 4.0)
 
     def reset(self, key: jax.Array) -> TimeStep:

@@ -1,10 +1,11 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
+import inspect
 import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,143 +13,6 @@ from typing import Any
 from ..core.errors import TriglotError, unknown
 from . import options as commands
 from .options import CompareOptions, TrainOptions
-
-HELP = """\
-usage: triglot [-h] COMMAND ...
-
-Reinforcement learning in JAX: one agent, any network library.
-
-commands:
-  train      train an agent with one network library
-  resume     continue an interrupted training
-  evaluate   play whole episodes with a trained agent
-  render     render episodes of a trained agent
-  curves     plot the learning curves of several runs
-  compare    train with several network libraries from the same weights, and report differences
-  check      check a custom or built-in component before training
-  new        create a custom component from a template
-  list       list algorithms, backends and environments, and what is installed
-  version    show the versions of triglot and its libraries
-
-examples:
-  triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
-  triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16 --optimizer lion
-  triglot resume runs/first
-  triglot evaluate runs/first
-  triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
-  triglot new algorithm my_agent
-  triglot check my_file:MyAgent --env gymnax:CartPole-v1
-  triglot list gymnax
-
-`triglot COMMAND --help` explains a command; `triglot train ppo --help` includes PPO's options.
-"""
-
-TRAIN_HELP = """\
-Train an algorithm in an environment, on networks of one library, with all seeds in one program.
-
-The run directory contains config.json (all options), metrics.jsonl (one line per update, one value
-per seed), summary.json, learning_curve.png and checkpoints, from which `triglot resume FOLDER`
-continues.
-
-triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
-
-triglot train ppo gridworld:8x8 --backend table --rollout-length 32
-
-triglot train ppo gymnax:CartPole-v1 --optimizer my_file:my_optimizer
-
-triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
-
-triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
-"""
-
-RESUME_HELP = """\
-Continue a training from its last checkpoint.
-
-The final parameters equal those of an uninterrupted training bit for bit, on the same machine with
-the same versions. Exception: the state of host environments, such as Gymnasium's, cannot be saved,
-so they begin new episodes. A run without a checkpoint starts again from the beginning.
-
-triglot resume runs/first
-"""
-
-EVALUATE_HELP = """\
-Play whole episodes with the agent of each seed, from the run's last checkpoint.
-
-Shows the mean return over seeds with its 95% confidence interval (Student's t; over episodes if
-there is one seed), the episode lengths, and the number of episodes cut at --max-steps. Every
-episode is written to evaluation.json in the run directory, which the next evaluation overwrites.
-
-triglot evaluate runs/first
-
-triglot evaluate runs/first --sampled --episodes 1000 --seed 1
-"""
-
-RENDER_HELP = """\
-Render an episode of a trained agent: an animated GIF, or an HTML page for brax.
-
-No additional package is needed for gridworld, jumanji, brax, gymnax's MinAtar games, Catch, Pong,
-mazes and PointRobot, and for Gymnasium environments that support `rgb_array`. CartPole and the
-other classic control tasks of gymnax and Gymnasium need pygame: pip install 'triglot[render]'.
-A custom environment needs a method draw.
-
-triglot render runs/first
-
-triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
-"""
-
-CURVES_HELP = """\
-Plot the learning curves of several runs: the mean over seeds, with a band.
-
-A run that has not finished is plotted up to its last update.
-
-triglot curves runs/haiku runs/equinox --out curves.png
-
-triglot curves runs/* --metric loss --band range --labels small large
-"""
-
-COMPARE_HELP = """\
-Train an algorithm with several network libraries from the same weights and keys, and report all
-differences.
-
-Each library trains in a separate process. The folder contains comparison.json, curves.png and
-report.html, a self-contained page.
-
-triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
-
-triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic native
-"""
-
-
-CHECK_HELP = """\
-Check a component: an algorithm, an environment, a network, or a whole suite of environments.
-
-The first line is the result. Each failure is reported with its cause, why it matters and how to fix
-it. The exit code is 0 if all checks passed, 1 if a check failed, and 2 if the component could not
-be checked.
-
-triglot check my_file:my_network --env gymnax:CartPole-v1
-
-triglot check my_file:my_network --algorithm dqn
-
-triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
-
-triglot check my_file:MyAgent --backends haiku linen nnx equinox
-
-triglot check my_file:MyEnvironment
-
-triglot check gymnax
-"""
-
-NEW_HELP = """\
-Create a folder with a custom component from a template that passes its check.
-
-It contains the component, its test, a README and a pyproject.toml, so that `pip install -e` adds
-the component to `triglot list`. Kinds: algorithm, environment, network.
-
-triglot new algorithm my_agent
-
-triglot new network my_network --backend equinox
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
-            print(HELP, end="")
+            print(inspect.getdoc(_usage))
             return 0
         if arguments[0] not in COMMANDS:
             raise unknown("command", arguments[0], COMMANDS)
@@ -183,30 +47,56 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _list(arguments: list[str], started: float) -> int:
-    from .authoring import list as listing
-    from .parsing import parse
+def _usage() -> None:
+    """usage: triglot [-h] COMMAND ...
 
-    help_text = "List algorithms, backends and environments, and what is installed."
-    options = parse(commands.ListOptions, arguments[1:], prog="triglot list", description=help_text)
-    print(listing.suite(options.suite) if options.suite else listing.everything())
-    return 0
+    Reinforcement learning in JAX: one agent, any network library.
 
+    commands:
+      train      train an agent with one network library
+      resume     continue an interrupted training
+      evaluate   play whole episodes with a trained agent
+      render     render episodes of a trained agent
+      curves     plot the learning curves of several runs
+      compare    train with several network libraries from the same weights, and report differences
+      check      check a custom or built-in component before training
+      new        create a custom component from a template
+      list       list algorithms, backends and environments, and what is installed
+      version    show the versions of triglot and its libraries
 
-def _version(arguments: list[str], started: float) -> int:
-    from .parsing import parse
-    from .version import device, versions
+    examples:
+      triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
+      triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16 --optimizer lion
+      triglot resume runs/first
+      triglot evaluate runs/first
+      triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
+      triglot new algorithm my_agent
+      triglot check my_file:MyAgent --env gymnax:CartPole-v1
+      triglot list gymnax
 
-    help_text = "Show the versions of triglot and the libraries that influence results."
-    parse(commands.NoOptions, arguments[1:], prog="triglot version", description=help_text)
-    shown = {name: number or "not installed" for name, number in versions().items()}
-    for name, value in (shown | {"device": device()}).items():
-        print(f"{name:<18} {value}")
-    return 0
+    `triglot COMMAND --help` explains a command; `triglot train ppo --help` includes PPO's options.
+    """
 
 
 def _train(arguments: list[str], started: float) -> int:
-    options = _parse_with_algorithm(TrainOptions, arguments, TRAIN_HELP)
+    """Train an algorithm in an environment, on networks of one library, with all seeds in one
+    program.
+
+    The run directory contains config.json (all options), metrics.jsonl (one line per update, one
+    value per seed), summary.json, learning_curve.png and checkpoints, from which `triglot resume
+    FOLDER` continues.
+
+    triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
+
+    triglot train ppo gridworld:8x8 --backend table --rollout-length 32
+
+    triglot train ppo gymnax:CartPole-v1 --optimizer my_file:my_optimizer
+
+    triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
+
+    triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
+    """
+    options = _parse_with_algorithm(TrainOptions, arguments)
     _set_compilation_cache(options)
     from .runs.train import train
 
@@ -214,10 +104,16 @@ def _train(arguments: list[str], started: float) -> int:
 
 
 def _resume(arguments: list[str], started: float) -> int:
-    from .parsing import parse
+    """Continue a training from its last checkpoint.
 
-    prog = "triglot resume"
-    options = parse(commands.ResumeOptions, arguments[1:], prog=prog, description=RESUME_HELP)
+    The final parameters equal those of an uninterrupted training bit for bit, on the same machine
+    with the same versions. Exception: the state of host environments, such as Gymnasium's, cannot
+    be saved, so they begin new episodes. A run without a checkpoint starts again from the
+    beginning.
+
+    triglot resume runs/first
+    """
+    options = _parse(commands.ResumeOptions, arguments)
     run_options = _options_of_run(options.run)
     from .runs.train import resume
 
@@ -225,10 +121,18 @@ def _resume(arguments: list[str], started: float) -> int:
 
 
 def _evaluate(arguments: list[str], started: float) -> int:
-    from .parsing import parse
+    """Play whole episodes with the agent of each seed, from the run's last checkpoint.
 
-    prog = "triglot evaluate"
-    options = parse(commands.EvaluateOptions, arguments[1:], prog=prog, description=EVALUATE_HELP)
+    Shows the mean return over seeds with its 95% confidence interval (Student's t; over episodes if
+    there is one seed), the episode lengths, and the number of episodes cut at --max-steps. Every
+    episode is written to evaluation.json in the run directory, which the next evaluation
+    overwrites.
+
+    triglot evaluate runs/first
+
+    triglot evaluate runs/first --sampled --episodes 1000 --seed 1
+    """
+    options = _parse(commands.EvaluateOptions, arguments)
     run_options = _options_of_run(options.run)
     from .runs.evaluate import evaluate_run
 
@@ -236,10 +140,18 @@ def _evaluate(arguments: list[str], started: float) -> int:
 
 
 def _render(arguments: list[str], started: float) -> int:
-    from .parsing import parse
+    """Render an episode of a trained agent: an animated GIF, or an HTML page for brax.
 
-    prog = "triglot render"
-    options = parse(commands.RenderOptions, arguments[1:], prog=prog, description=RENDER_HELP)
+    No additional package is needed for gridworld, jumanji, brax, gymnax's MinAtar games, Catch,
+    Pong, mazes and PointRobot, and for Gymnasium environments that support `rgb_array`. CartPole
+    and the other classic control tasks of gymnax and Gymnasium need pygame: pip
+    install 'triglot[render]'. A custom environment needs a method draw.
+
+    triglot render runs/first
+
+    triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
+    """
+    options = _parse(commands.RenderOptions, arguments)
     run_options = _options_of_run(options.run)
     from .runs.render import render
 
@@ -247,58 +159,75 @@ def _render(arguments: list[str], started: float) -> int:
 
 
 def _curves(arguments: list[str], started: float) -> int:
-    from .parsing import parse
+    """Plot the learning curves of several runs: the mean over seeds, with a band.
 
-    prog = "triglot curves"
-    options = parse(commands.CurvesOptions, arguments[1:], prog=prog, description=CURVES_HELP)
+    A run that has not finished is plotted up to its last update.
+
+    triglot curves runs/haiku runs/equinox --out curves.png
+
+    triglot curves runs/* --metric loss --band range --labels small large
+    """
+    options = _parse(commands.CurvesOptions, arguments)
     from .runs.curves import draw_curves
 
     return draw_curves(options)
 
 
 def _compare(arguments: list[str], started: float) -> int:
+    """Train an algorithm with several network libraries from the same weights and keys, and report
+    all differences.
+
+    Each library trains in a separate process. The folder contains comparison.json, curves.png and
+    report.html, a self-contained page.
+
+    triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
+
+    triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic native
+    """
     from .registry.overrides import overrides_of
 
-    options = _parse_with_algorithm(CompareOptions, arguments, COMPARE_HELP)
+    options = _parse_with_algorithm(CompareOptions, arguments)
     from .comparison.compare import compare
 
-    compare(
-        replace(options, config=overrides_of(options.config), hyper=overrides_of(options.hyper))
-    )
+    config, hyper = overrides_of(options.config), overrides_of(options.hyper)
+    compare(replace(options, config=config, hyper=hyper))
     return 0
 
 
 def _check(arguments: list[str], started: float) -> int:
-    from .parsing import parse
+    """Check a component: an algorithm, an environment, a network, or a whole suite of environments.
 
+    The first line is the result. Each failure is reported with its cause, why it matters and how to
+    fix it. The exit code is 0 if all checks passed, 1 if a check failed, and 2 if the component
+    could not be checked.
+
+    triglot check my_file:my_network --env gymnax:CartPole-v1
+
+    triglot check my_file:my_network --algorithm dqn
+
+    triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
+
+    triglot check my_file:MyAgent --backends haiku linen nnx equinox
+
+    triglot check my_file:MyEnvironment
+
+    triglot check gymnax
+    """
     prog, given = "triglot check", arguments[1:]
     if given and given[0] in ("-h", "--help"):
-        description = f"{CHECK_HELP}\nAn algorithm adds options: {prog} ppo --help\n"
-        parse(commands.CheckOptions, ["--help"], prog=prog, description=description)
+        note = f"\nAn algorithm adds options: {prog} ppo --help\n"
+        _parse(commands.CheckOptions, arguments[:2], note=note)
     if not given or given[0].startswith("-"):
         raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
-    from .authoring.check import Choices, check
+    from .authoring.check import check
     from .registry.components import find_component
     from .registry.overrides import overrides_of
 
     # The component is found before its options are parsed, since an algorithm adds options.
     component = find_component(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
-    options = parse(
-        commands.CheckOptions,
-        given,
-        prog=prog,
-        description=CHECK_HELP,
-        algorithm=component.algorithm,
-    )
-    return check(
-        component,
-        Choices(
-            env=options.env,
-            backends=options.backends,
-            config=overrides_of(options.config),
-            hyper=overrides_of(options.hyper),
-        ),
-    )
+    options = _parse(commands.CheckOptions, arguments, algorithm=component.algorithm)
+    config, hyper = overrides_of(options.config), overrides_of(options.hyper)
+    return check(component, replace(options, config=config, hyper=hyper))
 
 
 def _option(given: list[str], name: str) -> str | None:
@@ -309,47 +238,73 @@ def _option(given: list[str], name: str) -> str | None:
 
 
 def _new(arguments: list[str], started: float) -> int:
-    from .authoring.new import write
-    from .parsing import parse
+    """Create a folder with a custom component from a template that passes its check.
 
-    prog = "triglot new"
-    options = parse(commands.NewOptions, arguments[1:], prog=prog, description=NEW_HELP)
+    It contains the component, its test, a README and a pyproject.toml, so that `pip install -e`
+    adds the component to `triglot list`. Kinds: algorithm, environment, network.
+
+    triglot new algorithm my_agent
+
+    triglot new network my_network --backend equinox
+    """
+    from .authoring.new import write
+
+    options = _parse(commands.NewOptions, arguments)
     print(write(options.kind, options.name, backend=options.backend, out=options.out))
     return 0
 
 
-COMMANDS: Mapping[str, Callable[[list[str], float], int]] = {
-    "train": _train,
-    "resume": _resume,
-    "evaluate": _evaluate,
-    "render": _render,
-    "curves": _curves,
-    "compare": _compare,
-    "check": _check,
-    "new": _new,
-    "list": _list,
-    "version": _version,
-}
+def _list(arguments: list[str], started: float) -> int:
+    """List algorithms, backends and environments, and what is installed."""
+    from .authoring import list as listing
+
+    options = _parse(commands.ListOptions, arguments)
+    print(listing.suite(options.suite) if options.suite else listing.everything())
+    return 0
 
 
-def _parse_with_algorithm(options: Any, arguments: list[str], description: str) -> Any:
-    """Parse the options of a command whose first argument, the algorithm, adds options."""
+def _version(arguments: list[str], started: float) -> int:
+    """Show the versions of triglot and the libraries that influence results."""
+    from .version import device, versions
+
+    _parse(commands.NoOptions, arguments)
+    shown = {name: number or "not installed" for name, number in versions().items()}
+    for name, value in (shown | {"device": device()}).items():
+        print(f"{name:<18} {value}")
+    return 0
+
+
+_COMMANDS = (
+    _train, _resume, _evaluate, _render, _curves, _compare, _check, _new, _list, _version,
+)  # fmt: skip
+COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
+
+
+def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: str = "") -> Any:
+    """Parse the options of a command, whose docstring is its help text; `note` is added to it."""
     from .parsing import parse
+
+    command, *given = arguments
+    description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
+    prog = f"triglot {command}"
+    return parse(options, given, prog=prog, description=description, algorithm=algorithm)
+
+
+def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
+    """Parse the options of a command whose first argument, the algorithm, adds options."""
     from .registry.algorithms import algorithm_names, find_algorithm
 
-    prog = f"triglot {arguments[0]}"
-    given = arguments[1:]
+    prog, given = f"triglot {arguments[0]}", arguments[1:]
     if given and given[0] in ("-h", "--help"):
         choices = ", ".join(algorithm_names())
-        description += f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
-        parse(options, ["--help"], prog=prog, description=description)
+        note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
+        _parse(options, arguments[:2], note=note)
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
     if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
         raise TriglotError(
             f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
-    algorithm = find_algorithm(given[0])
-    return parse(options, given, prog=prog, description=description, algorithm=algorithm)
+    return _parse(options, arguments, algorithm=find_algorithm(given[0]))
 
 
 def _options_of_run(folder: Path) -> TrainOptions:

@@ -40,10 +40,9 @@ def parse(
     Raises:
       TriglotError: in one sentence, with the nearest existing option.
     """
-    nested = {
-        "config": algorithm.Config if algorithm else NoOptions,
-        "hyper": algorithm.Hyperparams if algorithm else NoOptions,
-    }
+    nested = {"config": NoOptions, "hyper": NoOptions}
+    if algorithm:
+        nested = {"config": algorithm.Config, "hyper": algorithm.Hyperparams}
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
@@ -93,14 +92,11 @@ def _tyro_annotation(hint: Any) -> Any:
     kind, *metadata = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
     for shown in metadata:
         if isinstance(shown, Arg):
-            kind = Annotated[kind, arg(metavar=shown.metavar, help_behavior_hint=_default(shown))]
+            default = None if shown.default is None else f"(default: {shown.default})"
+            kind = Annotated[kind, arg(metavar=shown.metavar, help_behavior_hint=default)]
             if shown.positional:
                 kind = Positional[kind]
     return kind
-
-
-def _default(shown: Arg) -> str | None:
-    return None if shown.default is None else f"(default: {shown.default})"
 
 
 def _names(options: type) -> list[str]:

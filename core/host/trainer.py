@@ -67,15 +67,12 @@ class HostTrainer:
     chunk_size: int = 64
     every_update: Callback | None = None
 
+    steps_on_host = True
+
     @property
     def single_env(self) -> HostEnvironment:
         """The single environment."""
         return self.env
-
-    @property
-    def steps_on_host(self) -> bool:
-        """True: environments are stepped in Python."""
-        return True
 
     @property
     def steps_per_update(self) -> int:
@@ -174,7 +171,9 @@ class HostProgram:
                 self._learn = functools.partial(_learn, self._trainer.agent, impl)
             for _ in range(int(num_updates)):
                 history.append(self._update(self._actor, self._learn, self._runner))
-                self._run_callback(history[-1])
+                if self._trainer.every_update is not None:
+                    done, on_host = jax.device_get((self._state.num_updates, history[-1]))
+                    self._trainer.every_update(int(done[0]), on_host)
         except TriglotError as error:
             raise HostFailure(str(error), self._state, _stacked(history)) from error
         return self._state, _stacked(history)
@@ -223,11 +222,6 @@ class HostProgram:
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
         return {**runner.episodes(_joined(rollouts)), **metrics}
-
-    def _run_callback(self, metrics: dict[str, Any]) -> None:
-        if self._trainer.every_update is not None:
-            done, on_host = jax.device_get((self._state.num_updates, metrics))
-            self._trainer.every_update(int(done[0]), on_host)
 
 
 @functools.partial(jax.jit, static_argnums=0)

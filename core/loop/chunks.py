@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from .state import RunnerState
+from .state import RunnerState, Updated
 
-Call: TypeAlias = Callable[[RunnerState, Any], tuple[RunnerState, dict[str, Any]]]
+Call: TypeAlias = Callable[[RunnerState, Any], Updated]
 
 
 @dataclass(frozen=True, kw_only=True)

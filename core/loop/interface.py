@@ -8,7 +8,7 @@ import jax
 from ..agent import Agent
 from ..types import PyTree
 from .episode import Episodes
-from .state import RunnerState
+from .state import RunnerState, Updated
 
 OnStage: TypeAlias = Callable[[str], None]
 
@@ -30,9 +30,7 @@ class Program(Protocol):
         """
         ...
 
-    def __call__(
-        self, runner_states: RunnerState, num_updates: Any, /
-    ) -> tuple[RunnerState, dict[str, Any]]:
+    def __call__(self, runner_states: RunnerState, num_updates: Any, /) -> Updated:
         """Run `num_updates` updates of every seed. The given states are donated.
 
         Args:

@@ -1,7 +1,7 @@
 """The runner state, and the random keys of each update."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -26,6 +26,9 @@ class RunnerState:
     carry: PyTree
     env: Any
     num_updates: jax.Array
+
+
+Updated: TypeAlias = tuple[RunnerState, dict[str, Any]]  # with the metrics by name
 
 
 class UpdateKeys(NamedTuple):

@@ -18,7 +18,7 @@ from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
 from .interface import OnStage, TrainerLike, ignore_stage
 from .rollout import online_rollout, rollout
-from .state import RunnerState, UpdateKeys, update_keys
+from .state import RunnerState, Updated, UpdateKeys, update_keys
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
@@ -48,6 +48,8 @@ class Trainer:
     monitor: Monitor | None = None
     every_update: Callback | None = None
 
+    steps_on_host = False  # environment steps are part of the compiled program
+
     def __post_init__(self) -> None:
         sized = self.env.for_rollouts(self.agent.rollout_length)
         object.__setattr__(self, "env", sized)
@@ -56,11 +58,6 @@ class Trainer:
     def single_env(self) -> Environment:
         """The single environment."""
         return self.env.env
-
-    @property
-    def steps_on_host(self) -> bool:
-        """False: environment steps are part of the compiled program."""
-        return False
 
     @property
     def steps_per_update(self) -> int:
@@ -79,9 +76,7 @@ class Trainer:
             num_updates=jnp.zeros((), jnp.int32),
         )
 
-    def update(
-        self, runner_state: RunnerState, keys: UpdateKeys | None = None
-    ) -> tuple[RunnerState, dict[str, jax.Array]]:
+    def update(self, runner_state: RunnerState, keys: UpdateKeys | None = None) -> Updated:
         """Collect one rollout and learn from it; an online agent learns after every step.
 
         Args:
@@ -113,7 +108,7 @@ class Trainer:
 
     def train_chunk(
         self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
-    ) -> tuple[RunnerState, dict[str, jax.Array]]:
+    ) -> Updated:
         """Run `num_updates` updates; pure, so it can be jitted and vmapped over seeds.
 
         Args:
@@ -144,7 +139,7 @@ class Trainer:
 
     def _draw(
         self, runner_state: RunnerState, keys: UpdateKeys
-    ) -> tuple[PyTree, Callable[[RunnerState, PyTree], tuple[RunnerState, dict[str, jax.Array]]]]:
+    ) -> tuple[PyTree, Callable[[RunnerState, PyTree], Updated]]:
         """Draw a chunk's random numbers at once if its rollouts are short, where that is faster.
 
         Returns:
@@ -217,7 +212,7 @@ def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> R
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def train_seeds(
     trainer: Trainer, runner_states: RunnerState, num_updates: int | jax.Array
-) -> tuple[RunnerState, dict[str, jax.Array]]:
+) -> Updated:
     """Run `num_updates` updates of every seed. The given states are donated.
 
     The function is compiled once per trainer: equal trainers share the program.
@@ -234,7 +229,7 @@ class CompiledProgram:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._compiled: Callable[..., tuple[RunnerState, dict[str, jax.Array]]] | None = None
+        self._compiled: Callable[..., Updated] | None = None
 
     def compile(self, runner_states: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Trace and compile before the first call; see `Program.compile`."""
@@ -243,9 +238,7 @@ class CompiledProgram:
         self._compiled = lowered.compile()
         on_stage("compile")
 
-    def __call__(
-        self, runner_states: RunnerState, num_updates: Any
-    ) -> tuple[RunnerState, dict[str, jax.Array]]:
+    def __call__(self, runner_states: RunnerState, num_updates: Any) -> Updated:
         """Run `num_updates` updates of every seed; see `Program`.
 
         Raises:

@@ -2,8 +2,8 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
+from ..options import CheckOptions
 from ..registry.agents import make_agent
 from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
@@ -35,24 +36,12 @@ SMALL: dict[str, Any] = {
 Task: TypeAlias = Callable[[], "Report"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The options of a check.
-
-    Attributes:
-      env: the environment for algorithms and networks; None for `default_env`.
-      backends: the network libraries on which an algorithm is checked.
-      config, hyper: the fields that differ from the algorithm's defaults.
-    """
-
-    env: str | None = None
-    backends: Sequence[str] = ("linen",)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    hyper: Mapping[str, Any] = field(default_factory=dict)
-
-
-def check(component: Component, choices: Choices) -> int:
+def check(component: Component, options: CheckOptions) -> int:
     """Check a component and print the report, with the result in the first line.
+
+    Args:
+      component: what is checked.
+      options: `config` and `hyper` are the fields that differ from the algorithm's defaults.
 
     Returns:
       The exit code: 0 if all checks passed, 1 if one failed, 2 if a component could not be checked,
@@ -61,7 +50,7 @@ def check(component: Component, choices: Choices) -> int:
     Raises:
       TriglotError: if nothing could be checked.
     """
-    tasks = dict(_tasks(component, choices))
+    tasks = dict(_tasks(component, options))
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
         print(f"checking {label} ...", file=sys.stderr, flush=True)
@@ -99,16 +88,17 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
 def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     """Run all checks; print one line each, and the reports of those that failed."""
     reports: dict[str, Report] = {}
-    errors: dict[str, str] = {}
+    rows: dict[str, str] = {}
     interrupted = False
     with tqdm(tasks.items(), desc=title, dynamic_ncols=True, file=sys.stderr) as bar:
         for label, task in bar:
             bar.set_postfix_str(label)
             try:
                 with user_error_context("its code failed"):
-                    reports[label] = task()
+                    report = reports[label] = task()
+                rows[label] = report.summary().removeprefix(f"{report.component}: ")
             except TriglotError as error:
-                errors[label] = f"could not be checked: {error}"
+                rows[label] = f"could not be checked: {error}"
             except KeyboardInterrupt:
                 interrupted = True
                 break
@@ -116,25 +106,21 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     counts = {
         "passed": len(reports) - len(failed),
         "failed": len(failed),
-        "could not be checked": len(errors),
-        "not reached": len(tasks) - len(reports) - len(errors),
+        "could not be checked": len(rows) - len(reports),
+        "not reached": len(tasks) - len(rows),
     }
     print(f"{title}: {', '.join(f'{count} {what}' for what, count in counts.items() if count)}")
     width = max(map(len, tasks))
-    for label in tasks:
-        if label in reports:
-            found = reports[label].summary().removeprefix(f"{reports[label].component}: ")
-            print(f"  {label:<{width}}  {found}")
-        elif label in errors:
-            print(f"  {label:<{width}}  {errors[label]}")
+    for label, row in rows.items():
+        print(f"  {label:<{width}}  {row}")
     for label, report in failed.items():
         print(f"\n{label}: {report}")
     if interrupted:
         return INTERRUPTED
-    return FAILED if failed else UNCHECKED if errors else PASSED
+    return FAILED if failed else PASSED if len(rows) == len(reports) else UNCHECKED
 
 
-def _tasks(component: Component, choices: Choices) -> Iterator[tuple[str, Task]]:
+def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, Task]]:
     """Yield the checks by label."""
     from ...checks import check_agent, check_environment, check_network
 
@@ -142,7 +128,7 @@ def _tasks(component: Component, choices: Choices) -> Iterator[tuple[str, Task]]
         for name, make in _environments(component):
             yield name, lambda make=make: check_environment(_compilable(make()))
         return
-    env = _compilable(make_env(choices.env or default_env()))
+    env = _compilable(make_env(options.env or default_env()))
     label = f"{component.text} on {env.name}"
     if component.kind == "network":
         network = partial(make_network, component.text, component.made, env)
@@ -154,30 +140,30 @@ def _tasks(component: Component, choices: Choices) -> Iterator[tuple[str, Task]]
             algorithm=component.target,
             env=env,
             name=component.role,
-            config=from_overrides(component.algorithm.Config, choices.config),
-            hyper=choices.hyper,
-            backend=choices.backends[0],
+            config=from_overrides(component.algorithm.Config, options.config),
+            hyper=options.hyper,
+            backend=options.backends[0],
         )
         yield f"{label} for {component.target}", lambda: check(network())
     elif component.algorithm is None:
         yield label, lambda: check_agent(component.made, env)
     else:
-        for backend in choices.backends:
-            make = partial(_make_small_agent, component, env, backend, choices)
+        for backend in options.backends:
+            make = partial(_make_small_agent, component, env, backend, options)
             yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
 
 
-def _make_small_agent(component: Component, env: Any, backend: str, choices: Choices) -> Any:
+def _make_small_agent(component: Component, env: Any, backend: str, options: CheckOptions) -> Any:
     """Build a small agent, or one of the given size if the small values conflict with it."""
 
     def make(config: Any) -> Any:
-        return make_agent(component.text, env, backend=backend, config=config, hyper=choices.hyper)
+        return make_agent(component.text, env, backend=backend, config=config, hyper=options.hyper)
 
     config = component.algorithm.Config
     try:
-        return make(small_config(config, choices.config))
+        return make(small_config(config, options.config))
     except TriglotError:
-        return make(from_overrides(config, choices.config))
+        return make(from_overrides(config, options.config))
 
 
 def _compilable(env: Any) -> Any:

@@ -2,7 +2,8 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from ...backends.libraries import LIBRARIES
@@ -36,23 +37,15 @@ def everything() -> str:
         (f"{plugin.name}:..." if plugin.is_suite else plugin.name, "installed", _origin(plugin))
         for plugin in _added("environment", SUITES)
     ]
-    networks = [(plugin.name, _origin(plugin)) for plugin in _added("network", ())]
-    return "\n".join(
-        [
-            "algorithms",
-            *_aligned(algorithms),
-            "",
-            "backends",
-            *_aligned(backends),
-            "",
-            "environments (one of each suite; `triglot list gymnax` lists all of one)",
-            *_aligned(environments),
-            "",
-            *(["networks", *_aligned(networks), ""] if networks else []),
-            *_clashes(),
-            "Give custom components as package.module:object; see `triglot train --help`.",
-        ]
-    )
+    sections: dict[str, Sequence[tuple[str, ...]]] = {
+        "algorithms": algorithms,
+        "backends": backends,
+        "environments (one of each suite; `triglot list gymnax` lists all of one)": environments,
+        "networks": [(plugin.name, _origin(plugin)) for plugin in _added("network", ())],
+    }
+    lines = [[title, *_aligned(rows), ""] for title, rows in sections.items() if rows]
+    end = "Give custom components as package.module:object; see `triglot train --help`."
+    return "\n".join([*chain(*lines), *_clashes(), end])
 
 
 def suite(name: str) -> str:
@@ -102,7 +95,7 @@ def _about(module: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [map(str.ljust, row, widths) for row in rows]
     return ["  " + "   ".join(row).rstrip() for row in padded]

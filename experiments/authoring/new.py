@@ -34,54 +34,6 @@ CHECK = {
     "    report = triglot.check_network(network, env.obs_spec)",
 }
 
-TEST = '''\
-"""{part} passes triglot's checker."""
-
-import triglot
-from {name} import {part}
-
-
-def test_it_passes_its_check():
-    env = {env}
-    {check}
-    assert report.passed, report
-'''
-
-PROJECT = """\
-[build-system]
-requires = ["setuptools>=61"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "{name}"
-version = "0.1.0"
-description = "The {kind} {part} for triglot."
-readme = "README.md"
-requires-python = ">=3.11"
-dependencies = ["triglot{extra}"]
-
-[project.entry-points."{group}"]
-{name} = "{name}:{part}"
-
-[tool.setuptools]
-package-dir = {{ "" = "." }}
-py-modules = ["{name}"]
-"""
-
-README = """\
-# {name}
-
-The {kind} `{part}` for triglot. In this folder:
-
-```
-triglot check {name}:{part}
-pip install -e .
-triglot train {train}
-```
-
-The second command makes it appear in `triglot list`; `pytest` runs the check as a test.
-"""
-
 
 def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path()) -> str:
     """Write the folder `out/name`.
@@ -128,12 +80,13 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
         "env": f"{part}()" if kind == "environment" else 'triglot.make_env("probe:two-step")',
     }
     code = template.read_text().replace(old_class, class_name).replace(old_name, name)
-    texts = {
-        f"{name}.py": code,
-        f"test_{name}.py": TEST.format(**words),
-        "pyproject.toml": PROJECT.format(**words),
-        "README.md": README.format(**words),
+    files = {
+        f"test_{name}.py": "test.txt",
+        "pyproject.toml": "project.txt",
+        "README.md": "readme.txt",
     }
+    texts = {file: (TEMPLATES / form).read_text().format(**words) for file, form in files.items()}
+    texts = {f"{name}.py": code, **texts}
     try:
         folder.mkdir(parents=True)
         for file, text in texts.items():

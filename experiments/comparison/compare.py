@@ -37,9 +37,8 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         or the folder is not empty; later, if a worker rejects the options or dies.
     """
     out = options.out or default_folder("compare", options.algorithm, options.env)
-    options = replace(
-        options, out=out, config=overrides_of(options.config), hyper=overrides_of(options.hyper)
-    )
+    config, hyper = overrides_of(options.config), overrides_of(options.hyper)
+    options = replace(options, out=out, config=config, hyper=hyper)
     check(options, out)
     records = {backend: Record() for backend in options.backends}
     try:
@@ -100,10 +99,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 def _result(options: CompareOptions, records: Mapping[str, Record]) -> dict[str, Any]:
     facts = next(iter(records.values())).facts
-    traces = {
-        name: Trace(metrics=record.metrics, params=record.params)
-        for name, record in records.items()
-    }
+    traces = {name: Trace(metrics=r.metrics, params=r.params) for name, r in records.items()}
     chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}
     result = {
         "command": command(options),

@@ -4,7 +4,7 @@ The fingerprints are computed inside the compiled program after every update; th
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -84,13 +84,8 @@ def learned(agent_state: Any) -> Variables:
     Raises:
       TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
-    found = [
-        (path, node)
-        for path, node in jax.tree_util.tree_leaves_with_path(
-            agent_state, is_leaf=lambda node: isinstance(node, LearnerState)
-        )
-        if isinstance(node, LearnerState)
-    ]
+    leaves = jax.tree_util.tree_leaves_with_path(agent_state, is_leaf=_is_learner)
+    found = [(path, node) for path, node in leaves if _is_learner(node)]
     if len(found) == 1:
         return found[0][1].variables
     names = [path[-1].key for path, _ in found if isinstance(path[-1], jax.tree_util.DictKey)]
@@ -104,6 +99,10 @@ def learned(agent_state: Any) -> Variables:
         params={name: own.params for name, own in variables.items()},
         state={name: own.state for name, own in variables.items()},
     )
+
+
+def _is_learner(node: Any) -> bool:
+    return isinstance(node, LearnerState)
 
 
 def params_sha256(named: Arrays) -> str:
@@ -227,8 +226,5 @@ def _groups(traces: Mapping[str, Trace]) -> list[list[str]]:
 
 
 def _any_differ(one: Trace, other: Trace) -> bool:
-    marks: Iterable[np.ndarray] = (
-        *_params_differing(one, other).values(),
-        *_metrics_differing(one, other).values(),
-    )
-    return any(marked.any() for marked in marks)
+    marks = _params_differing(one, other) | _metrics_differing(one, other)
+    return any(marked.any() for marked in marks.values())

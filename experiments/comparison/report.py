@@ -27,13 +27,9 @@ def verdict(result: Result) -> str:
             f"{count} learning curves and final parameters are equal, bit for bit, over "
             f"{result['num_updates']:,} updates."
         )
-    params, metric = identity["first_difference"], identity["first_metric_difference"]
-    place = params or metric
-    where = (
-        tables.where(params, "leaf", "arrays")
-        if params
-        else tables.where(metric, "metric", "metrics")
-    )
+    params = identity["first_difference"]
+    place = params or identity["first_metric_difference"]
+    where = tables.where(place, *(("leaf", "arrays") if params else ("metric", "metrics")))
     diverged = [libraries.title(name) for name in place["backends"]]
     rest = [libraries.title(name) for name in names if name not in place["backends"]]
     sentence = (
@@ -80,17 +76,13 @@ def page(result: Result, curves_png: bytes) -> str:
         "Device": f"{result['device']}, {result['cpu_cores']} processor cores",
         "Versions": ", ".join(f"{name} {v}" for name, v in result["versions"].items() if v),
     }
+    groups = result["identity"]["groups"]
     template = Template(Path(__file__).with_name("report_template.html").read_text())
     return template.substitute(
         title=html.escape(f"{result['algorithm']} on {result['env']}"),
         kind="equal" if result["identity"]["identical"] else "apart",
         verdict=html.escape(result["verdict"]),
-        groups=html.escape(
-            "; ".join(
-                " = ".join(libraries.title(name) for name in group)
-                for group in result["identity"]["groups"]
-            )
-        ),
+        groups=html.escape("; ".join(" = ".join(map(libraries.title, group)) for group in groups)),
         reference=libraries.title(next(iter(result["backends"]))),
         curves=base64.b64encode(curves_png).decode(),
         returns=tables.as_html(tables.RETURNS, result),
@@ -98,7 +90,5 @@ def page(result: Result, curves_png: bytes) -> str:
         costs=tables.as_html(tables.COSTS, result),
         program=tables.as_html(tables.PROGRAM, result),
         eval_episodes=result["eval_episodes"],
-        facts="".join(
-            f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items()
-        ),
+        facts="".join(f"<dt>{k}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()),
     )

@@ -1,5 +1,6 @@
 """Train with one backend, and time every stage; runs in a worker process."""
 
+import functools
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -138,14 +139,9 @@ class Session:
     def dispatch(self, calls: int = 300) -> Reply:
         """Time single calls of the jitted `act` from Python, as in a notebook."""
         if not hasattr(self, "act"):
-            self.act = jax.jit(
-                lambda state, carry, inputs, key: self.agent.act(
-                    state, carry, inputs, key, explore=True
-                )
-            )
-        state, carry, env = jax.tree.map(
-            lambda leaf: leaf[0], (self.state.agent, self.state.carry, self.state.env)
-        )
+            self.act = jax.jit(functools.partial(self.agent.act, explore=True))
+        all_seeds = (self.state.agent, self.state.carry, self.state.env)
+        state, carry, env = jax.tree.map(lambda leaf: leaf[0], all_seeds)
         inputs = PolicyInput(obs=env.obs, first=env.first, action_mask=env.action_mask)
         key = jax.random.key(0)
         for _ in range(10):
@@ -160,11 +156,8 @@ class Session:
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
         keys = jax.random.split(key, self.options.num_seeds)
-        returns = jax.vmap(
-            lambda state, key: (
-                evaluate(self.agent, self.env, state, key, num_episodes=eval_episodes).returns
-            )
-        )(self.state.agent, keys)
+        play = functools.partial(evaluate, self.agent, self.env, num_episodes=eval_episodes)
+        returns = jax.vmap(play)(self.state.agent, keys).returns
         facts |= {
             "final_returns": np.asarray(returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),

@@ -109,10 +109,7 @@ def rows(columns: Sequence[Column], result: Mapping[str, Any]) -> list[list[str]
         {**facts, "name": name, "identity": result["identity"]["backends"][name]}
         for name, facts in result["backends"].items()
     ]
-    return [
-        [name for name, _ in columns],
-        *([cell(row) for _, cell in columns] for row in data),
-    ]
+    return [[name for name, _ in columns], *([cell(row) for _, cell in columns] for row in data)]
 
 
 def as_text(columns: Sequence[Column], result: Mapping[str, Any], left_aligned: int = 2) -> str:

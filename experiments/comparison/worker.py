@@ -25,7 +25,6 @@ from ...core.errors import TriglotError
 from ..options import CompareOptions
 from ..registry.overrides import from_overrides
 
-STAGES = ("init", "load", "compile", "train", "dispatch", "finish")
 NUM_ERROR_LINES = 12
 
 
@@ -137,10 +136,11 @@ class _Stages:
         from safetensors.numpy import save
 
         if stage == "start":
-            return {"facts": self._start(arguments), "arrays": _encoded(save({}))}
-        assert stage in STAGES, stage
-        reply = getattr(self.session, stage)(**arguments)
-        return {"facts": reply.facts, "arrays": _encoded(save(reply.arrays))}
+            facts, arrays = self._start(arguments), {}
+        else:
+            reply = getattr(self.session, stage)(**arguments)
+            facts, arrays = reply.facts, reply.arrays
+        return {"facts": facts, "arrays": base64.b64encode(save(arrays)).decode()}
 
     def _start(self, arguments: dict[str, Any]) -> dict[str, Any]:
         backend = arguments["backend"]
@@ -164,10 +164,6 @@ def _import(module: str) -> tuple[Any, float]:
     start = time.perf_counter()
     imported = importlib.import_module(module)
     return imported, time.perf_counter() - start
-
-
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 if __name__ == "__main__":

@@ -88,12 +88,10 @@ def learning_curves(
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for index, (label, curve) in enumerate(curves.items()):
         steps, values = _averaged(curve, updates_per_point)

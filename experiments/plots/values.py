@@ -49,13 +49,11 @@ def value_map(path: Path, q: np.ndarray, shape: tuple[int, int], *, title: str) 
       shape: `(height, width)`.
       title: the title.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     height, width = shape
     values = q.max(axis=1).reshape(shape)
     figure = Figure(figsize=(1.4 + 0.5 * width, 0.8 + 0.5 * height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap="viridis")
     figure.colorbar(image, label="maximum Q-value")

@@ -55,18 +55,17 @@ def make_agent(
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
-    config = config if isinstance(config, found.Config) else from_overrides(found.Config, config)
-    hyper = (
-        hyper if isinstance(hyper, found.Hyperparams) else from_overrides(found.Hyperparams, hyper)
-    )
+    if not isinstance(config, found.Config):
+        config = from_overrides(found.Config, config)
+    if not isinstance(hyper, found.Hyperparams):
+        hyper = from_overrides(found.Hyperparams, hyper)
     given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
         if networks is not None and not isinstance(networks, Mapping):
             network = with_arithmetic(networks, arithmetic or "native")
         else:
-            with user_error_context(
-                f"algorithm {called!r}: networks(obs_spec, action_spec, config) failed"
-            ):
+            what = f"algorithm {called!r}: networks(obs_spec, action_spec, config)"
+            with user_error_context(f"{what} failed"):
                 specs = found.networks(env.obs_spec, env.action_spec, config)
             if networks is None:
                 network = build(backend, specs, arithmetic=arithmetic or "canonical")

@@ -37,9 +37,8 @@ def find_algorithm(name: str) -> Any:
     if ":" not in name and name not in (known := algorithm_names()):
         raise unknown("algorithm", name, known)
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
-    lacking = [
-        part for part in ("Config", "Hyperparams", "networks") if not hasattr(algorithm, part)
-    ]
+    needed = ("Config", "Hyperparams", "networks")
+    lacking = [part for part in needed if not hasattr(algorithm, part)]
     if not isinstance(algorithm, type) or lacking:
         raise TriglotError(
             f"algorithm {name!r} must be a class with Config, Hyperparams and networks, as PPO is; "

@@ -113,11 +113,9 @@ def load_suite(name: str) -> Any:
     """
     if name not in suites():
         raise unknown("environment suite", name, suites())
-    return (
-        importlib.import_module(SUITES[name].module)
-        if name in SUITES
-        else load("environment", name)
-    )
+    if name in SUITES:
+        return importlib.import_module(SUITES[name].module)
+    return load("environment", name)
 
 
 def _without_suite(name: str) -> TriglotError:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -80,16 +80,12 @@ def read_config(folder: Path) -> dict[str, Any]:
             "written by `triglot train`."
         )
     found = config.get("schema", 0)
-    if found != SCHEMA and found not in tuple(MIGRATIONS):
+    if found not in (0, SCHEMA):
         raise TriglotError(
             f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."
         )
-    version = found
-    while version != SCHEMA:
-        config = MIGRATIONS[version](config)
-        version = config["schema"]
-    return config if found == SCHEMA else {**config, "migrated_from": found}
+    return config if found == SCHEMA else {**_from_schema_0(config), "migrated_from": 0}
 
 
 def options_of_run(folder: Path) -> TrainOptions:
@@ -118,7 +114,4 @@ def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
         group: {renamed.get(name, name): value for name, value in config.get(group, {}).items()}
         for group in ("config", "hyper")
     }
-    return {"optimizer": None, **config, **groups, "schema": 1}
-
-
-MIGRATIONS: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _from_schema_0}
+    return {"optimizer": None, **config, **groups, "schema": SCHEMA}

@@ -37,13 +37,8 @@ def draw_curves(options: CurvesOptions) -> int:
     if options.out.suffix != ".png":
         raise TriglotError(f"--out must end in .png, got {options.out}.")
     configs = [read_config(run) for run in options.runs]
-    curves = dict(
-        zip(
-            _labels(options, configs),
-            [_curve(run, options.metric) for run in options.runs],
-            strict=True,
-        )
-    )
+    labels = _labels(options, configs)
+    curves = {n: _curve(r, options.metric) for n, r in zip(labels, options.runs, strict=True)}
     same = {name: {config[name] for config in configs} for name in ("algorithm", "env")}
     title = " on ".join(", ".join(sorted(names)) for names in same.values())
     plots.learning_curves(

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...core.errors import TriglotError, writing
-from .files import plain, write_json
+from .files import plain
 from .logs import Logs
 
 METRICS = "metrics.jsonl"
@@ -83,10 +82,6 @@ class Journal:
     def env_steps(self) -> np.ndarray:
         """Environment steps per seed after each update, `[updates]`."""
         return np.arange(1, self._num_updates + 1) * self._steps_per_update
-
-    def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file to the run directory."""
-        write_json(self.folder / name, content)
 
 
 def read_metrics(folder: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:

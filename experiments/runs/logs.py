@@ -7,9 +7,9 @@ import importlib.util
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,11 +30,9 @@ class Log(Protocol):
           env_steps: environment steps per seed so far.
           metrics: by name, `[S]`; NaN where there was nothing to measure.
         """
-        ...
 
     def close(self) -> None:
         """Flush and close."""
-        ...
 
 
 class Logs:
@@ -73,9 +71,8 @@ class Logs:
             point = {name: finite_mean(values) for name, values in window.items()}
             for log in self._logs:
                 log.add(env_steps, point)
-        self._pending = {
-            name: values[:, count - count % size :] for name, values in pending.items()
-        }
+        logged = count - count % size
+        self._pending = {name: values[:, logged:] for name, values in pending.items()}
 
     def close(self) -> None:
         """Close all logs."""
@@ -91,6 +88,8 @@ class TensorBoard:
       config: unused.
       start: environment steps at which a run resumes; later points in older files are discarded.
     """
+
+    library = "tensorboardX"
 
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
         self._make = require("tensorboardX", "tensorboard").SummaryWriter
@@ -131,6 +130,8 @@ class WeightsAndBiases:
       start: unused, because repeated points are equal.
     """
 
+    library = "wandb"
+
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
         with user_error_context("Weights & Biases failed to start a run"):
             self._run = require("wandb", "wandb").init(
@@ -165,15 +166,7 @@ def _identity(path: Path) -> str:
     return json.loads(path.read_text())["id"]
 
 
-class _Kind(NamedTuple):
-    make: Callable[[Path, Mapping[str, Any], int], Log]
-    library: str
-
-
-LOGS = {
-    "tensorboard": _Kind(TensorBoard, "tensorboardX"),
-    "wandb": _Kind(WeightsAndBiases, "wandb"),
-}
+LOGS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
 def check(names: Iterable[str]) -> None:
@@ -206,7 +199,7 @@ def start(
       The logs, or None if `names` is empty.
     """
     steps_per_update = config["steps_per_update"]
-    started = [LOGS[name].make(folder, config, done * steps_per_update) for name in names]
+    started = [LOGS[name](folder, config, done * steps_per_update) for name in names]
     return Logs(started, num_updates, steps_per_update) if started else None
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ...core.environment import Environment, Renderable, TimeLimit
+from ...core.environment import Renderable, TimeLimit
 from ...core.errors import TriglotError, writing
 from ...core.host.player import film
 from ...core.host_environment import HostRenderable
@@ -18,7 +18,7 @@ from ...core.loop.episode import Episode, play_episode
 from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
 from ..statistics import format_return
-from .plan import Plan, check_minimums, prepare
+from .plan import check_minimums, prepare
 from .train import restore
 
 HOW_TO_DRAW = (
@@ -54,7 +54,9 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     out = _target(env.name, suffix, options)
     state: Any = restore(plan, previous=options.previous).state
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
-    keys = enumerate(_keys(plan, options), 1)
+    # One key per episode, different from those of training and evaluation.
+    key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)
+    keys = enumerate(jax.random.split(key, options.episodes), 1)
     how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
     if isinstance(env, HostRenderable):
 
@@ -76,18 +78,17 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     return 0
 
 
-def draw(env: Environment, states: Any, path: Path) -> None:
+def draw(env: Any, states: Any, path: Path) -> None:
     """Draw states `[T, ...]` of an environment to a file.
 
     Raises:
       TriglotError: if the environment cannot be rendered, or the file cannot be written.
     """
-    inner = _without_time_limit(env)
-    suffix_of(inner)
+    suffix_of(env)
     while isinstance(env, TimeLimit):
         env, states = env.env, states.state
     with _writing(path):
-        inner.draw(states, str(path))
+        env.draw(states, str(path))
 
 
 def suffix_of(env: Any) -> str:
@@ -98,16 +99,11 @@ def suffix_of(env: Any) -> str:
     """
     if isinstance(env, HostRenderable):
         return ".gif"
-    inner = _without_time_limit(env)
-    if not isinstance(inner, Renderable):
-        raise TriglotError(f"{inner.name} cannot be rendered: {HOW_TO_DRAW}.")
-    return inner.draw_suffix
-
-
-def _without_time_limit(env: Any) -> Any:
     while isinstance(env, TimeLimit):
         env = env.env
-    return env
+    if not isinstance(env, Renderable):
+        raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
+    return env.draw_suffix
 
 
 @contextmanager
@@ -124,12 +120,6 @@ def _target(name: str, suffix: str, options: RenderOptions) -> Path:
     if out.is_dir():
         raise TriglotError(f"--out {out} is a folder: give a file.")
     return out
-
-
-def _keys(plan: Plan, options: RenderOptions) -> jax.Array:
-    """Make one key per episode, different from those of training and evaluation."""
-    key = jax.random.fold_in(jax.random.key(options.seed), plan.options.num_seeds + 2)
-    return jax.random.split(key, options.episodes)
 
 
 def _report(number: int, episode: Episode) -> None:

@@ -53,16 +53,15 @@ def summary(
       all seeds since the start or resumption; None if there are none.
     """
     steps = int(journal.env_steps[-1]) if journal.history else 0
-    new_steps = steps - resumed_at * plan.trainer.steps_per_update
+    per_update, num_seeds = plan.trainer.steps_per_update, plan.options.num_seeds
+    all_steps = (steps - resumed_at * per_update) * num_seeds
     return {
         "interrupted": interrupted,
-        "num_updates": steps // plan.trainer.steps_per_update,
+        "num_updates": steps // per_update,
         "num_steps": steps,
-        "num_seeds": plan.options.num_seeds,
+        "num_seeds": num_seeds,
         "evaluation": None if episodes is None else evaluation(episodes),
-        "steps_per_second": new_steps * plan.options.num_seeds / seconds["train"]
-        if new_steps
-        else None,
+        "steps_per_second": all_steps / seconds["train"] if all_steps else None,
         "seconds": dict(seconds),
         "diverged": diverged,
     }
@@ -114,11 +113,10 @@ def evaluation(episodes: Episodes) -> dict[str, Any]:
 def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
     """Format the results of `evaluation` as lines."""
     bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
-    interval = (
-        f" (95% interval over {over} {format_return(bounds[0])} to {format_return(bounds[1])})"
-        if bounds
-        else ""
-    )
+    interval = ""
+    if bounds:
+        low, high = map(format_return, bounds)
+        interval = f" (95% interval over {over} {low} to {high})"
     num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
     lines = [
         f"{policy} return {format_return(evaluation['return_mean'])}{interval}: "

@@ -26,6 +26,7 @@ from ..statistics import format_return
 from . import logs
 from .config import read_config
 from .divergence import divergence
+from .files import write_json
 from .interrupt import Interrupt
 from .journal import Journal
 from .plan import Plan, prepare
@@ -170,7 +171,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         interrupted=interrupt.pressed,
         diverged=diverged,
     )
-    journal.write("summary.json", results)
+    write_json(plan.out / "summary.json", results)
     _draw(plan, journal, state)
     print(describe_summary(results, plan.out))
     if interrupt.pressed:
@@ -235,7 +236,8 @@ def _train(
     Returns:
       The last states, and a description of the divergence or None.
     """
-    steps_per_update = plan.trainer.steps_per_update * plan.options.num_seeds
+    trainer = plan.trainer
+    steps_per_update = trainer.steps_per_update * plan.options.num_seeds
     bar = tqdm(
         total=plan.num_updates * steps_per_update,
         initial=done * steps_per_update,
@@ -249,7 +251,7 @@ def _train(
         program,
         state,
         plan.num_updates,
-        plan.trainer.chunk_size,
+        trainer.chunk_size,
         done=done,
         target_seconds=CHUNK_SECONDS,
     )

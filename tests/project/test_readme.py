@@ -40,7 +40,7 @@ COMMANDS = [
 def test_its_commands_can_start(words: list[str], tmp_path: Path) -> None:
     kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
     given = [*words, "--out", str(tmp_path / "run")]
-    options = cli._parse_with_algorithm(kind, given, "")
+    options = cli._parse_with_algorithm(kind, given)
     if kind is TrainOptions:
         printed = prepare(options).announcement()
         assert "nothing will be learned" not in printed
@@ -48,5 +48,5 @@ def test_its_commands_can_start(words: list[str], tmp_path: Path) -> None:
 
 def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None:
     words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
-    printed = prepare(cli._parse_with_algorithm(TrainOptions, words, "")).announcement()
+    printed = prepare(cli._parse_with_algorithm(TrainOptions, words)).announcement()
     assert "learning starts after 10,000 steps (--learning-starts) and the run has 640" in printed
