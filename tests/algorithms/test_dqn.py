@@ -302,5 +302,5 @@ def test_a_recurrent_network_is_refused() -> None:
 
 def test_a_network_without_action_values_is_refused() -> None:
     agent = table()
-    with pytest.raises(TriglotError, match=r"DQN needs q \[B, 2\]; .* gave q \[B, 3\]"):
+    with pytest.raises(TriglotError, match=r"DQN needs q \[B, 2\]; .* returned q \[B, 3\]"):
         DQN(agent.network, agent.obs_spec, Discrete(2), SMALL)

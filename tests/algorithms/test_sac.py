@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (Box((2,)), "unbounded"),
+        (Box((2,)), "needs bounded actions"),
         (Box((2,), "int32", 0, 3), "boxes of floats"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.core.learner import LearnerState
+from triglot.experiments.comparison.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 # The environment of each suite.
@@ -77,9 +77,7 @@ def make(case: Case, env: Any) -> Any:
 
 
 def params_of(agent_state: Any) -> list[np.ndarray]:
-    nodes = jax.tree.leaves(agent_state, is_leaf=lambda node: isinstance(node, LearnerState))
-    (learner,) = [node for node in nodes if isinstance(node, LearnerState)]
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(learner.variables.params)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(learned(agent_state).params)]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +109,12 @@ def test_the_covering_set_covers() -> None:
     ("algorithm", "env", "words"),
     [
         *(("dqn", env, "DQN supports discrete actions") for env in (PENDULUM, BRAX, HOST_PENDULUM)),
-        *(("sac", env, "SAC serves continuous actions") for env in (CART, MAZE, HOST_CART, GRID)),
         *(
-            ("q_learning", env, "Q-learning keeps a table and needs discrete")
+            ("sac", env, "SAC needs a bounded Box of float actions")
+            for env in (CART, MAZE, HOST_CART, GRID)
+        ),
+        *(
+            ("q_learning", env, "Q-learning needs Discrete observations")
             for env in (CART, MAZE, BRAX, HOST_CART, "probe:two-step")
         ),
     ],
@@ -129,5 +130,5 @@ def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, env: str, wo
     ("algorithm", "env"), [("ppo", CART), ("ppo", MAZE), ("dqn", HOST_CART), ("sac", BRAX)]
 )
 def test_a_table_is_refused_where_observations_are_not_discrete(algorithm: str, env: str) -> None:
-    with pytest.raises(TriglotError, match="the backend 'table' holds lookup tables only"):
+    with pytest.raises(TriglotError, match="the backend 'table' builds lookup tables only"):
         make(Case(algorithm, "table", env), triglot.make_env(env))

@@ -52,15 +52,20 @@ def test_ppo_says_which_heads_do_not_fit(made: Network, words: str) -> None:
         PPO(made, OBS, ACTIONS)
 
 
+def test_ppo_checks_that_minibatches_divide_a_rollout() -> None:
+    made = network(logits=(2,), value=())
+    with pytest.raises(TriglotError, match=r"must divide num_envs \* rollout_length = 512, got 3"):
+        PPO(made, OBS, ACTIONS, PPOConfig(num_minibatches=3))
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"num_minibatches": 3}, "must divide num_envs \\* rollout_length = 512, got 3"),
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"num_epochs": -1}, "num_epochs must be at least 1, got -1"),
         ({"cell_size": 0}, "cell_size must be at least 1, got 0"),
         ({"kernel_size": 0}, "kernel_size must be at least 1, got 0"),
-        ({"initial_std": 0.0}, "initial_std must be a positive number, got 0.0"),
+        ({"initial_std": 0.0}, "initial_std must be finite and above 0, got 0.0"),
     ],
 )
 def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:

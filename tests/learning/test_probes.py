@@ -80,7 +80,8 @@ def test_ppo_reaches_a_continuous_target(backend: str) -> None:
 def test_sac_reaches_a_continuous_target(backend: str) -> None:
     env = probes.make("reach")
     config = {"hidden_sizes": (16,), "batch_size": 64, "learning_starts": 256, "buffer_size": 4096}
-    rates = {f"{part}_learning_rate": 1e-2 for part in ("actor", "critic", "temperature")}
+    names = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
+    rates = dict.fromkeys(names, 1e-2)
     agent = make_agent("sac", env, backend=backend, config=config, hyper=rates)
     result = train(agent, env, key=jax.random.key(0), total_steps=3_000)
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)

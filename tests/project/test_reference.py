@@ -64,7 +64,7 @@ def test_the_public_names_stand_on_the_first_page(pages: dict[str, str]) -> None
 
 def test_a_page_reads_our_docstrings(pages: dict[str, str]) -> None:
     page = pages["triglot/core/environment.html"]
-    assert re.search("<strong>terminated:</strong> *bool <code>.*, the task ended here", page)
+    assert re.search("<strong>terminated:</strong> *bool <code>.*, the task ended", page)
     assert "jaxlib" not in page
 
 

@@ -158,7 +158,7 @@ def test_whole_episodes_are_played(counter: Any, ppo: Any) -> None:
     [
         ("reward", "returned reward nan in step 19 of environment 0"),
         ("obs", r"returned next_obs \[inf, 0.0\] in step 19 of environment 0"),
-        ("shape", r"failed in step 19: environment 0 gave an observation of shape \(3,\)"),
+        ("shape", r"failed in step 19: environment 0 returned an observation of shape \(3,\)"),
         ("raise", "failed in step 19: RuntimeError: the simulator is gone"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
     object.__setattr__(agent, "online", True)
     with pytest.raises(HostFailure, match="step 5") as failure:
         triglot.train(agent, env, key=jax.random.key(0), total_steps=80)
-    np.testing.assert_array_equal(failure.value.runner_state.agent.num_updates, [4])
+    np.testing.assert_array_equal(failure.value.runner_state.num_updates, [4])
 
 
 def test_a_film_shows_the_end_and_no_new_start(ppo: Any) -> None:

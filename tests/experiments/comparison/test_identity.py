@@ -175,5 +175,5 @@ def test_what_cannot_be_compared_says_why() -> None:
     with pytest.raises(TriglotError, match="no canonical names"):
         fingerprints(a_network(None))
     monitor = fingerprints(a_network(Codec.named(0.0, [Leaf.one("x")])))
-    with pytest.raises(TriglotError, match="no LearnerState"):
+    with pytest.raises(TriglotError, match="holds 0 LearnerStates"):
         monitor({"table": jnp.ones(3)})

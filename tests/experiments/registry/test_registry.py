@@ -130,7 +130,7 @@ def test_own_networks_take_the_place_of_the_zoo(env: Environment) -> None:
     assert agent.network.arithmetic == "canonical"  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(TriglotError, match="unknown network 'acter'; did you mean 'actor'"):
         make_agent("ppo", env, networks={"acter": parts["actor"]})
-    with pytest.raises(TriglotError, match="no 'critic' came"):
+    with pytest.raises(TriglotError, match="'critic' is missing"):
         make_agent("ppo", env, networks={"actor": parts["actor"]})
 
 
