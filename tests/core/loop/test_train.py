@@ -199,11 +199,11 @@ def test_short_updates_are_the_same_however_their_numbers_are_drawn(
 
 def test_a_monitor_adds_its_metrics_after_each_update() -> None:
     def monitor(state) -> dict[str, jax.Array]:
-        return {"updates_seen": state.num_updates}
+        return {"steps_seen": state.learner.num_gradient_steps}
 
     trainer = replace(make_trainer(make_agent()), monitor=monitor)
     _, metrics = jax.jit(trainer.train_chunk)(trainer.init(jax.random.key(0)))
-    assert metrics["updates_seen"].tolist() == [1, 2, 3, 4]
+    assert metrics["steps_seen"].tolist() == [4, 8, 12, 16]
 
 
 def test_episode_statistics_count_what_ended() -> None:
