@@ -8,11 +8,10 @@ import jax.numpy as jnp
 
 from .errors import TriglotError
 from .specs import Spec, zeros
-from .types import PyTree
+from .types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class TimeStep:
     """What an environment returns after a reset or a step.
 
@@ -132,8 +131,7 @@ def _described(step: TimeStep) -> dict[str, str]:
     }
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class _Timed:
     state: PyTree
     time: jax.Array  # int32 [], steps since the reset

@@ -12,13 +12,12 @@ from .network import Network, Variables
 from .numerics import divide_or_nan
 from .rl.optimizers import OptimizerFn
 from .tracing.hoist import draw_ahead
-from .types import Metrics, PyTree
+from .types import Metrics, PyTree, pytree_dataclass
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class LearnerState:
     """A network's variables and its optimizer's state.
 

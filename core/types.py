@@ -1,6 +1,7 @@
-"""Type aliases shared by the whole package."""
+"""Type aliases shared by the whole package, and the decorator of its pytrees."""
 
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 
@@ -10,3 +11,11 @@ PyTree: TypeAlias = Any
 Key: TypeAlias = jax.Array
 # Scalar metrics by name, each of shape [] inside one update.
 Metrics: TypeAlias = dict[str, jax.Array]
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def pytree_dataclass(cls: _Class) -> _Class:
+    """Make a class an immutable dataclass that JAX handles as a pytree."""
+    return jax.tree_util.register_dataclass(dataclass(frozen=True, kw_only=True)(cls))

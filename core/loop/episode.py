@@ -1,7 +1,6 @@
 """Play whole episodes in one compiled program: many for returns, or one that keeps its states."""
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -9,11 +8,10 @@ import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Episodes:
     """The results of `E` evaluation episodes.
 
@@ -28,8 +26,7 @@ class Episodes:
     finished: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Episode:
     """One episode with the environment's states.
 

@@ -1,6 +1,5 @@
 """Collect trajectories in one scan, with episode statistics reduced in its carry."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,12 +10,11 @@ from jaxtyping import PyTree as TreeOf
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 from .vectorize import Transition, VectorEnvironment, VectorState
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class EpisodeStats:
     """Sums over finished episodes; float32 `[]` each."""
 

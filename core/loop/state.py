@@ -1,15 +1,13 @@
 """The runner state, and the random keys of each update."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class RunnerState:
     """The complete state of a training run.
 
