@@ -15,14 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ..core.agent import (
-    AgentBase,
-    AgentConfig,
-    AgentState,
-    PolicyInput,
-    PolicyOutput,
-    Trajectory,
-)
+from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError
 from ..core.hyper import Number, one_of, unit_interval
 from ..core.learner import LearnerState

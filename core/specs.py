@@ -151,11 +151,7 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     finite_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1))
     finite_low = np.where(np.isfinite(low), low, finite_high - 2)
     return jax.random.uniform(
-        key,
-        spec.shape,
-        spec.dtype,
-        finite_low.astype(spec.dtype),
-        finite_high.astype(spec.dtype),
+        key, spec.shape, spec.dtype, finite_low.astype(spec.dtype), finite_high.astype(spec.dtype)
     )
 
 

@@ -1,4 +1,4 @@
-"""Type aliases shared by the whole package, and the decorator of its pytrees."""
+"""Type aliases shared by the whole package, the decorator of its pytrees, and their leaves."""
 
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
@@ -19,3 +19,16 @@ _Class = TypeVar("_Class", bound=type)
 def pytree_dataclass(cls: _Class) -> _Class:
     """Make a class an immutable dataclass that JAX handles as a pytree."""
     return jax.tree_util.register_dataclass(dataclass(frozen=True, kw_only=True)(cls))
+
+
+def by_path(tree: PyTree) -> dict[str, Any]:
+    """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def types_by_path(tree: PyTree) -> dict[str, str]:
+    """Describe the dtype and the shape of each leaf, by its path."""
+    return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}

@@ -97,14 +97,6 @@ class TrainerLike(Protocol):
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         ...
 
-    def evaluate_seeds(
-        self,
-        agent_states: Any,
-        keys: jax.Array,
-        *,
-        num_episodes: int,
-        max_steps: int,
-        explore: bool,
-    ) -> Episodes:
+    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
         ...
