@@ -105,9 +105,8 @@ def _uncommitted(leaf: jax.Array) -> jax.Array:
     A program for committed arrays is compiled separately, so it would miss the compilation cache.
     """
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(
-            _uncommitted(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf)
-        )
+        data = _uncommitted(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     return jnp.array(np.asarray(leaf))
 
 

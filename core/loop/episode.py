@@ -85,14 +85,10 @@ def play_episodes(
         output = agent.act(agent_state, loop["carry"], loop["inputs"], act_key, explore=explore)
         env_keys = jax.random.split(env_key, num_episodes)
         stepped = jax.vmap(env.step)(loop["state"], output.action, env_keys)
-        running = loop["running"]
+        running, first = loop["running"], jnp.zeros((num_episodes,), bool)
         return {
             "state": stepped.state,
-            "inputs": PolicyInput(
-                obs=stepped.obs,
-                first=jnp.zeros((num_episodes,), bool),
-                action_mask=stepped.action_mask,
-            ),
+            "inputs": PolicyInput(obs=stepped.obs, first=first, action_mask=stepped.action_mask),
             "carry": output.carry,
             # `where`, because an environment stepped past its end may return NaN.
             "returns": loop["returns"] + jnp.where(running, stepped.reward, 0.0),

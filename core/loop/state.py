@@ -30,11 +30,7 @@ class RunnerState:
 
 
 def first_state(
-    agent: Agent,
-    num_envs: int,
-    reset: Callable[[jax.Array], Any],
-    key: jax.Array,
-    hyper: PyTree | None,
+    agent: Agent, num_envs: int, reset: Callable[[jax.Array], Any], key: jax.Array, hyper: PyTree
 ) -> RunnerState:
     """Initialize the agent and its environments, which `reset(key)` resets."""
     agent_key, env_key, run_key = jax.random.split(key, 3)

@@ -198,7 +198,5 @@ class Normalizer:
         obs, next_obs = self.obs(trajectory.obs), self.obs(trajectory.next_obs)
         if stats is not None:
             stats = stats.add(trajectory.obs)
-        return (
-            replace(trajectory, obs=obs, next_obs=next_obs, reward=reward),
-            Normalizer(obs_stats=stats, reward_scale=scale),
-        )
+        trajectory = replace(trajectory, obs=obs, next_obs=next_obs, reward=reward)
+        return trajectory, Normalizer(obs_stats=stats, reward_scale=scale)
