@@ -135,9 +135,7 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
             )
     if not any(shapes.values()):
         return hyper
-    return jax.tree.map(
-        lambda number: jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,)), hyper
-    )
+    return jax.tree.map(lambda number: jnp.broadcast_to(number, (num_seeds,)), as_float32(hyper))
 
 
 @runtime_checkable

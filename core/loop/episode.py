@@ -159,9 +159,5 @@ def play_episode(
 
     last = jax.lax.while_loop(is_running, advance, loop)
     ended = last["step"].terminated | last["step"].truncated
-    return Episode(
-        states=last["states"],
-        length=last["length"],
-        episode_return=last["return"],
-        finished=ended[0],
-    )
+    states, length, total = last["states"], last["length"], last["return"]
+    return Episode(states=states, length=length, episode_return=total, finished=ended[0])

@@ -81,13 +81,12 @@ class Trainer:
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env_state = self.env.refresh(runner_state.env, keys.pool)
-        start = (runner_state.agent, runner_state.carry, env_state, keys.rollout)
+        agent_state, carry = runner_state.agent, runner_state.carry
+        start = (self.agent, self.env, agent_state, carry, env_state, keys.rollout)
         if self.agent.online:
-            env_state, carry, agent_state, metrics, stats = online_rollout(
-                self.agent, self.env, *start
-            )
+            env_state, carry, agent_state, metrics, stats = online_rollout(*start)
         else:
-            env_state, carry, trajectory, stats = rollout(self.agent, self.env, *start)
+            env_state, carry, trajectory, stats = rollout(*start)
             agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         after = replace(runner_state, agent=agent_state, carry=carry, env=env_state)

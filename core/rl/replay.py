@@ -5,7 +5,7 @@ is then one contiguous write, and a sample of `n` successive steps reads `n` rew
 only two observations: the first, and the true successor of the last step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -210,16 +210,9 @@ class Replay:
         mask, stored = trajectory.next_action_mask, state.steps.next_action_mask
         if mask is None and stored is not None:
             mask = jnp.ones((*trajectory.reward.shape, stored.shape[-1]), bool)
-        steps = Step(
-            obs=trajectory.obs,
-            action=trajectory.action if action is None else action,
-            reward=trajectory.reward,
-            terminated=trajectory.terminated,
-            truncated=trajectory.truncated,
-            next_obs=trajectory.next_obs,
-            next_action_mask=mask,
-        )
-        return self.add(state, steps)
+        steps = Step(**{one.name: getattr(trajectory, one.name) for one in fields(Step)})
+        action = steps.action if action is None else action
+        return self.add(state, replace(steps, action=action, next_action_mask=mask))
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""
