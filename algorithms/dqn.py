@@ -25,11 +25,10 @@ from ..core.networks.heads import merge_heads, num_actions, require_single_steps
 from ..core.rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..core.rl.targets import polyak, target_of
 from ..core.specs import Spec
-from ..core.types import Metrics
+from ..core.types import Metrics, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class DQNHyperparams:
     """Hyperparameters of DQN, which a sweep may vary under `vmap`.
 
@@ -80,8 +79,7 @@ class DQNConfig(PrioritizedReplayConfig):
     hidden_sizes: tuple[int, ...] = (120, 84)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class DQNState(AgentState):
     """DQN training state; `target` has the target network's variables."""
 
@@ -89,8 +87,7 @@ class DQNState(AgentState):
     replay: ReplayState
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Batch:
     """Samples `[B, ...]`, the target network's variables, and the samples' weights `[B]`."""
 

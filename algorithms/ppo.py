@@ -29,11 +29,10 @@ from ..core.rl.distributions import policy, to_action
 from ..core.rl.losses import clipped_value_loss, explained_variance, gae
 from ..core.rl.normalize import Normalizer, require_normalizable
 from ..core.specs import Spec
-from ..core.types import Metrics
+from ..core.types import Metrics, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class PPOHyperparams:
     """Hyperparameters of PPO, which a sweep may vary under `vmap`.
 
@@ -102,16 +101,14 @@ class PPOConfig(AgentConfig):
     cell_size: int = 64
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class PPOState(AgentState):
     """PPO training state; `normalizer` has the statistics from before the last update."""
 
     normalizer: Normalizer
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Batch:
     """Samples of a rollout: `[B, ...]`, or with a recurrent network whole rollouts `[B, T, ...]`.
 

@@ -15,14 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ..core.agent import (
-    AgentBase,
-    AgentConfig,
-    AgentState,
-    PolicyInput,
-    PolicyOutput,
-    Trajectory,
-)
+from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError
 from ..core.hyper import Number, one_of, unit_interval
 from ..core.learner import LearnerState
@@ -30,14 +23,13 @@ from ..core.networks.architecture import NetworkSpec, Table, q_head
 from ..core.networks.heads import merge_heads
 from ..core.rl.optimizers import OptimizerFn, sgd
 from ..core.specs import Discrete, Spec, zeros
-from ..core.types import Metrics
+from ..core.types import Metrics, pytree_dataclass
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
 METHODS = ("q_learning", "sarsa", "expected_sarsa")
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class QLearningHyperparams:
     """Hyperparameters of tabular control, which a sweep may vary under `vmap`.
 
@@ -72,8 +64,7 @@ class QLearningConfig(AgentConfig):
     initial_value: float = 0.0
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Step:
     """Transitions to learn from, `[T, N]` each; None where a method does not use it.
 
@@ -94,8 +85,7 @@ class Step:
     next_action: jax.Array | None = None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class QLearningState(AgentState):
     """Training state; `pending` is SARSA's last step `[1, N]`, until its next action is taken."""
 

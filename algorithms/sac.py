@@ -28,14 +28,13 @@ from ..core.rl.normalize import RunningStats, normalized, require_normalizable
 from ..core.rl.replay import Replay, ReplayConfig, ReplayState, Sample
 from ..core.rl.targets import polyak, target_of
 from ..core.specs import Box, Spec
-from ..core.types import Metrics
+from ..core.types import Metrics, pytree_dataclass
 
 # The log standard deviation is clipped to this, as in the authors' own code.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class SACHyperparams:
     """Hyperparameters of SAC, which a sweep may vary under `vmap`.
 
@@ -77,8 +76,7 @@ class SACConfig(ReplayConfig):
     hidden_sizes: tuple[int, ...] = (256, 256)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class SACState:
     """SAC training state.
 
@@ -97,8 +95,7 @@ class SACState:
     obs_stats: RunningStats | None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Batch:
     """Samples `[B, ...]`, and the state from before the step, whose other parts a loss reads."""
 

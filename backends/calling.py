@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from ..core import specs
 from ..core.errors import TriglotError
+from ..core.network import Network
 from ..core.types import PyTree
 
 InitialCarry: TypeAlias = Callable[[int], PyTree]
@@ -91,3 +92,15 @@ def describe_inputs(inputs: Inputs) -> str:
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
     return " and ".join(one(spec) for spec in arguments(inputs))
+
+
+def lifted(
+    name: str, backend: str, init: Any, apply: Any, initial_carry: InitialCarry | None, **rest: Any
+) -> Network:
+    """Build the network of a module, which is recurrent if it has an `initial_carry`."""
+
+    def carry(variables: Any, num_envs: int) -> PyTree:
+        return initial_carry(num_envs) if initial_carry else ()
+
+    own: Any = {"recurrent": initial_carry is not None, "initial_carry": carry, **rest}
+    return Network(name=name, backend=backend, init=init, apply=apply, **own)

@@ -78,15 +78,9 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
     def initial_carry(variables: Variables, num_envs: int) -> Any:
         return network.initial_carry(decoded(variables), num_envs)
 
-    return replace(
-        network,
-        init=init,
-        apply=apply,
-        scatter_add=network.scatter_add and scatter_add,
-        initial_carry=initial_carry,
-        codec=_named_codec(codec, layout),
-        arithmetic=arithmetic,
-    )
+    named = replace(network, codec=_named_codec(codec, layout), arithmetic=arithmetic)
+    add = network.scatter_add and scatter_add
+    return replace(named, init=init, apply=apply, scatter_add=add, initial_carry=initial_carry)
 
 
 def _named_codec(codec: Codec, layout: bool) -> Codec:

@@ -11,7 +11,7 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells, equinox_layouts
-from .calling import InitialCarry, arguments, check_arguments, mode_arguments, parameters
+from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
 
 BATCH_AXIS = "batch"
 
@@ -135,17 +135,10 @@ def from_equinox(
         equinox_layouts.leaf(eqx, abstract, path)
         for path, _ in jax.tree_util.tree_leaves_with_path(abstract_params)
     ]
-    return Network(
-        name=shown if not is_built or name else type(abstract).__name__,
-        backend="equinox",
-        init=init,
-        apply=apply,
-        value_and_grad=lambda loss: eqx.filter_value_and_grad(loss, has_aux=True),
-        recurrent=initial_carry is not None,
-        initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
-        random_start=not is_built,
-        codec=Codec.named(abstract_params, leaves),
-    )
+    title = shown if not is_built or name else type(abstract).__name__
+    how: Any = {"random_start": not is_built, "codec": Codec.named(abstract_params, leaves)}
+    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
+    return lifted(title, "equinox", init, apply, initial_carry, **how)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

@@ -78,15 +78,8 @@ def from_linen(
         (_leaf(params, path), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
-    network = Network(
-        name=shown,
-        backend="linen",
-        init=init,
-        apply=apply,
-        recurrent=initial_carry is not None,
-        initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
-        codec=Codec.named(params, [leaf for leaf, _ in leaves]),
-    )
+    codec = Codec.named(params, [leaf for leaf, _ in leaves])
+    network = calling.lifted(shown, "linen", init, apply, initial_carry, codec=codec)
     buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
     return hold(network, buffers) if buffers else network
 

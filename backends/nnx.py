@@ -10,7 +10,7 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells
-from .calling import InitialCarry, arguments, check_arguments, mode_arguments, parameters
+from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
 from .naming import canonical_name, prefix_of
 
 
@@ -100,17 +100,9 @@ def from_nnx(
 
     paths = [path[:-1] for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     leaves = [_leaf(nnx, abstract, path) for path in paths]
-    return Network(
-        name=shown,
-        backend="nnx",
-        init=init,
-        apply=apply,
-        value_and_grad=lambda loss: nnx.value_and_grad(loss, has_aux=True),
-        recurrent=initial_carry is not None,
-        initial_carry=lambda variables, n: initial_carry(n) if initial_carry else (),
-        random_start=not is_built,
-        codec=Codec.named(params, leaves),
-    )
+    how: Any = {"random_start": not is_built, "codec": Codec.named(params, leaves)}
+    how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
+    return lifted(shown, "nnx", init, apply, initial_carry, **how)
 
 
 def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:

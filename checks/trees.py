@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.types import PyTree
+from ..core.types import PyTree, by_path
 from .messages import describe_value
 
 
@@ -21,14 +21,6 @@ def is_key(leaf: Any) -> bool:
 def is_inexact(leaf: Any) -> bool:
     """Return True for floating-point and complex arrays."""
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
-
-
-def by_path(tree: PyTree) -> dict[str, Any]:
-    """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def summarize(tree: PyTree) -> str:

@@ -13,11 +13,10 @@ from .networks.architecture import NetworkSpec
 from .networks.heads import check_heads
 from .rl.optimizers import OptimizerFn, adam, check_optimizer
 from .specs import Spec
-from .types import Metrics, PyTree
+from .types import Metrics, PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class PolicyInput:
     """What a policy observes of `N` environments.
 
@@ -32,8 +31,7 @@ class PolicyInput:
     action_mask: jax.Array | None = None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class PolicyOutput:
     """What a policy returns.
 
@@ -48,8 +46,7 @@ class PolicyOutput:
     extras: dict[str, jax.Array]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Trajectory:
     """`T` steps of `N` environments, time-major.
 
@@ -216,8 +213,7 @@ class AgentConfig:
         return self.num_envs * self.rollout_length
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class AgentState:
     """What an agent learns at least.
 

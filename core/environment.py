@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
-from .specs import Spec, zeros
-from .types import PyTree
+from .specs import Spec, Specified, zeros
+from .types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class TimeStep:
     """What an environment returns after a reset or a step.
 
@@ -46,27 +45,12 @@ def first_step(state: PyTree, obs: PyTree, action_mask: jax.Array | None = None)
 
 
 @runtime_checkable
-class Environment(Protocol):
+class Environment(Specified, Protocol):
     """A single environment; implement it as a frozen dataclass, so that it can be hashed.
 
     `core` batches it, limits its time and resets it. `step` may be called after an episode's end;
     its result is then ignored.
     """
-
-    @property
-    def name(self) -> str:
-        """Display name in errors and reports."""
-        ...
-
-    @property
-    def obs_spec(self) -> Spec:
-        """Describe one observation."""
-        ...
-
-    @property
-    def action_spec(self) -> Spec:
-        """Describe one action."""
-        ...
 
     def reset(self, key: jax.Array) -> TimeStep:
         """Start an episode."""
@@ -103,7 +87,6 @@ class Renderable(Environment, Protocol):
 
     def draw(self, states: PyTree, path: str) -> None:
         """Render states `[T, ...]`, as `reset` and `step` return them, to a file."""
-        ...
 
 
 def check_constant_shapes(env: Environment) -> None:
@@ -132,8 +115,7 @@ def _described(step: TimeStep) -> dict[str, str]:
     }
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class _Timed:
     state: PyTree
     time: jax.Array  # int32 [], steps since the reset
@@ -171,9 +153,6 @@ class TimeLimit:
     def step(self, state: _Timed, action: jax.Array, key: jax.Array) -> TimeStep:
         step = self.env.step(state.state, action, key)
         time = state.time + 1
-        return replace(
-            step,
-            state=_Timed(state=step.state, time=time),
-            # A termination at the limit is a termination: there is no bootstrap.
-            truncated=(step.truncated | (time >= self.max_steps)) & ~step.terminated,
-        )
+        # A termination at the limit is a termination: there is no bootstrap.
+        truncated = (step.truncated | (time >= self.max_steps)) & ~step.terminated
+        return replace(step, state=_Timed(state=step.state, time=time), truncated=truncated)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from .errors import TriglotError
-from .specs import Dict, Spec
+from .specs import Dict, Spec, Specified
 
 Arrays: TypeAlias = Any  # an array, or a dictionary of arrays where the spec is a Dict
 
@@ -41,27 +41,11 @@ class HostVector(Protocol):
 
     def close(self) -> None:
         """Close processes, windows and files."""
-        ...
 
 
 @runtime_checkable
-class HostEnvironment(Protocol):
+class HostEnvironment(Specified, Protocol):
     """A factory of environments; implement it as a frozen dataclass, so that it is hashable."""
-
-    @property
-    def name(self) -> str:
-        """Display name."""
-        ...
-
-    @property
-    def obs_spec(self) -> Spec:
-        """Describe one observation."""
-        ...
-
-    @property
-    def action_spec(self) -> Spec:
-        """Describe one action."""
-        ...
 
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError, unknown
+from .types import by_path
 
 Number: TypeAlias = float | jax.Array  # a Python number, or float32 [] in an agent's state
 HyperparamsT = TypeVar("HyperparamsT")
@@ -125,10 +126,7 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
     Raises:
       TriglotError: naming a hyperparameter of another shape.
     """
-    shapes = {
-        jax.tree_util.keystr(path, simple=True): jnp.shape(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(hyper)
-    }
+    shapes = {name: jnp.shape(leaf) for name, leaf in by_path(hyper).items()}
     for name, shape in shapes.items():
         if shape not in ((), (num_seeds,)):
             raise TriglotError(
@@ -137,9 +135,7 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
             )
     if not any(shapes.values()):
         return hyper
-    return jax.tree.map(
-        lambda number: jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,)), hyper
-    )
+    return jax.tree.map(lambda number: jnp.broadcast_to(number, (num_seeds,)), as_float32(hyper))
 
 
 @runtime_checkable

@@ -12,13 +12,12 @@ from .network import Network, Variables
 from .numerics import divide_or_nan
 from .rl.optimizers import OptimizerFn
 from .tracing.hoist import draw_ahead
-from .types import Metrics, PyTree
+from .types import Metrics, PyTree, pytree_dataclass
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class LearnerState:
     """A network's variables and its optimizer's state.
 
@@ -52,11 +51,8 @@ class Learner:
 
     def start(self, variables: Variables, hyper: Any = None) -> LearnerState:
         """Start from given variables."""
-        return LearnerState(
-            variables=variables,
-            opt_state=self.optimizer(hyper).init(variables.params),
-            num_gradient_steps=jnp.zeros((), jnp.int32),
-        )
+        opt_state, zero = self.optimizer(hyper).init(variables.params), jnp.zeros((), jnp.int32)
+        return LearnerState(variables=variables, opt_state=opt_state, num_gradient_steps=zero)
 
     def step(
         self, state: LearnerState, loss: Loss, batch: Any, key: jax.Array, hyper: Any = None
@@ -83,11 +79,8 @@ class Learner:
         (value, (metrics, new_state)), grads = value_and_grad(variables.params)
         updates, opt_state = self._transform(grads, state, hyper, variables.params)
         params = optax.apply_updates(variables.params, updates)
-        return _stepped(state, params, new_state, opt_state), {
-            **metrics,
-            "loss": value,
-            "grad_norm": optax.tree.norm(grads),
-        }
+        after = _stepped(state, params, new_state, opt_state)
+        return after, {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)}
 
     def step_on_outputs(
         self,
@@ -128,11 +121,8 @@ class Learner:
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(outputs, batch)
         changes, opt_state = self._transform(grads, state, hyper)
         params = network.scatter_add(variables.params, inputs, changes)
-        return _stepped(state, params, new_state, opt_state), {
-            **metrics,
-            "loss": value,
-            "grad_norm": optax.tree.norm(grads),
-        }
+        after = _stepped(state, params, new_state, opt_state)
+        return after, {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)}
 
     def _transform(
         self, grads: PyTree, state: LearnerState, hyper: Any, params: PyTree = None
@@ -145,11 +135,9 @@ class Learner:
 def _stepped(
     state: LearnerState, params: PyTree, network_state: PyTree, opt_state: PyTree
 ) -> LearnerState:
-    return LearnerState(
-        variables=Variables(params=params, state=network_state),
-        opt_state=opt_state,
-        num_gradient_steps=state.num_gradient_steps + 1,
-    )
+    variables = Variables(params=params, state=network_state)
+    number = state.num_gradient_steps + 1
+    return LearnerState(variables=variables, opt_state=opt_state, num_gradient_steps=number)
 
 
 def steps_if_ready(

@@ -7,11 +7,10 @@ from typing import Any
 import jax
 
 from .errors import TriglotError
-from .types import Key, PyTree
+from .types import Key, PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Variables:
     """The arrays of a network.
 

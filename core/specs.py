@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +114,25 @@ class Dict:
 Spec: TypeAlias = Discrete | Box | Dict
 
 
+class Specified(Protocol):
+    """What environments of both kinds say of themselves."""
+
+    @property
+    def name(self) -> str:
+        """Display name in errors and reports."""
+        ...
+
+    @property
+    def obs_spec(self) -> Spec:
+        """Describe one observation."""
+        ...
+
+    @property
+    def action_spec(self) -> Spec:
+        """Describe one action."""
+        ...
+
+
 def zeros(spec: Spec, *leading: int) -> Any:
     """Build zeros with the structure, shapes and dtypes of `spec`.
 
@@ -151,11 +170,7 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     finite_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1))
     finite_low = np.where(np.isfinite(low), low, finite_high - 2)
     return jax.random.uniform(
-        key,
-        spec.shape,
-        spec.dtype,
-        finite_low.astype(spec.dtype),
-        finite_high.astype(spec.dtype),
+        key, spec.shape, spec.dtype, finite_low.astype(spec.dtype), finite_high.astype(spec.dtype)
     )
 
 
@@ -172,10 +187,8 @@ def mismatch(spec: Spec, value: Any) -> str | None:
         return next((text for text in found if text), None)
     array = np.asarray(value)
     if array.shape != spec.shape or str(array.dtype) != spec.dtype:
-        return (
-            f"expected shape {spec.shape} and dtype {spec.dtype}, "
-            f"got {array.shape} and {array.dtype}"
-        )
+        wanted = f"expected shape {spec.shape} and dtype {spec.dtype}"
+        return f"{wanted}, got {array.shape} and {array.dtype}"
     low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
     if not np.all((array >= low) & (array <= high)):  # also true for NaN
         return f"expected values within [{np.min(low)}, {np.max(high)}], got {array.tolist()}"

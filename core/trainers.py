@@ -11,10 +11,7 @@ from .loop.vectorize import VectorEnvironment
 
 
 def make_trainer(
-    agent: Agent,
-    env: Environment | HostEnvironment,
-    *,
-    every_update: Callback | None = None,
+    agent: Agent, env: Environment | HostEnvironment, *, every_update: Callback | None = None
 ) -> TrainerLike:
     """Build the trainer for either kind of environment.
 

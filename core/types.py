@@ -1,6 +1,7 @@
-"""Type aliases shared by the whole package."""
+"""Type aliases shared by the whole package, the decorator of its pytrees, and their leaves."""
 
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 
@@ -10,3 +11,24 @@ PyTree: TypeAlias = Any
 Key: TypeAlias = jax.Array
 # Scalar metrics by name, each of shape [] inside one update.
 Metrics: TypeAlias = dict[str, jax.Array]
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def pytree_dataclass(cls: _Class) -> _Class:
+    """Make a class an immutable dataclass that JAX handles as a pytree."""
+    return jax.tree_util.register_dataclass(dataclass(frozen=True, kw_only=True)(cls))
+
+
+def by_path(tree: PyTree) -> dict[str, Any]:
+    """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def types_by_path(tree: PyTree) -> dict[str, str]:
+    """Describe the dtype and the shape of each leaf, by its path."""
+    return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}

@@ -20,7 +20,7 @@ from ..host_environment import HostEnvironment
 from ..loop.callbacks import Callback
 from ..loop.episode import Episodes
 from ..loop.interface import OnStage, ignore_stage
-from ..loop.state import RunnerState, update_keys
+from ..loop.state import RunnerState, first_state, update_keys
 from ..loop.trainer import vmap_seeds
 from ..specs import zeros
 from ..types import PyTree
@@ -81,15 +81,7 @@ class HostTrainer:
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
         """Initialize the agent; pure."""
-        agent_key, _, run_key = jax.random.split(key, 3)
-        agent_state = self.agent.init(agent_key, self.agent.num_envs, hyper)
-        return RunnerState(
-            key=run_key,
-            agent=agent_state,
-            carry=self.agent.initial_carry(agent_state, self.agent.num_envs),
-            env=(),
-            num_updates=jnp.zeros((), jnp.int32),
-        )
+        return first_state(self.agent, self.agent.num_envs, lambda _: (), key, hyper)
 
     def program(self) -> "HostProgram":
         """Build the program that trains all seeds."""
@@ -211,11 +203,8 @@ class HostProgram:
             arrays, extras = over_time(steps)
             seen: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
             runner.check_finite(seen)
-            agent_state, metrics = learn(
-                self._state.agent,
-                _trajectory({**seen, "extras": extras}, self._state.carry),
-                learn_keys[:, start],
-            )
+            trajectory = _trajectory({**seen, "extras": extras}, self._state.carry)
+            agent_state, metrics = learn(self._state.agent, trajectory, learn_keys[:, start])
             rollouts.append(seen)
             learned.append(metrics)
             self._state = replace(self._state, agent=agent_state, carry=carry)
@@ -240,9 +229,8 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
             act_keys = jax.random.split(act_key, count)
             learn_keys = jax.random.split(learn_key, count)
         else:
-            act_keys = jax.vmap(lambda k: jax.random.split(k)[0])(
-                jax.random.split(keys.rollout, count)
-            )
+            step_keys = jax.random.split(keys.rollout, count)
+            act_keys = jax.vmap(lambda key: jax.random.split(key)[0])(step_keys)
             learn_keys = keys.learn[None]
         return jax.random.key_data(act_keys), jax.random.key_data(learn_keys)
 

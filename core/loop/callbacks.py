@@ -21,10 +21,8 @@ def run_callback(callback: Callback, num_updates: jax.Array, metrics: dict[str, 
     """
 
     def on_host(num_updates: np.ndarray, metrics: dict[str, np.ndarray]) -> None:
-        callback(
-            int(np.ravel(num_updates)[0]),
-            {name: np.atleast_1d(np.asarray(value)) for name, value in metrics.items()},
-        )
+        arrays = {name: np.atleast_1d(np.asarray(value)) for name, value in metrics.items()}
+        callback(int(np.ravel(num_updates)[0]), arrays)
 
     # Without this rule, JAX calls the host once per seed.
     @custom_vmap

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
+from ..types import types_by_path
 
 State = TypeVar("State")
 
@@ -88,7 +89,7 @@ def restore(path: Path, like: State) -> State:
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
-            _check_same(path, _leaf_types(metadata.tree), _leaf_types(_plain(abstract)))
+            _check_same(path, types_by_path(metadata.tree), types_by_path(_plain(abstract)))
             return jax.tree.map(_uncommitted, checkpointer.restore(path.absolute(), abstract))
         except TriglotError:
             raise
@@ -104,9 +105,8 @@ def _uncommitted(leaf: jax.Array) -> jax.Array:
     A program for committed arrays is compiled separately, so it would miss the compilation cache.
     """
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(
-            _uncommitted(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf)
-        )
+        data = _uncommitted(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     return jnp.array(np.asarray(leaf))
 
 
@@ -118,13 +118,6 @@ def _plain(abstract: Any) -> Any:
         return jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
 
     return jax.tree.map(stored, abstract)
-
-
-def _leaf_types(tree: Any) -> dict[str, str]:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): f"{leaf.dtype}{list(leaf.shape)}"
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) -> None:

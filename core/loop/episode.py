@@ -1,7 +1,6 @@
 """Play whole episodes in one compiled program: many for returns, or one that keeps its states."""
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -9,11 +8,10 @@ import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..environment import Environment
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Episodes:
     """The results of `E` evaluation episodes.
 
@@ -28,8 +26,7 @@ class Episodes:
     finished: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Episode:
     """One episode with the environment's states.
 
@@ -88,14 +85,10 @@ def play_episodes(
         output = agent.act(agent_state, loop["carry"], loop["inputs"], act_key, explore=explore)
         env_keys = jax.random.split(env_key, num_episodes)
         stepped = jax.vmap(env.step)(loop["state"], output.action, env_keys)
-        running = loop["running"]
+        running, first = loop["running"], jnp.zeros((num_episodes,), bool)
         return {
             "state": stepped.state,
-            "inputs": PolicyInput(
-                obs=stepped.obs,
-                first=jnp.zeros((num_episodes,), bool),
-                action_mask=stepped.action_mask,
-            ),
+            "inputs": PolicyInput(obs=stepped.obs, first=first, action_mask=stepped.action_mask),
             "carry": output.carry,
             # `where`, because an environment stepped past its end may return NaN.
             "returns": loop["returns"] + jnp.where(running, stepped.reward, 0.0),
@@ -166,9 +159,5 @@ def play_episode(
 
     last = jax.lax.while_loop(is_running, advance, loop)
     ended = last["step"].terminated | last["step"].truncated
-    return Episode(
-        states=last["states"],
-        length=last["length"],
-        episode_return=last["return"],
-        finished=ended[0],
-    )
+    states, length, total = last["states"], last["length"], last["return"]
+    return Episode(states=states, length=length, episode_return=total, finished=ended[0])

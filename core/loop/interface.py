@@ -28,7 +28,6 @@ class Program(Protocol):
           on_stage: called with the name of each finished stage: `trace` (if it is separate) and
             `compile`.
         """
-        ...
 
     def __call__(self, runner_states: RunnerState, num_updates: Any, /) -> Updated:
         """Run `num_updates` updates of every seed. The given states are donated.
@@ -45,7 +44,6 @@ class Program(Protocol):
 
     def close(self) -> None:
         """Close the environments, if any are open."""
-        ...
 
 
 class TrainerLike(Protocol):
@@ -89,7 +87,6 @@ class TrainerLike(Protocol):
 
     def check(self) -> None:
         """Trace custom components without running them, so that their errors appear early."""
-        ...
 
     def evaluate(
         self, agent_state: Any, key: jax.Array, *, num_episodes: int, max_steps: int, explore: bool
@@ -97,14 +94,6 @@ class TrainerLike(Protocol):
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
         ...
 
-    def evaluate_seeds(
-        self,
-        agent_states: Any,
-        keys: jax.Array,
-        *,
-        num_episodes: int,
-        max_steps: int,
-        explore: bool,
-    ) -> Episodes:
+    def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
         ...

@@ -1,6 +1,5 @@
 """Collect trajectories in one scan, with episode statistics reduced in its carry."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,12 +10,11 @@ from jaxtyping import PyTree as TreeOf
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 from .vectorize import Transition, VectorEnvironment, VectorState
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class EpisodeStats:
     """Sums over finished episodes; float32 `[]` each."""
 
@@ -132,19 +130,7 @@ def make_trajectory(
 
     The shapes are checked here and not in `Trajectory`, which JAX also builds from other leaves.
     """
-    return Trajectory(
-        obs=obs,
-        first=first,
-        action_mask=action_mask,
-        action=action,
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        next_obs=next_obs,
-        next_action_mask=next_action_mask,
-        extras=extras,
-        carry=carry,
-    )
+    return Trajectory(**locals())
 
 
 def _act_and_step(
@@ -161,16 +147,7 @@ def _act_and_step(
     )
     output = agent.act(agent_state, carry, inputs, act_key, explore=True)
     env_state, transition = env.step(env_state, output.action, env_key)
-    seen = {
-        "obs": inputs.obs,
-        "first": inputs.first,
-        "action_mask": inputs.action_mask,
-        "action": output.action,
-        "reward": transition.reward,
-        "terminated": transition.terminated,
-        "truncated": transition.truncated,
-        "next_obs": transition.next_obs,
-        "next_action_mask": transition.next_action_mask,
-        "extras": output.extras,
-    }
+    seen = {**vars(inputs), "action": output.action, "extras": output.extras}
+    for name in ("reward", "terminated", "truncated", "next_obs", "next_action_mask"):
+        seen[name] = getattr(transition, name)
     return env_state, output.carry, seen, transition

@@ -1,15 +1,16 @@
 """The runner state, and the random keys of each update."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 
-from ..types import PyTree
+from ..agent import Agent
+from ..types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class RunnerState:
     """The complete state of a training run.
 
@@ -26,6 +27,17 @@ class RunnerState:
     carry: PyTree
     env: Any
     num_updates: jax.Array
+
+
+def first_state(
+    agent: Agent, num_envs: int, reset: Callable[[jax.Array], Any], key: jax.Array, hyper: PyTree
+) -> RunnerState:
+    """Initialize the agent and its environments, which `reset(key)` resets."""
+    agent_key, env_key, run_key = jax.random.split(key, 3)
+    state = agent.init(agent_key, num_envs, hyper)
+    carry, env = agent.initial_carry(state, num_envs), reset(env_key)
+    zero = jnp.zeros((), jnp.int32)
+    return RunnerState(key=run_key, agent=state, carry=carry, env=env, num_updates=zero)
 
 
 Updated: TypeAlias = tuple[RunnerState, dict[str, Any]]  # with the metrics by name

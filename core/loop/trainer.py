@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -18,7 +18,7 @@ from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
 from .interface import OnStage, TrainerLike, ignore_stage
 from .rollout import online_rollout, rollout
-from .state import RunnerState, Updated, UpdateKeys, update_keys
+from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
@@ -66,15 +66,7 @@ class Trainer:
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
         """Initialize the agent and reset the environments."""
-        agent_key, env_key, run_key = jax.random.split(key, 3)
-        agent_state = self.agent.init(agent_key, self.env.num_envs, hyper)
-        return RunnerState(
-            key=run_key,
-            agent=agent_state,
-            carry=self.agent.initial_carry(agent_state, self.env.num_envs),
-            env=self.env.reset(env_key),
-            num_updates=jnp.zeros((), jnp.int32),
-        )
+        return first_state(self.agent, self.env.num_envs, self.env.reset, key, hyper)
 
     def update(self, runner_state: RunnerState, keys: UpdateKeys | None = None) -> Updated:
         """Collect one rollout and learn from it; an online agent learns after every step.
@@ -89,22 +81,17 @@ class Trainer:
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
         env_state = self.env.refresh(runner_state.env, keys.pool)
-        start = (runner_state.agent, runner_state.carry, env_state, keys.rollout)
+        agent_state, carry = runner_state.agent, runner_state.carry
+        start = (self.agent, self.env, agent_state, carry, env_state, keys.rollout)
         if self.agent.online:
-            env_state, carry, agent_state, metrics, stats = online_rollout(
-                self.agent, self.env, *start
-            )
+            env_state, carry, agent_state, metrics, stats = online_rollout(*start)
         else:
-            env_state, carry, trajectory, stats = rollout(self.agent, self.env, *start)
+            env_state, carry, trajectory, stats = rollout(*start)
             agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
-        return RunnerState(
-            key=runner_state.key,
-            agent=agent_state,
-            carry=carry,
-            env=env_state,
-            num_updates=runner_state.num_updates + 1,
-        ), {**stats.metrics(), **metrics, **extra}
+        after = replace(runner_state, agent=agent_state, carry=carry, env=env_state)
+        after = replace(after, num_updates=runner_state.num_updates + 1)
+        return after, {**stats.metrics(), **metrics, **extra}
 
     def train_chunk(
         self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
@@ -166,19 +153,9 @@ class Trainer:
         state = jax.eval_shape(self.init, jax.random.key(0))
         jax.eval_shape(self.train_chunk, state)
 
-    def evaluate(
-        self, agent_state: Any, key: jax.Array, *, num_episodes: int, max_steps: int, explore: bool
-    ) -> Episodes:
+    def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
-        return play_episodes(
-            self.agent,
-            self.single_env,
-            agent_state,
-            key,
-            num_episodes=num_episodes,
-            max_steps=max_steps,
-            explore=explore,
-        )
+        return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
     def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
@@ -17,8 +17,7 @@ _BATCH = 64
 _SHORT_EPISODE = 8
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Pool:
     """A ring buffer of `R` precomputed initial states, used in order.
 
@@ -33,8 +32,7 @@ class Pool:
     dealt: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class VectorState:
     """The state of `N` environments, after any reset.
 
@@ -56,8 +54,7 @@ class VectorState:
     pool: Pool | None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Transition:
     """The batched result of one step of `N` environments, before any reset.
 

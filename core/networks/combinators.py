@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..network import Codec, Leaf, Network, Variables
-from ..types import Key, PyTree
+from ..types import Key, PyTree, types_by_path
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
@@ -149,15 +149,8 @@ def ensemble(network: Network, size: int) -> Network:
             for leaf in network.codec.leaves
         ),
     )
-    return replace(
-        network,
-        name=f"{size}x{network.name}",
-        init=init,
-        apply=apply,
-        scatter_add=None,
-        initial_carry=initial_carry,
-        codec=codec,
-    )
+    copies = replace(network, name=f"{size}x{network.name}", scatter_add=None, codec=codec)
+    return replace(copies, init=init, apply=apply, initial_carry=initial_carry)
 
 
 def scalar(value: float, name: str = "scalar") -> Network:
@@ -181,13 +174,9 @@ def scalar(value: float, name: str = "scalar") -> Network:
         del inputs, key, train
         return variables.params, variables.state
 
+    codec = Codec.named(0.0, [Leaf.one(name)])
     return Network(
-        name=name,
-        backend="core",
-        init=init,
-        apply=apply,
-        random_start=False,
-        codec=Codec.named(0.0, [Leaf.one(name)]),
+        name=name, backend="core", init=init, apply=apply, random_start=False, codec=codec
     )
 
 
@@ -202,7 +191,7 @@ def start_from(network: Network, variables: Variables) -> Network:
       TriglotError: if structure, shapes or dtypes differ, naming the first array that does.
     """
     expected = jax.eval_shape(network.init, jax.random.key(0))
-    given, needed = _described(variables), _described(expected)
+    given, needed = types_by_path(variables), types_by_path(expected)
     for name in sorted(given.keys() | needed.keys()):
         if given.get(name) != needed.get(name):
             raise TriglotError(
@@ -210,13 +199,6 @@ def start_from(network: Network, variables: Variables) -> Network:
                 f"{name} is {given.get(name, 'absent')}, expected {needed.get(name, 'absent')}."
             )
     return replace(network, init=lambda key: variables, random_start=False)
-
-
-def _described(variables: Variables) -> dict[str, str]:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): f"{a.dtype}{list(a.shape)}"
-        for path, a in jax.tree_util.tree_leaves_with_path(variables)
-    }
 
 
 def freeze(network: Network, *patterns: str) -> Network:
@@ -269,15 +251,12 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
         outputs, own = network.apply(whole(variables), inputs, key=key, train=train)
         return outputs, {"held": variables.state["held"], "own": own}
 
-    return replace(
-        network,
-        init=init,
-        apply=apply,
-        scatter_add=None,
-        initial_carry=lambda variables, n: network.initial_carry(whole(variables), n),
-        parts={},
-        codec=Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)]),
-    )
+    def initial_carry(variables: Variables, num_envs: int) -> PyTree:
+        return network.initial_carry(whole(variables), num_envs)
+
+    own = Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)])
+    rest = replace(network, scatter_add=None, parts={}, codec=own)
+    return replace(rest, init=init, apply=apply, initial_carry=initial_carry)
 
 
 def _codec_of(network: Network) -> Codec:

@@ -102,24 +102,15 @@ def check_heads(
     found = f"{algorithm} needs {wanted}; the {network.backend} network {network.name!r}"
     with user_error_context(f"{found} failed on a batch of {batch} observations"):
         variables = jax.eval_shape(network.init, jax.random.key(0))
-        obs = jax.eval_shape(
-            lambda: (
-                tuple(specs.zeros(spec, batch) for spec in obs_spec)
-                if isinstance(obs_spec, tuple)
-                else specs.zeros(obs_spec, batch)
-            )
-        )
+        obs = jax.eval_shape(lambda: jax.tree.map(lambda spec: specs.zeros(spec, batch), obs_spec))
         outputs = _outputs(network, variables, obs, batch)
     if ensemble_size > 1:  # errors show the shapes of one member, which is what the user wrote
         outputs = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), outputs
         )
     if not isinstance(outputs, Mapping):
-        advice = (
-            "; a recurrent network also needs initial_carry=FUNCTION, given to its adapter"
-            if isinstance(outputs, tuple)
-            else ""
-        )
+        advice = "; a recurrent network also needs initial_carry=FUNCTION, given to its adapter"
+        advice = advice if isinstance(outputs, tuple) else ""
         raise TriglotError(
             f"{found} returned a {type(outputs).__name__}: return a dictionary of heads, such as "
             f"{{{', '.join(f'{name!r}: ...' for name in needs)}}}{advice}."

@@ -62,12 +62,9 @@ def unroll(
     ) -> tuple[tuple[PyTree, PyTree], PyTree]:
         carry, state = before
         step_inputs, starts, step_key = given
-        (outputs, carry), state = network.apply(
-            Variables(params=variables.params, state=state),
-            (step_inputs, restart(starts, initial, carry)),
-            key=step_key,
-            train=train,
-        )
+        own = Variables(params=variables.params, state=state)
+        both = (step_inputs, restart(starts, initial, carry))
+        (outputs, carry), state = network.apply(own, both, key=step_key, train=train)
         return (carry, state), outputs
 
     (carry, state), outputs = jax.lax.scan(step, (carry, variables.state), (inputs, first, keys))

@@ -41,10 +41,9 @@ def gae(
     """
     discount_t = discount * (1.0 - terminated.astype(jnp.float32))
     lambda_t = gae_lambda * (1.0 - truncated.astype(jnp.float32))
-    target = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
-        reward, discount_t, next_value, lambda_t
-    )
-    target = jax.lax.stop_gradient(jnp.asarray(target))
+    returns = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)
+    target = jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
+    target = jax.lax.stop_gradient(target)
     return target - jax.lax.stop_gradient(value), target
 
 

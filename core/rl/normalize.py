@@ -1,6 +1,6 @@
 """Normalize observations and scale rewards by running statistics."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,11 +10,10 @@ from jaxtyping import Array, Bool, Float, Shaped
 from ..agent import Trajectory
 from ..errors import TriglotError
 from ..specs import Box, Dict, Discrete, Spec
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class RunningStats:
     """The mean and variance of all samples seen so far.
 
@@ -77,8 +76,7 @@ def can_normalize(spec: Spec) -> bool:
     return isinstance(spec, Box) and jnp.issubdtype(spec.dtype, jnp.floating)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class RewardScale:
     """Scale rewards by the standard deviation of the discounted returns.
 
@@ -159,8 +157,7 @@ def require_normalizable(owner: str, normalize_obs: bool | None, obs_spec: Spec)
         )
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Normalizer:
     """Normalization of observations and scaling of rewards, each of which may be off.
 
@@ -201,7 +198,5 @@ class Normalizer:
         obs, next_obs = self.obs(trajectory.obs), self.obs(trajectory.next_obs)
         if stats is not None:
             stats = stats.add(trajectory.obs)
-        return (
-            replace(trajectory, obs=obs, next_obs=next_obs, reward=reward),
-            Normalizer(obs_stats=stats, reward_scale=scale),
-        )
+        trajectory = replace(trajectory, obs=obs, next_obs=next_obs, reward=reward)
+        return trajectory, Normalizer(obs_stats=stats, reward_scale=scale)

@@ -47,13 +47,7 @@ def sgd(hyper: Any) -> optax.GradientTransformation:
     return _clipped(hyper, optax.sgd(hyper.learning_rate))
 
 
-OPTIMIZERS: dict[str, OptimizerFn] = {
-    "adam": adam,
-    "adamw": adamw,
-    "lion": lion,
-    "rmsprop": rmsprop,
-    "sgd": sgd,
-}
+OPTIMIZERS: dict[str, OptimizerFn] = {f.__name__: f for f in (adam, adamw, lion, rmsprop, sgd)}
 
 
 def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:

@@ -5,7 +5,7 @@ is then one contiguous write, and a sample of `n` successive steps reads `n` rew
 only two observations: the first, and the true successor of the last step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from ..agent import AgentConfig, Trajectory
 from ..errors import TriglotError
 from ..hyper import Number
 from ..specs import Discrete, Spec
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 
 _MOST_STEPS = 2**31 - 1
 
@@ -74,8 +74,7 @@ class PrioritizedReplayConfig(ReplayConfig):
     prioritized: bool = False
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Step:
     """Steps as a replay stores them; `[T, N, ...]` where a rollout is added.
 
@@ -97,8 +96,7 @@ class Step:
     next_action_mask: jax.Array | None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Priorities:
     """Priorities of the slots at which a sample may start.
 
@@ -111,8 +109,7 @@ class Priorities:
     max_priority: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class ReplayState:
     """What a replay holds.
 
@@ -134,8 +131,7 @@ class ReplayState:
         return jnp.minimum(self.num_added, self.steps.reward.shape[-1])
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class Sample:
     """Transitions of up to `n_step` steps; `[B, ...]` each.
 
@@ -214,16 +210,9 @@ class Replay:
         mask, stored = trajectory.next_action_mask, state.steps.next_action_mask
         if mask is None and stored is not None:
             mask = jnp.ones((*trajectory.reward.shape, stored.shape[-1]), bool)
-        steps = Step(
-            obs=trajectory.obs,
-            action=trajectory.action if action is None else action,
-            reward=trajectory.reward,
-            terminated=trajectory.terminated,
-            truncated=trajectory.truncated,
-            next_obs=trajectory.next_obs,
-            next_action_mask=mask,
-        )
-        return self.add(state, steps)
+        steps = Step(**{one.name: getattr(trajectory, one.name) for one in fields(Step)})
+        action = steps.action if action is None else action
+        return self.add(state, replace(steps, action=action, next_action_mask=mask))
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""

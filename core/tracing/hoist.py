@@ -45,9 +45,8 @@ def draw_ahead(
       The random values of `T` steps, `[T, ...]` each, and `step` with one row of them as its
       second argument.
     """
-    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(
-        carry, jax.tree.map(lambda key: key[0], keys)
-    )
+    first = jax.tree.map(lambda key: key[0], keys)
+    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(carry, first)
     jaxpr = closed.jaxpr
     leaves, treedef = jax.tree.flatten(carry)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))

@@ -102,9 +102,7 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 
 
 def _custom_networks(
-    networks: "Mapping[str, Network]",
-    specs: "Mapping[str, NetworkSpec | Network]",
-    arithmetic: str,
+    networks: "Mapping[str, Network]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
     from ...backends.canonical import with_arithmetic
     from ...core.network import Network
