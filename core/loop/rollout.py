@@ -130,7 +130,19 @@ def make_trajectory(
 
     The shapes are checked here and not in `Trajectory`, which JAX also builds from other leaves.
     """
-    return Trajectory(**locals())
+    return Trajectory(
+        obs=obs,
+        first=first,
+        action_mask=action_mask,
+        action=action,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        next_obs=next_obs,
+        next_action_mask=next_action_mask,
+        extras=extras,
+        carry=carry,
+    )
 
 
 def _act_and_step(
