@@ -91,9 +91,8 @@ def train(
                 callback(chunk.num_updates, chunk.metrics)
     if every_update is not None:
         jax.effects_barrier()  # the last calls may still be pending
+    metrics = {n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]}
+    num_steps = num_updates * trainer.steps_per_update
     return TrainResult(
-        runner_state=state,
-        metrics={n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]},
-        num_updates=num_updates,
-        num_steps=num_updates * trainer.steps_per_update,
+        runner_state=state, metrics=metrics, num_updates=num_updates, num_steps=num_steps
     )

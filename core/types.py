@@ -23,10 +23,8 @@ def pytree_dataclass(cls: _Class) -> _Class:
 
 def by_path(tree: PyTree) -> dict[str, Any]:
     """Return the leaves by their paths, joined by dots; the path of a bare leaf is ""."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+    pairs = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in pairs}
 
 
 def types_by_path(tree: PyTree) -> dict[str, str]:

@@ -259,10 +259,8 @@ def _stacked(history: list[dict[str, Any]]) -> Metrics:
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        name: np.concatenate([part[name] for part in parts], axis=1)
-        for name in ("reward", "terminated", "truncated")
-    }
+    names = ("reward", "terminated", "truncated")
+    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in names}
 
 
 def _mean(history: list[Metrics]) -> Metrics:

@@ -124,10 +124,8 @@ def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) ->
     for name in sorted(stored.keys() | expected.keys()):
         found, wanted = stored.get(name, "absent"), expected.get(name, "absent")
         if found != wanted:
-            raise TriglotError(
-                f"the checkpoint {path} belongs to another training: {name} is {found} in it, but "
-                f"expected {wanted}."
-            )
+            other = f"the checkpoint {path} belongs to another training"
+            raise TriglotError(f"{other}: {name} is {found} in it, but expected {wanted}.")
 
 
 @dataclass(frozen=True)

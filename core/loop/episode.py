@@ -64,9 +64,8 @@ def play_episodes(
     """Play `num_episodes` episodes in parallel; see `core.evaluate.evaluate`."""
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
-    inputs = PolicyInput(
-        obs=start.obs, first=jnp.ones((num_episodes,), bool), action_mask=start.action_mask
-    )
+    first = jnp.ones((num_episodes,), bool)
+    inputs = PolicyInput(obs=start.obs, first=first, action_mask=start.action_mask)
     loop = {
         "state": start.state,
         "inputs": inputs,

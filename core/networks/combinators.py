@@ -38,10 +38,9 @@ def combine(networks: Mapping[str, Network]) -> Network:
     def init(key: Key) -> Variables:
         keys = jax.random.split(key, len(parts))
         drawn = {n: part.init(k) for (n, part), k in zip(parts.items(), keys, strict=True)}
-        return Variables(
-            params={n: variables.params for n, variables in drawn.items()},
-            state={n: variables.state for n, variables in drawn.items()},
-        )
+        params = {n: variables.params for n, variables in drawn.items()}
+        state = {n: variables.state for n, variables in drawn.items()}
+        return Variables(params=params, state=state)
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
@@ -142,13 +141,11 @@ def ensemble(network: Network, size: int) -> Network:
 
         return jax.vmap(member, out_axes=1, axis_size=size)(variables)
 
-    codec = network.codec and Codec(
-        network.codec.treedef,
-        tuple(
-            replace(leaf, encode=jax.vmap(leaf.encode), decode=jax.vmap(leaf.decode))
-            for leaf in network.codec.leaves
-        ),
-    )
+    def stacked(leaf: Leaf) -> Leaf:
+        return replace(leaf, encode=jax.vmap(leaf.encode), decode=jax.vmap(leaf.decode))
+
+    codec = network.codec
+    codec = codec and Codec(codec.treedef, tuple(map(stacked, codec.leaves)))
     copies = replace(network, name=f"{size}x{network.name}", scatter_add=None, codec=codec)
     return replace(copies, init=init, apply=apply, initial_carry=initial_carry)
 

@@ -70,9 +70,8 @@ def policy_heads(
 
 def policy_shapes(action_spec: specs.Spec, *, algorithm: str) -> dict[str, tuple[int, ...]]:
     """List the shapes of a policy's heads, without the batch axis."""
-    return {
-        name: (head.size or 1,) for name, head in policy_heads(action_spec, algorithm=algorithm)
-    }
+    heads = policy_heads(action_spec, algorithm=algorithm)
+    return {name: (head.size or 1,) for name, head in heads}
 
 
 def check_heads(

@@ -28,11 +28,8 @@ class RunningStats:
 
     @classmethod
     def zero(cls, shape: tuple[int, ...]) -> "RunningStats":
-        return cls(
-            mean=jnp.zeros(shape, jnp.float32),
-            variance=jnp.ones(shape, jnp.float32),
-            count=jnp.zeros((), jnp.float32),
-        )
+        mean, variance = jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32)
+        return cls(mean=mean, variance=variance, count=jnp.zeros((), jnp.float32))
 
     @classmethod
     def of(cls, spec: Spec) -> "RunningStats":
@@ -181,10 +178,9 @@ class Normalizer:
             normalize = continuous and can_normalize(obs_spec)
         if scale is None:
             scale = continuous
-        return cls(
-            obs_stats=RunningStats.of(obs_spec) if normalize else None,
-            reward_scale=RewardScale.zero(num_envs) if scale else None,
-        )
+        obs_stats = RunningStats.of(obs_spec) if normalize else None
+        reward_scale = RewardScale.zero(num_envs) if scale else None
+        return cls(obs_stats=obs_stats, reward_scale=reward_scale)
 
     def obs(self, obs: PyTree) -> PyTree:
         """Normalize observations `[..., *shape]`."""
