@@ -124,6 +124,9 @@ def film(
             total, length = total + float(step.reward[0]), length + 1
             finished = bool(step.terminated[0] | step.truncated[0])
             yield vector.frame()
-    episode_return, ended = jnp.float32(total), jnp.bool_(finished)
-    steps = jnp.int32(length)
-    return Episode(states=(), length=steps, episode_return=episode_return, finished=ended)
+    return Episode(
+        states=(),
+        length=jnp.int32(length),
+        episode_return=jnp.float32(total),
+        finished=jnp.bool_(finished),
+    )

@@ -190,11 +190,15 @@ class VectorEnvironment:
             return jnp.where(mask, start, current)
 
         now = jax.tree.map(where_done, starts, stepped)
-        after = replace(state, state=now.state, obs=now.obs, action_mask=now.action_mask)
-        episode_return = jnp.where(done, 0.0, transition.episode_return)
-        episode_length = jnp.where(done, 0, transition.episode_length)
-        after = replace(after, episode_return=episode_return, episode_length=episode_length)
-        return replace(after, first=done, pool=pool), transition
+        return VectorState(
+            state=now.state,
+            obs=now.obs,
+            action_mask=now.action_mask,
+            first=done,
+            episode_return=jnp.where(done, 0.0, transition.episode_return),
+            episode_length=jnp.where(done, 0, transition.episode_length),
+            pool=pool,
+        ), transition
 
     def _starts(self, key: jax.Array, count: int) -> TimeStep:
         return jax.vmap(self.env.reset)(jax.random.split(key, count))
