@@ -55,7 +55,7 @@ for line in sys.stdin:
     jax.block_until_ready(run(state))
     print(json.dumps(time.perf_counter() - start), file=replies, flush=True)
 """
-PPO = {"algorithm": "ppo", "env": "gymnax:CartPole-v1", "config": {}, "num_updates": 64}
+PPO = {"algorithm": "ppo", "env": "gymnax:CartPole-v1", "config": {}, "num_updates": 256}
 PROGRAMS: dict[str, dict[str, Any]] = {
     **{
         f"ppo {backend}": {**PPO, "backend": backend, "warmups": 1}

@@ -43,7 +43,7 @@ OPTIMIZED = (
     "test_identity",
     "test_compare",
     "test_canonical",
-    "test_train",
+    "test_train.py",
     "test_gymnax_quirks",
     "test_inverted_pendulum",
 )
