@@ -54,7 +54,8 @@ def run_chunk(call: Call, runner_states: RunnerState, count: int, done: int = 0)
     start = time.perf_counter()
     runner_states, buffers = jax.block_until_ready(call(runner_states, np.int32(count)))
     seconds = time.perf_counter() - start
-    metrics = {name: np.asarray(value)[:, :count] for name, value in buffers.items()}
+    # Contiguous copies: safetensors would write the bytes behind a strided view.
+    metrics = {name: np.ascontiguousarray(np.asarray(v)[:, :count]) for name, v in buffers.items()}
     return Chunk(
         runner_states=runner_states,
         metrics=metrics,

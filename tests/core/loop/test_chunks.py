@@ -6,8 +6,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
-from triglot.core.loop.chunks import run_chunks
+from triglot.core.loop.chunks import run_chunk, run_chunks
 
 SIZE = 8
 
@@ -48,3 +49,15 @@ def test_chunks_grow_to_the_time_they_should_take() -> None:
     quick = Counting()
     list(run_chunks(quick, state, 40, SIZE, target_seconds=1e6))
     assert quick.sizes == [1, 8, 8, 8, 8, 7]
+
+
+def test_the_metrics_of_a_short_chunk_survive_safetensors() -> None:
+    """It writes the bytes behind an array, which of a strided view are other numbers."""
+
+    def two_seeds(state: Any, num_updates: Any) -> tuple[Any, dict[str, Any]]:
+        updates = state + jnp.arange(SIZE, dtype=jnp.float32)
+        return state + num_updates, {"update": jnp.stack([updates, 100.0 + updates])}
+
+    chunk = run_chunk(two_seeds, jnp.int32(0), 3)  # pyright: ignore[reportArgumentType]
+    read = load(save(chunk.metrics))
+    np.testing.assert_array_equal(read["update"], [[0, 1, 2], [100, 101, 102]])
