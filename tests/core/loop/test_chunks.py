@@ -55,7 +55,7 @@ def test_the_metrics_of_a_short_chunk_survive_safetensors() -> None:
     """It writes the bytes behind an array, which of a strided view are other numbers."""
 
     def two_seeds(state: Any, num_updates: Any) -> tuple[Any, dict[str, Any]]:
-        updates = state + jnp.arange(SIZE, dtype=jnp.float32)
+        updates = jnp.arange(SIZE, dtype=jnp.float32)
         return state + num_updates, {"update": jnp.stack([updates, 100.0 + updates])}
 
     chunk = run_chunk(two_seeds, jnp.int32(0), 3)  # pyright: ignore[reportArgumentType]
