@@ -259,8 +259,8 @@ class AgentBase:
         name = type(self).__name__
         check_hyperparams(name, self.hyper)
         check_optimizer(name, self.optimizer, self.hyper)
-        if self.heads:
-            check_heads(self.network, self.obs_spec, self.heads, algorithm=name)
+        if heads := self.heads:
+            check_heads(self.network, self.obs_spec, heads, algorithm=name)
 
     @property
     def heads(self) -> Mapping[str, tuple[int, ...]]:

@@ -1,7 +1,8 @@
 """Hyperparameters and static configuration: their allowed values, checked before anything compiles.
 
 A field of a `Config` or of a `Hyperparams` dataclass states what it allows by its default:
-`discount: Number = unit_interval(0.99)`. `check_fields` refuses everything else in one sentence.
+`discount: Number = unit_interval(0.99)`. `check_config` and
+`check_hyperparams` refuse everything else in one sentence.
 """
 
 import math

@@ -159,7 +159,16 @@ def _act_and_step(
     )
     output = agent.act(agent_state, carry, inputs, act_key, explore=True)
     env_state, transition = env.step(env_state, output.action, env_key)
-    seen = {**vars(inputs), "action": output.action, "extras": output.extras}
-    for name in ("reward", "terminated", "truncated", "next_obs", "next_action_mask"):
-        seen[name] = getattr(transition, name)
+    seen = {
+        "obs": inputs.obs,
+        "first": inputs.first,
+        "action_mask": inputs.action_mask,
+        "action": output.action,
+        "reward": transition.reward,
+        "terminated": transition.terminated,
+        "truncated": transition.truncated,
+        "next_obs": transition.next_obs,
+        "next_action_mask": transition.next_action_mask,
+        "extras": output.extras,
+    }
     return env_state, output.carry, seen, transition
