@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from triglot.algorithms.dqn import DQNHyperparams
 from triglot.algorithms.ppo import PPO, PPOHyperparams
 from triglot.backends import build
 from triglot.core.errors import TriglotError
@@ -89,6 +90,22 @@ def test_every_named_optimizer_clips_and_descends(name: str) -> None:
     np.testing.assert_array_equal(metrics["loss"][0], without["loss"][0])
     if name == "sgd":  # the others divide by the gradient's size
         assert float(metrics["loss"][1]) > float(without["loss"][1])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "hyperparams"), [("ppo", PPOHyperparams), ("dqn", DQNHyperparams)]
+)
+def test_the_gradient_norm_is_clipped_as_a_whole(algorithm: str, hyperparams: Any) -> None:
+    """Published PPOs and DQNs clip each element (`optax.clip`) where the global norm was meant."""
+    hyper = hyperparams(learning_rate=1.0, max_grad_norm=0.5, adam_eps=1e8)
+    optimizer = make_agent(algorithm, ENV).optimizer(hyper)
+    params = {"a": jnp.zeros(1), "b": jnp.zeros(1)}
+    grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    with jax.numpy_dtype_promotion("standard"):
+        updates: Any = optimizer.update(grads, optimizer.init(params), params)[0]
+    # With so large an epsilon Adam divides by it alone: -(0.3, 0.4) * 1e-8.
+    np.testing.assert_allclose(updates["a"], [-0.3e-8], rtol=1e-5)
+    np.testing.assert_allclose(updates["b"], [-0.4e-8], rtol=1e-5)
 
 
 def test_an_agent_takes_any_optimizer() -> None:
