@@ -3,16 +3,16 @@
 import inspect
 import itertools
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError, unknown
 from . import options as commands
-from .options import CompareOptions, TrainOptions
+from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except SystemExit as stop:  # raised by the `--help` of a command
         return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("triglot: interrupted", file=sys.stderr)
-        return 130
+        return 128 + getattr(stop, "number", signal.SIGINT)
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -114,7 +114,7 @@ def _resume(arguments: list[str], started: float) -> int:
     triglot resume runs/first
     """
     options = _parse(commands.ResumeOptions, arguments)
-    run_options = _options_of_run(options.run)
+    run_options = _options_of_run(options)
     from .runs.train import resume
 
     return resume(run_options, options.run, started=started, previous=options.previous)
@@ -133,7 +133,7 @@ def _evaluate(arguments: list[str], started: float) -> int:
     triglot evaluate runs/first --sampled --episodes 1000 --seed 1
     """
     options = _parse(commands.EvaluateOptions, arguments)
-    run_options = _options_of_run(options.run)
+    run_options = _options_of_run(options)
     from .runs.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
@@ -152,7 +152,7 @@ def _render(arguments: list[str], started: float) -> int:
     triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
     """
     options = _parse(commands.RenderOptions, arguments)
-    run_options = _options_of_run(options.run)
+    run_options = _options_of_run(options)
     from .runs.render import render
 
     return render(options, run_options)
@@ -307,20 +307,20 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     return _parse(options, arguments, algorithm=find_algorithm(given[0]))
 
 
-def _options_of_run(folder: Path) -> TrainOptions:
+def _options_of_run(options: RunOptions) -> TrainOptions:
     from .runs.config import options_of_run
 
-    options = options_of_run(folder)
+    run_options = options_of_run(options.run, trust=options.trust)
     _set_compilation_cache(options)
-    return options
+    return run_options
 
 
-def _set_compilation_cache(options: TrainOptions) -> None:
+def _set_compilation_cache(options: MachineOptions) -> None:
     """Configure JAX's persistent compilation cache."""
     import jax
+    import platformdirs
 
     jax.config.update("jax_enable_compilation_cache", not options.no_compilation_cache)
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = options.compilation_cache or caches / "triglot" / "jax"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    caches = platformdirs.user_cache_path("triglot", appauthor=False)
+    jax.config.update("jax_compilation_cache_dir", str(options.compilation_cache or caches / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -75,7 +75,22 @@ class SharedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(SharedOptions):
+class MachineOptions:
+    """Options about this machine, which are never read from a run folder.
+
+    Attributes:
+      compilation_cache: folder of JAX's compilation cache.
+      no_compilation_cache: disable the compilation cache.
+    """
+
+    compilation_cache: Annotated[
+        Path | None, Arg("FOLDER", "triglot/jax in the user's cache directory")
+    ] = None
+    no_compilation_cache: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(SharedOptions, MachineOptions):
     """Options of `triglot train`.
 
     Attributes:
@@ -86,12 +101,11 @@ class TrainOptions(SharedOptions):
         action_spec that returns one. Or several, each as NAME=package.module:object.
       out: a new folder for the results.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
+      metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
-      compilation_cache: folder of JAX's compilation cache.
-      no_compilation_cache: disable the compilation cache.
     """
 
     backend: Name = "linen"
@@ -99,12 +113,9 @@ class TrainOptions(SharedOptions):
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
+    metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()
-    compilation_cache: Annotated[
-        Path | None, Arg("FOLDER", "triglot/jax in the user's cache directory")
-    ] = None
-    no_compilation_cache: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,62 +135,61 @@ class CompareOptions(SharedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeOptions:
-    """Options of `triglot resume`.
+class RunOptions(MachineOptions):
+    """Options of the commands that continue or play a run.
 
     Attributes:
       run: a folder written by `triglot train`.
-      previous: if the last checkpoint is damaged, resume from the one before it.
+      previous: if the last checkpoint is damaged, use the one before it.
+      trust: import the custom code that the run names, although you did not begin it here.
     """
 
     run: RunFolder
     previous: bool = False
+    trust: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
+class ResumeOptions(RunOptions):
+    """Options of `triglot resume`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(RunOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
-      run: a folder written by `triglot train`.
       episodes: whole episodes per seed.
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
       max_steps: maximum number of steps per episode.
-      previous: if the last checkpoint is damaged, use the one before it.
     """
 
-    run: RunFolder
     episodes: Count = 128
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 100_000
-    previous: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderOptions:
+class RenderOptions(RunOptions):
     """Options of `triglot render`.
 
     Attributes:
-      run: a folder written by `triglot train`.
       out: the file to write; an existing file is replaced.
       episodes: number of episodes, one after the other in the same file.
       seed_index: which of the run's seeds acts, counted from 0.
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
       max_steps: maximum number of steps per episode.
-      previous: if the last checkpoint is damaged, use the one before it.
     """
 
-    run: RunFolder
     out: Annotated[Path | None, Arg("FILE", "episode.gif or .html in the run's folder")] = None
     episodes: Count = 1
     seed_index: Count = 0
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 1000
-    previous: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="triglot-programs-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ[PROGRAMS] = folder.name
+        # What commands keep for the user: compiled programs, and which runs this user began.
+        os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = folder.name
     jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ State = TypeVar("State")
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished-"
+DAMAGED = "damaged-"
 OVERHEAD = 2**18  # upper bound of the bytes in addition to the arrays
 
 
@@ -46,7 +48,7 @@ def save(path: Path, state: object) -> None:
     unfinished = path.absolute().with_name(UNFINISHED + path.name)
     _sweep(unfinished.parent)
     with writing(path):
-        _find_room(unfinished, sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(state)))
+        _find_room(path.parent, sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(state)))
     try:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, state)
@@ -141,8 +143,17 @@ class Checkpoints:
     keep: int = 2
 
     def numbers(self) -> list[int]:
-        """List the existing checkpoints by updates done, in ascending order."""
-        names = (path.name for path in self.folder.glob("[0-9]*"))
+        """List the existing checkpoints by updates done, in ascending order.
+
+        Raises:
+          TriglotError: if the folder exists and cannot be read.
+        """
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise TriglotError(f"{self.folder} cannot be read: {error.strerror}.") from None
         return sorted(int(name) for name in names if name.isdigit())
 
     def path(self, number: int) -> Path:
@@ -162,6 +173,21 @@ class Checkpoints:
         save(self.path(number), state)
         for old in self.numbers()[: -self.keep]:
             shutil.rmtree(self.path(old), ignore_errors=True)
+
+    def set_aside(self, number: int) -> None:
+        """Rename the checkpoints after `number`, which are damaged, so that training replaces them.
+
+        They become `damaged-` and their number; those set aside before are deleted.
+
+        Raises:
+          CannotWrite: if the folder is read-only.
+        """
+        with writing(self.folder):
+            for old in self.folder.glob(f"{DAMAGED}*"):
+                shutil.rmtree(old)
+            for later in self.numbers():
+                if later > number:
+                    os.rename(self.path(later), self.folder / f"{DAMAGED}{later:08d}")
 
     def restore(self, like: State, *, previous: bool = False) -> tuple[int, State]:
         """Read the last checkpoint.
@@ -192,20 +218,20 @@ class Checkpoints:
             raise
 
 
-def _find_room(path: Path, num_bytes: int) -> None:
+def _find_room(folder: Path, num_bytes: int) -> None:
     """Fail early on a full disk: orbax's threads would fail late, each with a traceback."""
-    try:
-        with path.open("wb") as file:
-            if hasattr(os, "posix_fallocate"):  # not on macOS
-                os.posix_fallocate(file.fileno(), 0, num_bytes + OVERHEAD)
-    finally:
-        path.unlink(missing_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:  # without a name: no kill leaves it behind
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            os.posix_fallocate(file.fileno(), 0, num_bytes + OVERHEAD)
 
 
 def _sweep(folder: Path) -> None:
     """Remove unfinished checkpoints of killed programs."""
     for unfinished in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if unfinished.is_dir() and not unfinished.is_symlink():
+            shutil.rmtree(unfinished, ignore_errors=True)
+        else:
+            unfinished.unlink(missing_ok=True)
 
 
 def _cause(error: Exception) -> str:
@@ -228,6 +254,8 @@ def _check_digests(path: Path) -> None:
     try:
         expected = json.loads((path / MANIFEST).read_text())
         found = _digests(path)
+        if not isinstance(expected, dict):
+            raise ValueError(f"{MANIFEST} is not a table of digests")
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path} is not a complete checkpoint: {describe(error)}.") from None
     for name in sorted(expected.keys() | found.keys()):

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from .. import version
 from ..options import CompareOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides, overrides_of
-from ..runs.files import check_free
+from ..runs.files import check_free, make_new_folder
+from ..runs.interrupt import raising
 from ..runs.plan import check_hyper, check_minimums, default_folder
 from . import report, tables
 from .identity import Trace, compare_traces
@@ -36,15 +38,21 @@ def compare(options: CompareOptions) -> dict[str, Any]:
       TriglotError: before any process starts, if an option is invalid, a library is not installed
         or the folder is not empty; later, if a worker rejects the options or dies.
     """
-    out = options.out or default_folder("compare", options.algorithm, options.env)
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    options = replace(options, out=out, config=config, hyper=hyper)
-    check(options, out)
+    options = replace(options, config=config, hyper=hyper)
+    check(options)
+    out = options.out
+    if out is None:
+        out = make_new_folder(default_folder("compare", options.algorithm, options.env))
+    options = replace(options, out=out)
     records = {backend: Record() for backend in options.backends}
     try:
-        run_all(options, out, records)
+        with raising():
+            run_all(options, out, records)
     except BaseException:
         _save_unfinished(out, records)
+        with suppress(OSError):  # keeps it if anything was written
+            out.rmdir()
         raise
     result = _result(options, records)
     save_records(out, records)
@@ -54,7 +62,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     return result
 
 
-def check(options: CompareOptions, out: Path) -> None:
+def check(options: CompareOptions) -> None:
     """Reject invalid options before anything starts.
 
     Raises:
@@ -74,7 +82,8 @@ def check(options: CompareOptions, out: Path) -> None:
     if options.arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
     check_minimums(options, num_seeds=1, total_steps=1, eval_episodes=1)
-    check_free(out)
+    if options.out is not None:
+        check_free(options.out)
 
 
 def command(options: CompareOptions) -> str:

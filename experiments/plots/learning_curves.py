@@ -50,6 +50,9 @@ BANDS = {
 }
 
 
+INFORMATIVE = ("episode_return", "episode_length")
+
+
 def most_informative_metric(metrics: Mapping[str, np.ndarray]) -> str:
     """Choose the metric to plot: the return, or the length if all returns are equal.
 

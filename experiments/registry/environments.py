@@ -65,7 +65,8 @@ def make_env(name: str, **options: Any) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)
-        search_here()  # the name may be `module:name`, as in Gymnasium
+        if ":" in rest:  # `module:name`, as in Gymnasium
+            search_here()
         if suite in SUITES:
             return module.make(rest, **options)
         with user_error_context(f"environment {name!r} failed when it was created"):

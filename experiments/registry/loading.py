@@ -3,11 +3,13 @@
 An exception in custom code becomes a one-line error with the file and line.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,10 @@ def load(kind: str, text: str) -> Any:
             + (f", or be a name of an installed package: {there}." if there else ".")
         )
     module_name, _, name = text.partition(":")
+    if _is_pythons_own(module_name):
+        raise TriglotError(
+            f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
+        )
     search_here()
     try:
         module = importlib.import_module(module_name)
@@ -91,6 +97,11 @@ def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
     """Call a function or class that makes an environment; return an environment unchanged."""
     # An environment class also has these attributes.
     is_made = not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step")
+    if isinstance(made, type) and not (hasattr(made, "reset") and hasattr(made, "step")):
+        raise TriglotError(
+            f"environment {text!r} is a class without reset and step: give an Environment, or a "
+            "function that returns one."
+        )
     return made if is_made or not callable(made) else _call("environment", text, made, **options)
 
 
@@ -168,7 +179,16 @@ def is_module(name: str) -> bool:
 
 
 def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a custom function after checking that it accepts the arguments."""
+    """Call a custom function after checking what it is and that it accepts the arguments."""
+    called = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    module_name = getattr(called, "__module__", None)
+    if isinstance(called, types.BuiltinFunctionType) or _is_pythons_own(module_name or ""):
+        raise TriglotError(
+            f"{kind} {text!r} is {function!r}, a function of Python itself: give the {kind}, or a "
+            "function that returns one."
+        )
     try:
         inspect.signature(function).bind(*args, **options)
     except TypeError as error:
@@ -176,6 +196,10 @@ def _call(kind: str, text: str, function: Callable[..., Any], *args: Any, **opti
         raise TriglotError(f"{kind} {text!r} is called with {given}: {error}.") from None
     with user_error_context(f"{kind} {text!r} failed when it was called"):
         return function(*args, **options)
+
+
+def _is_pythons_own(module_name: str) -> bool:
+    return module_name.partition(".")[0] in sys.stdlib_module_names
 
 
 def _why_not(module_name: str, error: BaseException) -> str:

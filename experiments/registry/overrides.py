@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ...core.errors import unknown, user_error_context
+from ...core.errors import TriglotError, unknown, user_error_context
 
 Options = TypeVar("Options")
 
@@ -29,6 +29,11 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
             raise unknown(f"field of {options.__name__}", name, names)
     hints = _type_hints(options)
     values = {name: _decode(hints.get(name), value) for name, value in (overrides or {}).items()}
+    for name, value in values.items():
+        if not _fits(hints.get(name), value):
+            raise TriglotError(
+                f"{name} of {options.__name__} must be {_shown(hints[name])}, got {value!r}."
+            )
     with user_error_context(f"{options.__name__} failed when it was created"):
         return options(**values)
 
@@ -70,6 +75,31 @@ def _decode(hint: Any, value: Any) -> Any:
         if issubclass(kind, float) and value in ("inf", "-inf"):
             return float(value)
     return value
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value that JSON can hold has the type of its field; other values pass."""
+    members = _members(hint)
+    kinds = {get_origin(member) or member for member in members}
+    if kinds & {None, Any} or not all(isinstance(kind, type) for kind in kinds):
+        return True  # no type that could be checked
+    if isinstance(value, bool):
+        return bool in kinds
+    if isinstance(value, tuple):
+        parts = [get_args(member)[:1] for member in members if get_origin(member) is tuple]
+        return tuple in kinds and all(_fits(part, each) for (part,) in parts for each in value)
+    if value is None or isinstance(value, str | Mapping):
+        return isinstance(value, tuple(kinds))
+    if isinstance(value, int):
+        return bool(kinds & {int, float})
+    if isinstance(value, float):
+        return float in kinds
+    return True
+
+
+def _shown(hint: Any) -> str:
+    names = (getattr(member, "__name__", str(member)) for member in _members(hint))
+    return " or ".join("None" if name == "NoneType" else name for name in names)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

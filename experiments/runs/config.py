@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError
-from ..options import TrainOptions
+from ..options import MachineOptions, TrainOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides
-from .files import write_json
+from .files import visible_files, write_json
+from .trust import CONFIG, require_trust
 
 SCHEMA = 1
-CONFIG = "config.json"
-# Not read back: the folder is given again.
-LEFT_OUT = ("out",)
+# Not written: the folder is given again, and settings of a machine never come from a run.
+LEFT_OUT = ("out", *(field.name for field in fields(MachineOptions)))
+# Fields that were added to schema 1, with their default.
+ADDED = {"metrics_every": 1}
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {
     "ppo": {"memory": "cell", "memory_size": "cell_size"},
@@ -74,6 +76,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         config = json.loads((folder / CONFIG).read_text())
     except (OSError, ValueError):
         config = None
+    if config is None and folder.is_dir() and not visible_files(folder):
+        raise TriglotError(
+            f"{folder} is empty: a training there was stopped before it began. Start it again with "
+            f"`triglot train ... --out {folder}`."
+        )
     if not isinstance(config, dict) or {"schema", "command"}.isdisjoint(config):
         raise TriglotError(
             f"{folder} is not a triglot run directory: it has no valid {CONFIG}. Give a folder "
@@ -85,23 +92,30 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."
         )
+    config = {**ADDED, **config}
     return config if found == SCHEMA else {**_from_schema_0(config), "migrated_from": 0}
 
 
-def options_of_run(folder: Path) -> TrainOptions:
+def options_of_run(folder: Path, *, trust: bool = False) -> TrainOptions:
     """Build the options with which a run was started.
 
+    Args:
+      folder: the run directory.
+      trust: whether to import custom code that the run names, although this user did not begin it.
+
     Raises:
-      TriglotError: if the folder is not a run directory, its schema is unknown, or a field does not
-        fit the algorithm.
+      TriglotError: if the folder is not a run directory, its schema is unknown, it names code that
+        is not trusted, or a field does not fit the algorithm.
     """
     config = read_config(folder)
     names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
     missing = [name for name in names if name not in config]
     if missing:
         raise TriglotError(f"{folder / CONFIG} is incomplete: it has no {', '.join(missing)}.")
-    algorithm = find_algorithm(config["algorithm"])
     chosen = {name: config[name] for name in names}
+    named = from_overrides(TrainOptions, chosen)
+    require_trust(folder, named, trust=trust)
+    algorithm = find_algorithm(named.algorithm)
     chosen["config"] = from_overrides(algorithm.Config, config["config"])
     chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])
     return from_overrides(TrainOptions, chosen)

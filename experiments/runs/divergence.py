@@ -1,4 +1,4 @@
-"""Detect NaN and infinite parameters, and find the first update that caused them."""
+"""Detect parameters that are NaN, infinite or absurdly large, and find the first bad update."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,16 @@ import numpy as np
 from ...core.learner import LearnerState
 from ...core.loop.state import RunnerState
 
+# Trained networks stay below 1e3; a step of Adam is about as large as its learning rate.
+ABSURD = 1e6
+
 
 def divergence(
-    env_name: str, state: RunnerState, metrics: Mapping[str, np.ndarray], num_updates: int
+    env_name: str,
+    state: RunnerState,
+    metrics: Mapping[str, np.ndarray],
+    num_updates: int,
+    learning_starts: int = 0,
 ) -> str | None:
     """Describe a divergence: the first metric that is NaN or infinite, its update and seed.
 
@@ -24,25 +31,53 @@ def divergence(
       state: the state after the updates, `[S, ...]`.
       metrics: metrics of the updates, `[S, updates]` by name.
       num_updates: updates done before these.
+      learning_starts: updates without a loss at the start of the training.
 
     Returns:
       The description, or None if all parameters are finite.
     """
-    leaves = jax.tree.leaves(state.agent, is_leaf=lambda node: isinstance(node, LearnerState))
-    params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
-    if _finite(params):
+    if np.isfinite(largest_parameter(state)):
         return None
     done = num_updates + next(iter(metrics.values())).shape[1]
     found = f"a parameter is NaN or infinite after update {done:,}"
+    skipped = max(0, learning_starts - num_updates)
     for name in ("loss", "grad_norm"):
-        wrong = np.argwhere(~np.isfinite(metrics.get(name, np.zeros((1, 1)))).T)
-        if len(wrong):
-            update, seed = wrong[0]
-            value = metrics[name][seed, update]
-            found = f"{name} is {value} in update {num_updates + update + 1:,} of seed {seed}"
+        if name not in metrics:
+            continue
+        values = metrics[name][:, skipped:]
+        # NaN before the last finite value was not the divergence: it does not go away.
+        last_finite = np.where(np.isfinite(values), np.arange(values.shape[1]), -1).max(
+            1, initial=-1
+        )
+        update, seed = min((last + 1, seed) for seed, last in enumerate(last_finite))
+        if update < values.shape[1]:
+            number = num_updates + skipped + update + 1
+            found = f"{name} is {values[seed, update]} in update {number:,} of seed {seed}"
             break
     source = _nonfinite_source(state, metrics)
     return f"{found}; {env_name} returned NaN or infinite {source}" if source else found
+
+
+def absurd_parameters(state: RunnerState) -> str | None:
+    """Describe parameters that are finite and too large to mean anything; None if there are none.
+
+    A learning rate that is far too high often ends there instead of in NaN.
+    """
+    largest = largest_parameter(state)
+    if not ABSURD < largest < np.inf:
+        return None
+    return (
+        f"a parameter has grown to {largest:.3g}, so the training has probably diverged: try a "
+        "lower learning rate"
+    )
+
+
+def largest_parameter(state: RunnerState) -> float:
+    """Find the largest absolute value of all seeds' parameters; NaN if one is NaN."""
+    leaves = jax.tree.leaves(state.agent, is_leaf=lambda node: isinstance(node, LearnerState))
+    params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
+    sizes = [float(jnp.abs(array).max()) for array in _floats(params) if array.size]
+    return float(np.max(sizes, initial=0.0))
 
 
 def _nonfinite_source(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> str | None:
@@ -58,5 +93,8 @@ def _nonfinite_source(state: RunnerState, metrics: Mapping[str, np.ndarray]) -> 
 
 
 def _finite(tree: Any) -> bool:
-    floats = (a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact))
-    return all(bool(jnp.isfinite(array).all()) for array in floats)
+    return all(bool(jnp.isfinite(array).all()) for array in _floats(tree))
+
+
+def _floats(tree: Any) -> list[Any]:
+    return [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]

@@ -1,8 +1,11 @@
-"""Create folders, and write JSON files atomically."""
+"""Create folders, and write files atomically."""
 
+import itertools
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,10 @@ import numpy as np
 
 from ...core.errors import TriglotError, writing
 
+UNFINISHED = ".unfinished-"  # begins the names of files that a killed program may leave
+# What a program leaves that was killed before it wrote anything of its own.
+LEFTOVERS = (".lock", ".holder.json", UNFINISHED)
+
 
 def check_free(folder: Path) -> None:
     """Reject a folder that is not empty.
@@ -18,10 +25,19 @@ def check_free(folder: Path) -> None:
     Raises:
       TriglotError: if it is not empty, or not a folder.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(visible_files(folder)))
+    except OSError as error:
+        raise TriglotError(f"cannot use the folder {folder}: {error.strerror}.") from None
+    if taken:
         raise TriglotError(
             f"{folder} exists and is not empty, and would be overwritten: choose another folder."
         )
+
+
+def visible_files(folder: Path) -> list[str]:
+    """List the names in a folder, sorted, without locks and unfinished files."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(LEFTOVERS))
 
 
 def make_folder(folder: Path) -> None:
@@ -30,11 +46,65 @@ def make_folder(folder: Path) -> None:
     Raises:
       TriglotError: if it is not empty, or cannot be created.
     """
-    try:
-        check_free(folder)
+    check_free(folder)
+    with creating(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+def make_new_folder(folder: Path) -> Path:
+    """Create a folder that did not exist; `-2`, `-3` ... is added to its name if it did.
+
+    Programs that start in the same second get different folders.
+
+    Raises:
+      TriglotError: if it cannot be created.
+    """
+    with creating(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            chosen = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+            try:
+                chosen.mkdir()
+            except FileExistsError:
+                continue
+            return chosen
+    raise AssertionError("the loop ends only by returning")
+
+
+@contextmanager
+def creating(folder: Path) -> Iterator[None]:
+    """Report a folder that cannot be created in one sentence."""
+    try:
+        yield
     except OSError as error:
         raise TriglotError(f"cannot create the folder {folder}: {error.strerror}.") from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path beside it, and rename it at the end.
+
+    The temporary path does not exist yet. A symbolic link at `path` is replaced, not followed.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    unfinished = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
+    with writing(path):
+        unfinished.unlink(missing_ok=True)
+        try:
+            yield unfinished
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files of killed programs; call it with the folder's lock only."""
+    for path in folder.glob(f"{UNFINISHED}*"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -43,10 +113,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    with writing(path):
-        unfinished.write_text(json.dumps(plain(content), allow_nan=False, indent=2) + "\n")
-        unfinished.replace(path)
+    with replacing(path) as unfinished, unfinished.open("x") as file:
+        file.write(json.dumps(plain(content), allow_nan=False, indent=2) + "\n")
 
 
 def plain(value: Any) -> Any:

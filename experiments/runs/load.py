@@ -29,18 +29,19 @@ class Run:
     num_updates: int
 
 
-def load_run(folder: str | Path, *, previous: bool = False) -> Run:
+def load_run(folder: str | Path, *, previous: bool = False, trust: bool = False) -> Run:
     """Load the agent, its states and the environment from a folder of `triglot train`.
 
     Args:
       folder: the run directory.
       previous: if the last checkpoint is damaged, use the one before it.
+      trust: import the custom code that the run names, although this user did not begin it here.
 
     Raises:
-      TriglotError: if the folder is not a run directory, or its last checkpoint is missing or
-        damaged.
+      TriglotError: if the folder is not a run directory, it names code that is not trusted, or its
+        last checkpoint is missing or damaged.
     """
-    plan = prepare(options_of_run(Path(folder)), folder=Path(folder))
+    plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder))
     progress = restore(plan, previous=previous)
     state: Any = progress.state
     return Run(

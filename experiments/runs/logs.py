@@ -49,16 +49,26 @@ class Logs:
         self._num_updates = 0
         self._pending: dict[str, np.ndarray] = {}
 
+    def begun_after(self, num_updates: int) -> int:
+        """Count the updates before the point that `num_updates` updates have begun."""
+        return num_updates - num_updates % self._updates_per_point
+
     def resume_after(self, num_updates: int, metrics: Mapping[str, np.ndarray]) -> None:
-        """Continue after `num_updates` updates, whose metrics are `[S, num_updates]`."""
+        """Continue after `num_updates` updates.
+
+        Args:
+          num_updates: updates done.
+          metrics: those of the updates since `begun_after`, `[S, updates]`; lost ones are missing
+            from the average of their point.
+        """
         self._num_updates = num_updates
-        start = num_updates - num_updates % self._updates_per_point
-        self._pending = {name: values[:, start:] for name, values in metrics.items()}
+        self._pending = dict(metrics)
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
         """Log the metrics `[S, updates]` of the next updates."""
+        begun = self._num_updates - self.begun_after(self._num_updates)
         pending = {
-            name: np.concatenate([self._pending[name], values], axis=1) if self._pending else values
+            name: np.concatenate([self._begun_point(name, values, begun), values], axis=1)
             for name, values in metrics.items()
         }
         size = self._updates_per_point
@@ -73,6 +83,12 @@ class Logs:
                 log.add(env_steps, point)
         logged = count - count % size
         self._pending = {name: values[:, logged:] for name, values in pending.items()}
+
+    def _begun_point(self, name: str, values: np.ndarray, count: int) -> np.ndarray:
+        """Return the last `count` values, NaN where they are lost."""
+        known = self._pending.get(name, values[:, :0])
+        lost = np.full((len(values), count - known.shape[1]), np.nan, known.dtype)
+        return np.concatenate([lost, known], axis=1)
 
     def close(self) -> None:
         """Close all logs."""

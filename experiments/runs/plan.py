@@ -22,7 +22,7 @@ from ..registry.environments import SUITES, make_env
 from ..registry.loading import load_networks
 from . import logs
 from .config import write_config
-from .files import check_free, make_folder
+from .files import check_free, make_folder, make_new_folder
 
 DEBUG = ("nans", "no-jit")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
@@ -115,11 +115,11 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
     logs.check(options.log)
-    check_minimums(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0)
+    check_minimums(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0, metrics_every=1)
     check_hyper(options)
     networks = "custom" if options.network else options.backend
-    out = folder or options.out or default_folder(options.algorithm, options.env, networks)
-    if folder is None:
+    out = folder or options.out
+    if folder is None and out is not None:
         check_free(out)
     env = make_env(options.env)
     agent = make_agent(
@@ -141,7 +141,9 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
         title = f"{options.algorithm} on {options.env}"
         with user_error_context(f"{title} failed when it was traced"):
             trainer.check()
-    if folder is None:
+    if out is None:
+        out = make_new_folder(default_folder(options.algorithm, options.env, networks))
+    elif folder is None:
         make_folder(out)
     return Plan(
         options=options,

@@ -18,6 +18,8 @@ from ...core.loop.episode import Episode, play_episode
 from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
 from ..statistics import format_return
+from .files import replacing
+from .interrupt import raising
 from .plan import check_minimums, prepare
 from .train import restore
 
@@ -65,8 +67,8 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
                 _report(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
 
         # Written while it is played: the frames of a whole episode take much memory.
-        with _writing(out):
-            write_gif(str(out), frames(), milliseconds=env.milliseconds)
+        with _writing(out) as unfinished:
+            write_gif(str(unfinished), frames(), milliseconds=env.milliseconds)
     else:
         states = []
         for number, key in keys:
@@ -87,8 +89,8 @@ def draw(env: Any, states: Any, path: Path) -> None:
     suffix_of(env)
     while isinstance(env, TimeLimit):
         env, states = env.env, states.state
-    with _writing(path):
-        env.draw(states, str(path))
+    with _writing(path) as unfinished:
+        env.draw(states, str(unfinished))
 
 
 def suffix_of(env: Any) -> str:
@@ -107,10 +109,11 @@ def suffix_of(env: Any) -> str:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[Path]:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+    with raising(), replacing(path) as unfinished:
+        yield unfinished
 
 
 def _target(name: str, suffix: str, options: RenderOptions) -> Path:

@@ -9,8 +9,10 @@ import numpy as np
 
 from ...core.loop.episode import Episodes
 from ..statistics import format_return, interval95
+from .files import visible_files
 from .journal import Journal
 from .plan import Plan
+from .resuming import recorded_progress
 
 
 class Stopwatch:
@@ -36,6 +38,7 @@ def summary(
     resumed_at: int,
     interrupted: bool,
     diverged: str | None,
+    warning: str | None,
 ) -> dict[str, Any]:
     """Build the contents of `summary.json`.
 
@@ -45,25 +48,27 @@ def summary(
       seconds: the time of each stage.
       episodes: greedy episodes after training, `[S, E]`, or None.
       resumed_at: updates done before `seconds` were measured.
-      interrupted: whether Ctrl-C was pressed.
+      interrupted: whether Ctrl-C or another signal stopped it.
       diverged: the description of a divergence, or None.
+      warning: of parameters that are too large, or None.
 
     Returns:
       `num_steps` and `num_updates` are per seed. `steps_per_second` counts the training steps of
       all seeds since the start or resumption; None if there are none.
     """
-    steps = int(journal.env_steps[-1]) if journal.history else 0
+    steps = journal.env_steps
     per_update, num_seeds = plan.trainer.steps_per_update, plan.options.num_seeds
     all_steps = (steps - resumed_at * per_update) * num_seeds
     return {
         "interrupted": interrupted,
-        "num_updates": steps // per_update,
+        "num_updates": journal.num_updates,
         "num_steps": steps,
         "num_seeds": num_seeds,
         "evaluation": None if episodes is None else evaluation(episodes),
         "steps_per_second": all_steps / seconds["train"] if all_steps else None,
         "seconds": dict(seconds),
         "diverged": diverged,
+        "warning": warning,
     }
 
 
@@ -73,16 +78,19 @@ def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
     if summary["diverged"]:
+        saved = recorded_progress(out)
+        kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
         lines.append(
-            f"stopped: {summary['diverged']}. The last checkpoint before it is kept; "
-            "`--debug nans` stops at the first NaN"
+            f"stopped: {summary['diverged']}. {kept}; `--debug nans` stops at the first NaN"
         )
+    if summary["warning"]:
+        lines.append(f"warning: {summary['warning']}")
     if summary["evaluation"] is not None:
         lines += describe_evaluation(summary["evaluation"])
     if summary["steps_per_second"] is not None:
         lines.append(f"{summary['steps_per_second']:,.0f} steps/s over all seeds in training")
     times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
-    lines += [f"seconds: {times}", f"in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}"]
+    lines += [f"seconds: {times}", f"in {out}: {', '.join(visible_files(out))}"]
     return "\n".join(lines)
 
 

@@ -25,14 +25,16 @@ from ..plots.values import draw_values
 from ..statistics import format_return
 from . import logs
 from .config import read_config
-from .divergence import divergence
-from .files import write_json
+from .divergence import absurd_parameters, divergence
+from .files import check_free, write_json
 from .interrupt import Interrupt
-from .journal import Journal
+from .journal import Journal, read_metrics
+from .lock import locked
 from .plan import Plan, prepare
+from .resuming import PROGRESS, recorded_progress, resume_notes
 from .summary import Stopwatch, describe_summary, summary
+from .trust import remember
 
-INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 DIVERGED = 1
 CHECKPOINTS = "checkpoints"
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
@@ -47,7 +49,8 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       arguments: the command line, which is recorded in `config.json`.
 
     Returns:
-      The exit code: 0; 1 if the training diverged; 130 after Ctrl-C.
+      The exit code: 0; 1 if the training diverged; 128 and the number of the signal after Ctrl-C,
+      SIGTERM or SIGHUP.
 
     Raises:
       TriglotError: before anything compiles, if an option is invalid.
@@ -55,16 +58,19 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
     watch = Stopwatch(started)
     plan = prepare(options)
     watch.lap("import")
-    config = plan.write_config(arguments)
-    print(plan.announcement(), flush=True)
-    with _journal(plan, config, 0) as journal:
-        return _run(plan, journal, watch, Progress(None, 0))
+    with locked(plan.out):
+        check_free(plan.out)  # another program may have used it since
+        config = plan.write_config(arguments)
+        remember(plan.out, options)
+        print(plan.announcement(), flush=True)
+        with _journal(plan, config, 0) as journal:
+            return _run(plan, journal, watch, Progress(None, 0))
 
 
 def resume(options: TrainOptions, folder: Path, *, started: float, previous: bool = False) -> int:
     """Run `triglot resume`: continue from the last checkpoint, bit for bit.
 
-    A run without a checkpoint starts again from the beginning.
+    A run that was stopped before its first checkpoint starts again from the beginning.
 
     Args:
       options: the options with which the run was started.
@@ -76,19 +82,25 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
       The exit code, as from `train`.
 
     Raises:
-      TriglotError: if the checkpoint is damaged or does not fit the run.
+      TriglotError: if another program writes the run, or the checkpoint is missing, damaged or
+        does not fit the run.
     """
     watch = Stopwatch(started)
     plan = prepare(options, folder=folder)
     watch.lap("import")
-    has_checkpoint = bool(Checkpoints(plan.out / CHECKPOINTS).numbers())
-    progress = restore(plan, previous=previous) if has_checkpoint else Progress(None, 0)
-    print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
-    if plan.trainer.steps_on_host:
-        print(f"the state of {plan.env.name} cannot be saved: its environments begin new episodes")
-    with _journal(plan, read_config(plan.out), progress.num_updates) as journal:
-        journal.resume_after(progress.num_updates)
-        return _run(plan, journal, watch, progress)
+    config = read_config(plan.out)
+    with locked(plan.out):
+        checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+        progress = Progress(None, 0)
+        if checkpoints.numbers() or recorded_progress(plan.out):
+            progress = restore(plan, previous=previous)
+            checkpoints.set_aside(progress.num_updates)
+        print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
+        with _journal(plan, config, progress.num_updates) as journal:
+            lost = journal.resume_after(progress.num_updates)
+            for note in resume_notes(plan, config, progress.num_updates, lost):
+                print(note, flush=True)
+            return _run(plan, journal, watch, progress)
 
 
 class Progress(NamedTuple):
@@ -105,8 +117,15 @@ def restore(plan: Plan, *, previous: bool = False) -> Progress:
       TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
     """
     like = jax.eval_shape(lambda: _initial(plan))
+    recorded = recorded_progress(plan.out)
+    checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+    if recorded and not checkpoints.numbers():
+        raise TriglotError(
+            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
+            f"updates. Put {checkpoints.folder} back, or train again in another folder."
+        )
     try:
-        done, state = Checkpoints(plan.out / CHECKPOINTS).restore(like, previous=previous)
+        done, state = checkpoints.restore(like, previous=previous)
     except DamagedError:
         raise
     except TriglotError as error:
@@ -126,7 +145,8 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
     try:
         started = logs.start(plan.options.log, plan.out, config, plan.num_updates, done)
         with closing(started) if started else nullcontext():
-            yield Journal(plan.out, plan.trainer.steps_per_update, started)
+            every = plan.options.metrics_every
+            yield Journal(plan.out, plan.trainer.steps_per_update, every=every, logs=started)
     except CannotWrite as error:
         raise TriglotError(
             f"{error} Earlier checkpoints are intact: free space or fix permissions, then "
@@ -170,21 +190,22 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         resumed_at=progress.num_updates,
         interrupted=interrupt.pressed,
         diverged=diverged,
+        warning=None if diverged else absurd_parameters(state),
     )
     write_json(plan.out / "summary.json", results)
     _draw(plan, journal, state)
     print(describe_summary(results, plan.out))
     if interrupt.pressed:
         print(f"to continue: triglot resume {plan.out}")
-        return INTERRUPTED
+        return interrupt.exit_code
     return DIVERGED if diverged else 0
 
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    if journal.history:
-        metrics = journal.metrics  # joins all chunks
+    if journal.num_lines:
+        env_steps, metrics = read_metrics(plan.out, plots.INFORMATIVE)
         metric = plots.most_informative_metric(metrics)
-        curves = {plan.options.backend: plots.Curve(journal.env_steps, metrics[metric])}
+        curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
     with writing(plan.out):
@@ -238,6 +259,7 @@ def _train(
     """
     trainer = plan.trainer
     steps_per_update = trainer.steps_per_update * plan.options.num_seeds
+    empty = max(0, -(-trainer.agent.learning_starts // trainer.steps_per_update) - 1)
     bar = tqdm(
         total=plan.num_updates * steps_per_update,
         initial=done * steps_per_update,
@@ -267,7 +289,7 @@ def _train(
                     bar.set_postfix({"return": mean}, refresh=False)
                 bar.update(chunk.count * steps_per_update)
                 before = chunk.num_updates - chunk.count
-                diverged = divergence(plan.env.name, state, chunk.metrics, before)
+                diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
                 if diverged is not None:
                     return state, diverged
                 if interrupt.pressed:
@@ -293,4 +315,6 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    Checkpoints(plan.out / CHECKPOINTS).save(len(journal.env_steps), state)
+    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
+    # Outside the checkpoints, so that their loss is noticed.
+    write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

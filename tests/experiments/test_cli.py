@@ -45,7 +45,7 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train ppo", "triglot train ppo gymnax:CartPole-v1"),
         ("train --seed 3 ppo probe:two-step", "give an algorithm and an environment first"),
         ("train poo probe:two-step", "unknown algorithm 'poo'; did you mean 'ppo'"),
-        ("train json:nothing probe:two-step", "unknown name in json 'nothing'"),
+        ("train tqdm:nothing probe:two-step", "unknown name in tqdm 'nothing'"),
         ("train ppo CartPole-v1", "did you mean 'gymnax:CartPole-v1'"),
         ("train ppo prob:two-step", "did you mean 'probe'"),
         ("train ppo probe:two-stp", "did you mean 'two-step'"),

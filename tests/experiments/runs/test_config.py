@@ -36,7 +36,6 @@ OPTIONS = TrainOptions(
     checkpoint_seconds=1.5,
     log=("tensorboard",),
     debug=("nans",),
-    compilation_cache=Path("cache"),
     config=PPOConfig(num_envs=2, rollout_length=8, num_minibatches=1, hidden_sizes=(8, 4)),
     hyper=PPOHyperparams(learning_rate=1e-3, decay_updates=float("inf")),
 )
@@ -51,13 +50,13 @@ def write(folder: Path, options: TrainOptions = OPTIONS) -> dict[str, Any]:
 
 def test_every_option_survives_a_round_trip(tmp_path: Path) -> None:
     assert write(tmp_path)["schema"] == 1
-    assert options_of_run(tmp_path) == OPTIONS
+    assert options_of_run(tmp_path, trust=True) == OPTIONS
 
 
 def test_the_recorded_command_is_not_read_back(tmp_path: Path) -> None:
     content = write(tmp_path) | {"command": "triglot train dqn gymnax:CartPole-v1 --seed 9"}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert options_of_run(tmp_path) == OPTIONS
+    assert options_of_run(tmp_path, trust=True) == OPTIONS
 
 
 def test_a_comparison_sends_its_options_to_the_workers_as_json() -> None:
@@ -78,7 +77,7 @@ def test_a_config_without_a_schema_is_migrated(tmp_path: Path) -> None:
     old = {"cell": "memory", "cell_size": "memory_size"}
     content["config"] = {old.get(name, name): v for name, v in content["config"].items()}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert options_of_run(tmp_path) == replace(OPTIONS, optimizer=None)
+    assert options_of_run(tmp_path, trust=True) == replace(OPTIONS, optimizer=None)
     assert read_config(tmp_path)["migrated_from"] == 0
 
 
@@ -95,7 +94,7 @@ def test_a_config_without_a_schema_is_migrated(tmp_path: Path) -> None:
 def test_other_files_are_refused_in_one_sentence(tmp_path: Path, content: Any, says: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(TriglotError, match=says) as error:
-        options_of_run(tmp_path)
+        options_of_run(tmp_path, trust=True)
     assert "\n" not in str(error.value)
 
 
@@ -104,7 +103,7 @@ def test_a_field_that_the_algorithm_lacks_is_refused(tmp_path: Path) -> None:
     content["config"]["num_env"] = 4
     (tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(TriglotError, match="unknown field of PPOConfig 'num_env'"):
-        options_of_run(tmp_path)
+        options_of_run(tmp_path, trust=True)
 
 
 @pytest.fixture(scope="module")

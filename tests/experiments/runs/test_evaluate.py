@@ -17,7 +17,7 @@ from PIL import Image
 import triglot
 from triglot.core.agent import PolicyInput
 from triglot.core.environment import TimeLimit
-from triglot.core.errors import CannotWrite, TriglotError
+from triglot.core.errors import TriglotError
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.episode import play_episode
@@ -168,7 +168,7 @@ def failing(real: Any, name: str) -> Any:
         (os, "posix_fallocate", ""),  # of a checkpoint, before it is written
         (os, "rename", checkpoint.UNFINISHED),  # of a checkpoint, when it is whole
         (Path, "open", "metrics.jsonl ('a',"),
-        (Path, "write_text", "summary.json"),
+        (Path, "open", "summary.json"),
     ],
 )
 def test_a_full_disk_costs_one_sentence_and_no_checkpoint(
@@ -199,7 +199,7 @@ def test_a_full_disk_costs_one_sentence_and_no_checkpoint(
 
 def test_a_folder_that_is_none_takes_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
-    with pytest.raises(CannotWrite, match=r"checkpoints cannot be written: File exists\."):
+    with pytest.raises(TriglotError, match=r"checkpoints cannot be read: Not a directory\."):
         Checkpoints(tmp_path / "checkpoints").save(1, {"x": np.ones(3)})
 
 
@@ -228,5 +228,6 @@ def test_a_run_is_read_back_in_python(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
     with pytest.raises(TriglotError, match="is not a triglot run directory"):
         triglot.load_run(tmp_path)

@@ -52,10 +52,16 @@ def test_a_long_training_is_averaged_and_goes_on_as_if_it_had_not_stopped() -> N
     before = Logs([parts], num_updates=2500, steps_per_update=16)
     before.add_chunk({"loss": loss[:, :400]})
     after = Logs([parts], num_updates=2500, steps_per_update=16)
-    after.resume_after(400, {"loss": loss[:, :400]})
+    assert after.begun_after(400) == 399
+    after.resume_after(400, {"loss": loss[:, 399:400]})
     after.add_chunk({"loss": loss[:, 400:401]})
     after.add_chunk({"loss": loss[:, 401:]})
     np.testing.assert_array_equal(parts.points, whole.points)
+    damaged = Kept()
+    lossy = Logs([damaged], num_updates=2500, steps_per_update=16)
+    lossy.resume_after(401, {"loss": loss[:, 400:401]})  # one of the two is lost
+    lossy.add_chunk({"loss": loss[:, 401:404]})
+    assert damaged.points == [(402 * 16, pytest.approx(loss[0, 400:402].mean()))]
 
 
 def events(folder: Path) -> Iterator[Any]:
