@@ -308,7 +308,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:
-    from .runs.config import options_of_run
+    from .storage.config import options_of_run
 
     run_options = options_of_run(options.run, trust=options.trust)
     _set_compilation_cache(options)

@@ -16,9 +16,9 @@ from .. import version
 from ..options import CompareOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import from_overrides, overrides_of
-from ..runs.files import check_free, make_new_folder
 from ..runs.interrupt import raising
 from ..runs.plan import check_hyper, check_minimums, default_folder
+from ..storage.files import check_free, make_new_folder
 from . import report, tables
 from .identity import Trace, compare_traces
 from .results import Record, save_records

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backends import libraries
 from ..plots import learning_curves as plots
-from ..runs.files import plain
+from ..storage.files import plain
 from . import tables
 
 Result: TypeAlias = Mapping[str, Any]

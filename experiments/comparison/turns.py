@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from ...core.loop.chunks import chunk_sizes
 from ..options import CompareOptions
-from ..runs.files import make_folder, plain
 from ..runs.plan import rounded_up
+from ..storage.files import make_folder, plain
 from .results import Record
 from .worker import Worker
 

@@ -8,8 +8,8 @@ from ...core.errors import TriglotError, unknown
 from ..options import CurvesOptions
 from ..plots import learning_curves as plots
 from ..plots.learning_curves import BANDS, Curve
-from .config import read_config
-from .journal import read_metrics
+from ..storage.config import read_config
+from ..storage.journal import read_metrics
 
 PARTS = ("algorithm", "env", "backend")
 MAX_LABEL_LENGTH = 60  # in characters

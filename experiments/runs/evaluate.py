@@ -10,7 +10,7 @@ from tqdm import tqdm
 from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
-from .files import write_json
+from ..storage.files import write_json
 from .plan import Plan, check_minimums, prepare
 from .summary import describe_evaluation, evaluation
 from .train import play, restore

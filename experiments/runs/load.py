@@ -7,7 +7,7 @@ from typing import Any
 from ...core.agent import Agent
 from ...core.environment import Environment
 from ...core.host_environment import HostEnvironment
-from .config import options_of_run
+from ..storage.config import options_of_run
 from .plan import prepare
 from .train import restore
 

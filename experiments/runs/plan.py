@@ -20,9 +20,9 @@ from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, make_env
 from ..registry.loading import load_networks
-from . import logs
-from .config import write_config
-from .files import check_free, make_folder, make_new_folder
+from ..storage import logs
+from ..storage.config import write_config
+from ..storage.files import check_free, make_folder, make_new_folder
 
 DEBUG = ("nans", "no-jit")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits

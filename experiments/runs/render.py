@@ -18,7 +18,7 @@ from ...core.loop.episode import Episode, play_episode
 from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
 from ..statistics import format_return
-from .files import replacing
+from ..storage.files import replacing
 from .interrupt import raising
 from .plan import check_minimums, prepare
 from .train import restore

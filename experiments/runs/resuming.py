@@ -1,4 +1,4 @@
-"""What a resumed run is told: lost metrics, other versions, checkpoints that are gone."""
+"""Describe what is not as in the interrupted run: lost metrics, other versions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

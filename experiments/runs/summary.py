@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.loop.episode import Episodes
 from ..statistics import format_return, interval95
-from .files import visible_files
-from .journal import Journal
+from ..storage.files import visible_files
+from ..storage.journal import Journal
 from .plan import Plan
 from .resuming import recorded_progress
 

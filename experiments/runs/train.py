@@ -23,17 +23,17 @@ from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
 from ..statistics import format_return
-from . import logs
-from .config import read_config
+from ..storage import logs
+from ..storage.config import read_config
+from ..storage.files import check_free, write_json
+from ..storage.journal import Journal, read_metrics
+from ..storage.lock import locked
+from ..storage.trust import remember
 from .divergence import absurd_parameters, divergence
-from .files import check_free, write_json
 from .interrupt import Interrupt
-from .journal import Journal, read_metrics
-from .lock import locked
 from .plan import Plan, prepare
 from .resuming import PROGRESS, recorded_progress, resume_notes
 from .summary import Stopwatch, describe_summary, summary
-from .trust import remember
 
 DIVERGED = 1
 CHECKPOINTS = "checkpoints"

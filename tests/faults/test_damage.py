@@ -13,7 +13,7 @@ from tests.faults.attacked import SMALL, fingerprint
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.experiments.cli import main
-from triglot.experiments.runs.journal import read_metrics
+from triglot.experiments.storage.journal import read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

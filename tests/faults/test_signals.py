@@ -14,7 +14,7 @@ import pytest
 from tests.faults.attacked import COMMON, NETWORK, SMALL, fingerprint, start
 from triglot.experiments.cli import main
 from triglot.experiments.runs.interrupt import SIGNALS, Interrupt, Signalled, raising
-from triglot.experiments.runs.journal import Journal
+from triglot.experiments.storage.journal import Journal
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)

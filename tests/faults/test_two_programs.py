@@ -11,13 +11,13 @@ import pytest
 
 from triglot.core.errors import TriglotError
 from triglot.experiments.cli import main
-from triglot.experiments.runs.files import check_free, make_new_folder
-from triglot.experiments.runs.lock import HOLDER, locked
+from triglot.experiments.storage.files import check_free, make_new_folder
+from triglot.experiments.storage.lock import HOLDER, locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from triglot.experiments.runs.lock import locked
+from triglot.experiments.storage.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -68,7 +68,7 @@ def test_default_folders_never_collide(tmp_path: Path) -> None:
 def test_programs_that_start_together_get_different_folders(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from triglot.experiments.runs.files import make_new_folder\n"
+        "from triglot.experiments.storage.files import make_new_folder\n"
         "time.sleep(max(0, float(sys.argv[2]) - time.time()))\n"
         "print(make_new_folder(Path(sys.argv[1])))"
     )

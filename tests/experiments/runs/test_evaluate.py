@@ -23,7 +23,7 @@ from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.episode import play_episode
 from triglot.experiments import cli
 from triglot.experiments.runs import render as rendering
-from triglot.experiments.runs.journal import Journal
+from triglot.experiments.storage.journal import Journal
 
 TRAIN = "train q_learning gridworld:3x4 --backend table --num-seeds 2 --total-steps 20000"
 TRAIN = [*TRAIN.split(), "--eval-episodes", "0"]

@@ -22,7 +22,7 @@ from triglot.core.loop.trainer import Trainer, init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.experiments import cli
 from triglot.experiments.plots import learning_curves as plots
-from triglot.experiments.runs.journal import Journal
+from triglot.experiments.storage.journal import Journal
 
 SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
 STEPS_PER_UPDATE = 16

@@ -1,9 +1,9 @@
 """Decide whether the code that a run folder names may be imported and run.
 
 A run folder names its algorithm, environment, networks and optimizer. Those of triglot and of
-installed packages are looked up by name. Anything else is code, and a folder from somebody else may
-name any. So it runs only if this user began the run, which `triglot train` records outside the
-folder, or says `--trust`. (direnv keeps its record in the same way: https://direnv.net.)
+installed packages are looked up by name. Anything else is code, and a folder that another person
+wrote may name any. So it runs only if this user began the run, which `triglot train` records
+outside the folder, or says `--trust`. (direnv keeps its record in the same way: direnv.net.)
 """
 
 import hashlib

@@ -17,10 +17,10 @@ from triglot.core.errors import TriglotError
 from triglot.core.loop import checkpoint
 from triglot.experiments.options import CompareOptions, TrainOptions
 from triglot.experiments.registry.overrides import from_overrides
-from triglot.experiments.runs.config import options_of_run, read_config, write_config
-from triglot.experiments.runs.files import plain
 from triglot.experiments.runs.plan import prepare
 from triglot.experiments.runs.train import train
+from triglot.experiments.storage.config import options_of_run, read_config, write_config
+from triglot.experiments.storage.files import plain
 
 OPTIONS = TrainOptions(
     algorithm="ppo",

@@ -14,8 +14,8 @@ import triglot
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.experiments.runs import logs
-from triglot.experiments.runs.logs import Logs, TensorBoard
+from triglot.experiments.storage import logs
+from triglot.experiments.storage.logs import Logs, TensorBoard
 
 SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
 
