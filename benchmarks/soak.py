@@ -2,8 +2,8 @@
 
     python -m benchmarks.soak --minutes 60 --out soak.json
 
-It runs `triglot train` with DQN on CartPole in a process of its own, reads its resident memory every
-few seconds and fits a line over the second half. The time limit ends it by SIGTERM, which saves.
+It runs `triglot train` with DQN on CartPole in a process of its own, reads its resident memory
+every few seconds and fits a line over the second half. SIGTERM ends it at the time limit.
 """
 
 import json
@@ -14,6 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -48,12 +49,11 @@ def main(options: Options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = [*COMMAND.split(), *options.more.split(), "--out", str(run)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "triglot", *words], stderr=subprocess.PIPE
-        )
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([sys.executable, "-m", "triglot", *words], **quiet)
         readings = read(process, run / "metrics.jsonl", options)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=600)
+        process.wait(timeout=600)
         summary = json.loads((run / "summary.json").read_text())
         size = (run / "metrics.jsonl").stat().st_size
     report = {
