@@ -1,15 +1,22 @@
 """A training that goes wrong is stopped, named, and leaves the last good checkpoint."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from triglot import make_agent, make_env, train
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
+from triglot.core.loop.trainer import init_seeds
+from triglot.core.trainers import make_trainer
 from triglot.experiments.cli import main
+from triglot.experiments.runs.divergence import divergence
 
 # An environment that fails in its own way from the 20th step of its first episode on.
 SOURCE = """
@@ -106,3 +113,63 @@ def test_python_is_told_the_same() -> None:
     agent = make_agent("ppo", env, config={"hidden_sizes": (8,)})
     with pytest.raises(TriglotError, match="failing changes its shapes: obs"):
         train(agent, env, key=jax.random.key(0), total_steps=1)
+
+
+def sick_state() -> Any:
+    env = make_env("probe:two-step")
+    agent = make_agent("ppo", env, config={"hidden_sizes": (4,)})
+    state = init_seeds(make_trainer(agent, env), jax.random.split(jax.random.key(0), 2))
+    nan = jax.tree.map(lambda leaf: leaf * jnp.nan, state.agent.learner.variables.params)
+    learner = state.agent.learner
+    sick = replace(learner, variables=replace(learner.variables, params=nan))
+    return replace(state, agent=replace(state.agent, learner=sick))
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("losses", "done", "empty", "says"),
+    [
+        # Before the replay is filled there is no loss.
+        ([[NAN, NAN, 0.1, 0.2, NAN, NAN]] * 2, 10, 12, "loss is nan in update 15 of seed 0"),
+        ([[NAN, NAN, 0.1, 0.2], [NAN, NAN, NAN, NAN]], 10, 12, "in update 13 of seed 1"),
+        ([[NAN] * 4] * 2, 0, 2, "in update 3 of seed 0"),
+        ([[NAN] * 4] * 2, 10, 2, "in update 11 of seed 0"),
+        ([[0.1, 0.2]] * 2, 10, 0, "a parameter is NaN or infinite after update 12"),
+        ([[NAN] * 2] * 2, 0, 2, "a parameter is NaN or infinite after update 2"),
+    ],
+)
+def test_the_first_bad_update_is_not_an_empty_one(
+    losses: list[list[float]], done: int, empty: int, says: str
+) -> None:
+    loss = np.array(losses, np.float32)
+    metrics = {"loss": loss, "episode_return": loss * 0, "num_episodes": np.ones_like(loss)}
+    found = divergence("two-step", sick_state(), metrics, done, empty)
+    assert found is not None and says in found
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_finite_nonsense_is_reported(
+    algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {
+        "ppo": "--num-envs 2 --rollout-length 8 --num-minibatches 2",
+        "dqn": "--num-envs 2 --buffer-size 64 --learning-starts 16 --batch-size 4",
+    }
+    words = f"train {algorithm} probe:two-step {sizes[algorithm]} --hidden-sizes 4"
+    out = tmp_path / "run"
+    assert (
+        main([*words.split(), *f"--total-steps 320 --learning-rate 1e10 --out {out}".split()]) == 0
+    )
+    assert "has probably diverged: try a lower learning rate" in capsys.readouterr().out
+    assert "has grown to" in json.loads((out / "summary.json").read_text())["warning"]
+
+
+def test_nothing_is_said_of_a_checkpoint_that_does_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"train ppo failing_env:reward {SMALL} --total-steps 160 --out {tmp_path / 'run'}"
+    assert main(words.split()) == 1
+    said = capsys.readouterr().out
+    assert "Nothing was saved" in said and "checkpoint after" not in said
