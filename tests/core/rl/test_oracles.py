@@ -1,0 +1,180 @@
+"""GAE, n-step returns and the replay, against NumPy written from the papers alone."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.properties import examples
+from triglot.core.rl.losses import gae
+from triglot.core.rl.replay import Replay, Step, n_step_return
+from triglot.core.specs import Box, Discrete
+
+
+def flags(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> tuple[Any, Any]:
+    """Draw where episodes terminate and where they are truncated; at most one of the two."""
+    terminated = rng.random(shape) < share
+    return terminated, (rng.random(shape) < share) & ~terminated
+
+
+@examples(
+    quick=25,
+    slow=500,
+    seed=st.integers(0, 2**32 - 1),
+    num_steps=st.integers(1, 12),
+    num_envs=st.integers(1, 3),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    discount=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
+    gae_lambda=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+)
+def test_gae_is_the_sum_of_the_paper(
+    seed: int,
+    num_steps: int,
+    num_envs: int,
+    share: float,
+    discount: float,
+    gae_lambda: float,
+) -> None:
+    """A_t = sum_l (discount * lambda)^l delta_{t+l} (Schulman et al. 2016, equation 16).
+
+    The sum ends with the episode or the rollout; a truncated episode's last delta has the value of
+    its true successor, a terminated one's has none.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (num_steps, num_envs)
+    reward, value, next_value = rng.normal(size=(3, *shape))
+    terminated, truncated = flags(rng, shape, share)
+    # The next step's state is the successor, except after an episode's end.
+    next_value[:-1] = np.where((terminated | truncated)[:-1], next_value[:-1], value[1:])
+    expected = np.zeros(shape)
+    for env in range(num_envs):
+        for start in range(num_steps):
+            for step in range(start, num_steps):
+                successor = 0.0 if terminated[step, env] else next_value[step, env]
+                delta = reward[step, env] + discount * successor - value[step, env]
+                expected[start, env] += (discount * gae_lambda) ** (step - start) * delta
+                if terminated[step, env] or truncated[step, env]:
+                    break
+    arrays = (reward, terminated, truncated, value, next_value)
+    single = [jnp.asarray(a, bool if a.dtype == bool else jnp.float32) for a in arrays]
+    advantage, target = gae(*single, discount, gae_lambda)
+    np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(target, expected + value, rtol=1e-4, atol=1e-4)
+
+
+def oracle_n_step(
+    reward: Any, terminated: Any, truncated: Any, discount: float
+) -> tuple[float, float, int]:
+    """Return the sum of rewards, the discount of the successor's value, and the last step."""
+    total = 0.0
+    for step in range(len(reward)):
+        total += discount**step * reward[step]
+        if terminated[step]:
+            return total, 0.0, step
+        if truncated[step]:
+            return total, discount ** (step + 1), step
+    return total, discount ** len(reward), len(reward) - 1
+
+
+@examples(
+    quick=25,
+    slow=500,
+    seed=st.integers(0, 2**32 - 1),
+    n_step=st.integers(1, 6),
+    share=st.sampled_from([0.0, 0.2, 0.5]),
+    discount=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
+)
+def test_n_step_returns_are_the_sum_of_the_book(
+    seed: int, n_step: int, share: float, discount: float
+) -> None:
+    """G = R_1 + discount R_2 + ... (Sutton and Barto 2018, equation 7.1)."""
+    rng = np.random.default_rng(seed)
+    reward = rng.normal(size=(n_step, 8))
+    terminated, truncated = flags(rng, reward.shape, share)
+    found = n_step_return(
+        jnp.asarray(reward, jnp.float32), jnp.asarray(terminated), jnp.asarray(truncated), discount
+    )
+    for column in range(reward.shape[1]):
+        expected = oracle_n_step(
+            reward[:, column], terminated[:, column], truncated[:, column], discount
+        )
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine[column], other, rtol=1e-5, atol=1e-5)
+
+
+@examples(
+    quick=12,
+    slow=150,
+    seed=st.integers(0, 2**32 - 1),
+    num_envs=st.integers(1, 3),
+    length=st.integers(1, 3),
+    num_blocks=st.integers(1, 4),
+    num_rollouts=st.integers(1, 12),
+    n_step=st.integers(1, 4),
+    prioritized=st.booleans(),
+)
+def test_a_replay_is_a_list_of_the_last_steps(
+    seed: int,
+    num_envs: int,
+    length: int,
+    num_blocks: int,
+    num_rollouts: int,
+    n_step: int,
+    prioritized: bool,
+) -> None:
+    """Every sample is `n_step` successive kept steps of one environment, drawn as often as it says.
+
+    The list of all steps of each environment is the oracle.
+    """
+    capacity, discount = length * num_envs * num_blocks, 0.9
+    kept = min(num_rollouts * length, length * num_blocks)  # of each environment
+    if kept < n_step:
+        return
+    replay = Replay(capacity=capacity, num_envs=num_envs, n_step=n_step, prioritized=prioritized)
+    rng = np.random.default_rng(seed)
+    state = replay.init(Box((1,)), Discrete(1000))
+    total = num_rollouts * length
+    reward = rng.normal(size=(total, num_envs)).astype(np.float32)
+    terminated, truncated = flags(rng, reward.shape, 0.2)
+    number = np.arange(total * num_envs).reshape(total, num_envs)  # names each step
+    for start in range(0, total, length):
+        rows = slice(start, start + length)
+        obs = jnp.asarray(number[rows, :, None], jnp.float32)
+        state = replay.add(
+            state,
+            Step(
+                obs=obs,
+                action=jnp.asarray(number[rows]),
+                reward=jnp.asarray(reward[rows]),
+                terminated=jnp.asarray(terminated[rows]),
+                truncated=jnp.asarray(truncated[rows]),
+                next_obs=obs + 0.5,
+                next_action_mask=jnp.ones((length, num_envs, 1000), bool),
+            ),
+        )
+    starts = {int(number[step, env]) for step in range(total - kept, total - n_step + 1)
+              for env in range(num_envs)}  # fmt: skip
+    weights = dict.fromkeys(starts, 1.0)
+    if prioritized:  # give each slot a weight of its own
+        first = replay.sample(state, jax.random.key(1), 64, discount)
+        slots = np.unique(np.asarray(first.slot), return_index=True)
+        given = rng.uniform(0.1, 2.0, size=len(slots[0])).astype(np.float32)
+        state = replay.update_priorities(state, jnp.asarray(slots[0]), jnp.asarray(given))
+        names = np.asarray(first.action)[slots[1]]
+        weights.update(dict(zip(map(int, names), map(float, given), strict=True)))
+    sample = replay.sample(state, jax.random.key(seed % 1000), 256, discount)
+    assert {int(name) for name in sample.action} <= starts
+    for index in range(0, 256, 5):
+        step, env = divmod(int(sample.action[index]), num_envs)
+        rows = slice(step, step + n_step)
+        value, factor, last = oracle_n_step(
+            reward[rows, env], terminated[rows, env], truncated[rows, env], discount
+        )
+        np.testing.assert_allclose(sample.reward[index], value, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(sample.discount[index], factor, rtol=1e-5)
+        assert float(sample.obs[index, 0]) == number[step, env]
+        assert float(sample.next_obs[index, 0]) == number[step + last, env] + 0.5
+        probability = weights[int(sample.action[index])] / sum(weights.values())
+        np.testing.assert_allclose(sample.probability[index], probability, rtol=1e-4)
