@@ -69,7 +69,7 @@ def main(options: Options) -> None:
 
 
 def read(
-    process: "subprocess.Popen[bytes]", metrics: Path, options: Options
+    process: "subprocess.Popen[Any]", metrics: Path, options: Options
 ) -> list[tuple[float, float]]:
     """Read the process's memory from its first update on: seconds, and resident megabytes."""
     while not metrics.exists():

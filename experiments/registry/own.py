@@ -38,7 +38,8 @@ def own_parts(options: Chosen, networks: Sequence[str] = ()) -> list[str]:
         named.append(options.env)
     known = plugins.names("network")
     named += [text for text in networks if (text.partition("=")[2] or text) not in known]
-    return [*named, *([options.optimizer] if ":" in (options.optimizer or "") else [])]
+    optimizer = options.optimizer or ""
+    return [*named, *([optimizer] if ":" in optimizer else [])]
 
 
 def _is_registered(env: str) -> bool:

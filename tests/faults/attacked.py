@@ -63,6 +63,7 @@ def fingerprint(run: Path) -> dict[str, str]:
 def arrays_hash(checkpoint: Path) -> str:
     """Hash every array of a checkpoint, read by orbax without the run's code."""
     import jax
+    import jax.numpy as jnp
     import numpy as np
     import orbax.checkpoint as ocp
 
@@ -78,10 +79,9 @@ def arrays_hash(checkpoint: Path) -> str:
             for index, child in enumerate(node):
                 add(f"{path}/{index}", child)
         elif node is not None:
-            is_key = isinstance(node, jax.Array) and jax.dtypes.issubdtype(
-                node.dtype, jax.dtypes.prng_key
-            )
-            array = np.asarray(jax.random.key_data(node) if is_key else node)
+            if isinstance(node, jax.Array) and jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
+                node = jax.random.key_data(node)
+            array = np.asarray(node)
             found.update(f"{path}{array.shape}{array.dtype}".encode() + array.tobytes())
 
     add("", tree)

@@ -57,9 +57,15 @@ def test_gae_is_the_sum_of_the_paper(
                 expected[start, env] += (discount * gae_lambda) ** (step - start) * delta
                 if terminated[step, env] or truncated[step, env]:
                     break
-    arrays = (reward, terminated, truncated, value, next_value)
-    single = [jnp.asarray(a, bool if a.dtype == bool else jnp.float32) for a in arrays]
-    advantage, target = gae(*single, discount, gae_lambda)
+    advantage, target = gae(
+        jnp.asarray(reward, jnp.float32),
+        jnp.asarray(terminated),
+        jnp.asarray(truncated),
+        jnp.asarray(value, jnp.float32),
+        jnp.asarray(next_value, jnp.float32),
+        discount,
+        gae_lambda,
+    )
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + value, rtol=1e-4, atol=1e-4)
 
