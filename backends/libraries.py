@@ -79,7 +79,11 @@ class Library:
 
     def defines(self, kind: type) -> bool:
         """Check whether a class or one of its bases is defined in the library."""
-        return any(f"{base.__module__}.".startswith(f"{self.module}.") for base in kind.__mro__)
+        return any(map(self.defines_itself, kind.__mro__))
+
+    def defines_itself(self, kind: type) -> bool:
+        """Check whether a class, regardless of its bases, is defined in the library."""
+        return f"{kind.__module__}.".startswith(f"{self.module}.")
 
     def require(self) -> None:
         """Check that the library is installed.
