@@ -18,7 +18,7 @@ from flax import nnx
 from triglot import from_equinox, from_haiku, from_linen, from_nnx
 from triglot.backends.zoo.nnx import GRU as ZooGRU
 from triglot.core.network import Network
-from triglot.core.specs import Box, Spec
+from triglot.core.specs import Box
 
 
 class Built(NamedTuple):
@@ -31,12 +31,17 @@ class Built(NamedTuple):
 class Case(NamedTuple):
     """A layer by library; a library's name may be followed by a variant."""
 
-    obs_spec: Spec
+    obs_spec: Box
     built: Mapping[str, Built]
 
 
-def network(library: str, obs_spec: Spec, layers: Sequence[Built]) -> Network:
-    """Build a network of layers, called `layers/0`, `layers/1`, ... in canonical names."""
+def network(library: str, obs_spec: Box, layers: Sequence[Built], *, named: bool = True) -> Network:
+    """Build a network of layers, called `layers/0`, `layers/1`, ... in canonical names.
+
+    If not `named`, Haiku and Linen name the layers themselves.
+    """
+
+    names = [f"layers_{index}" if named else None for index in range(len(layers))]
 
     def run(built: Sequence[Any], x: jax.Array) -> jax.Array:
         for each, layer in zip(layers, built, strict=True):
@@ -46,7 +51,7 @@ def network(library: str, obs_spec: Spec, layers: Sequence[Built]) -> Network:
     class Linen(nn.Module):
         @nn.compact
         def __call__(self, x: jax.Array) -> jax.Array:
-            return run([each.make(f"layers_{i}") for i, each in enumerate(layers)], x)
+            return run([each.make(name) for name, each in zip(names, layers, strict=True)], x)
 
     class NNX(nnx.Module):
         def __init__(self, rngs: nnx.Rngs) -> None:
@@ -66,7 +71,7 @@ def network(library: str, obs_spec: Spec, layers: Sequence[Built]) -> Network:
             return run(self.layers, x)
 
     def haiku(x: jax.Array) -> jax.Array:
-        return run([each.make(f"layers_{i}") for i, each in enumerate(layers)], x)
+        return run([each.make(name) for name, each in zip(names, layers, strict=True)], x)
 
     match library.split()[0]:
         case "haiku":

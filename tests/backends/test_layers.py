@@ -64,7 +64,7 @@ CASES: dict[str, Case] = {
 
 
 def draw(shapes: Mapping[str, Any], key: jax.Array) -> dict[str, jax.Array]:
-    """Draw canonical arrays of multiples of 2^-10, to which Haiku's LSTM adds 1 without rounding."""
+    """Draw multiples of 2^-10, to which Haiku's LSTM adds 1 without rounding."""
     keys = jax.random.split(key, len(shapes))
     return {
         name: jax.random.randint(own, shapes[name].shape, -800, 801) / 1024
@@ -120,5 +120,4 @@ def check_same_function(networks: Mapping[str, Network], x: jax.Array) -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_layer_is_the_same_function_in_every_library(case: Case) -> None:
     networks = {n: network(n, case.obs_spec, [built]) for n, built in case.built.items()}
-    shape = getattr(case.obs_spec, "shape")
-    check_same_function(networks, jax.random.normal(jax.random.key(2), (2, *shape)))
+    check_same_function(networks, jax.random.normal(jax.random.key(2), (2, *case.obs_spec.shape)))
