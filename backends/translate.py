@@ -29,7 +29,7 @@ def translate(
     lists the pairs. Arrays only are translated, not constants such as an epsilon or a padding.
 
     The layouts of the libraries' own layers are listed in `triglot.backends.layers`. An array of
-    another layer, such as a matrix in a module of your own, is translated only if `mapping` has an
+    another layer, such as a matrix of a custom module, is translated only if `mapping` has an
     entry for that array, or if both networks have the same layer.
 
     Args:

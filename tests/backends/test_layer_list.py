@@ -88,18 +88,18 @@ def dense(library: str) -> Network:
     return one(library, Built(make[library]))
 
 
-class OwnHaiku(hk.Module):
+class CustomHaiku(hk.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         return x @ hk.get_parameter("w", (3, 3), init=hk.initializers.RandomNormal())
 
 
-class OwnLinen(nn.Module):
+class CustomLinen(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         return x @ self.param("kernel", nn.initializers.normal(), (3, 3)).T
 
 
-class OwnEquinox(eqx.Module):
+class CustomEquinox(eqx.Module):
     kernel: jax.Array
 
     def __init__(self, key: jax.Array) -> None:
@@ -122,10 +122,10 @@ class Renamed(nn.Dense):
     """A subclass that computes what its base does."""
 
 
-OWN = {
-    "haiku": later("haiku", Built(lambda name: OwnHaiku(name=name))),
-    "linen": later("linen", Built(lambda name: OwnLinen(name=name))),
-    "equinox": later("equinox", Built(OwnEquinox)),
+CUSTOM = {
+    "haiku": later("haiku", Built(lambda name: CustomHaiku(name=name))),
+    "linen": later("linen", Built(lambda name: CustomLinen(name=name))),
+    "equinox": later("equinox", Built(CustomEquinox)),
 }
 
 
@@ -158,18 +158,18 @@ STACKED = {
 }
 
 REFUSED: dict[str, tuple[Later, Later, str]] = {
-    "a matrix of one's own, equal names": (
-        OWN["haiku"],
-        OWN["equinox"],
+    "a custom matrix, equal names": (
+        CUSTOM["haiku"],
+        CUSTOM["equinox"],
         r"from haiku 'haiku' to equinox .*the layout of 'layers/0/kernel' is unknown: it belongs "
-        r"to .*OwnHaiku, and only its author.*mapping=\{'layers/0/kernel': 'layers/0/kernel'\}",
+        r"to .*CustomHaiku, and only its author.*mapping=\{'layers/0/kernel': 'layers/0/kernel'\}",
     ),
-    "a matrix of one's own and a dense layer": (
+    "a custom matrix and a dense layer": (
         later("linen", Built(lambda name: nn.Dense(3, use_bias=False, name=name))),
-        OWN["equinox"],
-        r"it belongs to .*OwnEquinox",
+        CUSTOM["equinox"],
+        r"it belongs to .*CustomEquinox",
     ),
-    "a subclass with a computation of its own": (
+    "a subclass that computes something else": (
         partial(dense, "haiku"),
         later("linen", Built(lambda name: TransposedDense(3, name=name))),
         r"it belongs to .*TransposedDense",
@@ -251,8 +251,8 @@ def test_what_is_not_on_the_list_is_refused(source: Later, target: Later, words:
         translate(other.init(jax.random.key(0)), other, one)
 
 
-def test_a_matrix_of_ones_own_is_translated_as_the_mapping_says() -> None:
-    source, target, x = OWN["haiku"](), OWN["linen"](), jnp.eye(3)
+def test_a_custom_matrix_is_translated_as_the_mapping_says() -> None:
+    source, target, x = CUSTOM["haiku"](), CUSTOM["linen"](), jnp.eye(3)
     variables = source.init(jax.random.key(0))
     name = "layers/0/kernel"
     with pytest.raises(TriglotError, match="the layout of 'layers/0/kernel' is unknown"):
@@ -265,8 +265,8 @@ def test_a_matrix_of_ones_own_is_translated_as_the_mapping_says() -> None:
     chex.assert_trees_all_close(source.apply(variables, x)[0], target.apply(moved, x)[0])
 
 
-def test_a_matrix_of_ones_own_goes_to_the_same_layer_elsewhere() -> None:
-    source, target = OWN["linen"](), one("linen", Built(lambda name: OwnLinen(name=name)))
+def test_a_custom_matrix_goes_to_the_same_layer_elsewhere() -> None:
+    source, target = CUSTOM["linen"](), one("linen", Built(lambda name: CustomLinen(name=name)))
     variables = source.init(jax.random.key(0))
     chex.assert_trees_all_equal(translate(variables, source, target), variables)
 
