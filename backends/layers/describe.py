@@ -92,7 +92,7 @@ def describe(
             continue
         name, layer = found
         if layer.refused:
-            unknown = unknown or f"it belongs to {library}'s {name}: {layer.refused}"
+            unknown = f"it belongs to {library}'s {name}: {layer.refused}"
             break
         rule = layer.parameters.get("/".join(words[len(place) :]))
         if rule is None or words[: len(place)] != place:

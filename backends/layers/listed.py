@@ -1,5 +1,17 @@
 """The list of layers, one table per library: what owns parameters, and how each is stored.
 
+The canonical layouts, which the rules convert to:
+
+| array | layout |
+|---|---|
+| dense kernel | `[in, out]` |
+| convolution's kernel | `[*window, in / groups, out]`, the window as it slides over the inputs |
+| transposed convolution's kernel | the same, over the inputs spread out by the stride |
+| embedding | `[rows, size]` |
+| attention: `query`, `key`, `value`; `out` | `[in, heads, size]`; `[heads, size, out]` |
+| recurrent cells | see `triglot.backends.cells` |
+| biases, scales | `[size]`; attention: `[heads, size]` |
+
 `tests/backends/test_layers.py` fails when a library has a layer that is on no list.
 """
 
