@@ -49,13 +49,15 @@ class CallLog:
 
 def walk(root: Any, path: Sequence[Any], is_layer: Callable[[Any], bool]) -> Owners:
     """List the modules on a pytree path, from the root to the last that can be reached."""
-    found = [((), root)]
+    found: list[tuple[Words, Any]] = [((), root)]
     node = root
     for length, key in enumerate(path[:-1], start=1):
         word = next((getattr(key, a) for a in ("name", "idx", "key") if hasattr(key, a)), None)
         try:
-            by_name = isinstance(word, str) and hasattr(node, word)
-            node = getattr(node, word) if by_name else node[word]
+            if isinstance(word, str) and hasattr(node, word):
+                node = getattr(node, word)
+            else:
+                node = node[word]
         except (TypeError, KeyError, IndexError):
             break
         if is_layer(node):

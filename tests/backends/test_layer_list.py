@@ -141,7 +141,7 @@ STACKED = {
                 nn.Dense,
                 variable_axes={"params": 1},
                 split_rngs={"params": True},
-                in_axes=None,
+                in_axes=None,  # pyright: ignore[reportArgumentType]
                 axis_size=3,
             )(3, name=name)
         ),
@@ -321,7 +321,11 @@ def test_a_separable_convolution_is_two_depthwise_ones() -> None:
     shape = (5, 4, 3)
     source = one(
         "haiku",
-        Built(lambda name: hk.SeparableDepthwiseConv2D(2, 3, padding="VALID", name=name)),
+        Built(
+            lambda name: hk.SeparableDepthwiseConv2D(  # pyright: ignore[reportPrivateImportUsage]
+                2, 3, padding="VALID", name=name
+            )
+        ),
         shape=shape,
     )
     target = one(
