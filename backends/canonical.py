@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 
 from ..core.errors import TriglotError, unknown
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
@@ -86,7 +86,7 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
 def _named_codec(codec: Codec, layout: bool) -> Codec:
     """Build the codec of parameters stored by canonical name, in canonical or native layout."""
     if layout:
-        leaves = [Leaf.one(n, note=leaf.note) for leaf in codec.leaves for n in leaf.names]
+        leaves = [leaf.stored_canonically(n) for leaf in codec.leaves for n in leaf.names]
     else:
         leaves = list(codec.leaves)
     by_name = {leaf.name: leaf for leaf in sorted(leaves, key=lambda leaf: leaf.name)}

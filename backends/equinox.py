@@ -10,9 +10,12 @@ import numpy as np
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Codec, Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from . import cells, equinox_layouts
+from . import cells
 from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
+from .layers.describe import describe, walk
+from .naming import words_of
 
+LEAF_NAMES = {"weight": "kernel"}
 BATCH_AXIS = "batch"
 
 
@@ -131,9 +134,12 @@ def from_equinox(
             return outputs, variables.state
         return outputs, {"buffers": variables.state["buffers"], "state": moved}
 
+    def is_layer(node: Any) -> bool:
+        return isinstance(node, eqx.Module)
+
     leaves = [
-        equinox_layouts.leaf(eqx, abstract, path)
-        for path, _ in jax.tree_util.tree_leaves_with_path(abstract_params)
+        describe("equinox", words_of(path), walk(abstract, path, is_layer), leaf.shape, LEAF_NAMES)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(abstract_params)
     ]
     title = shown if not is_built or name else type(abstract).__name__
     how: Any = {"random_start": not is_built, "codec": Codec.named(abstract_params, leaves)}

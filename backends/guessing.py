@@ -3,24 +3,31 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ..core.errors import TriglotError
 from .pairing import Arrays, listed
 
+Layers: TypeAlias = Mapping[str, str]  # the layer of each array, by name; arrays may lack one
 
-def guess(source: Arrays, target: Arrays, networks: str) -> dict[str, str]:
+
+def guess(
+    source: Arrays, target: Arrays, networks: str, layers: tuple[Layers, Layers] = ({}, {})
+) -> dict[str, str]:
     """Pair parameters by shape and by the order of their numbers, if only one pairing exists.
 
     Whole layers are paired first: those with the same last names (`kernel`, `bias`) and shapes of
     their parameters, then those with the same shapes; then single parameters. Several candidates
     of the same shapes are paired if their names agree on both sides, or if the names of each side
-    differ in numbers only (`linear`, `linear_1`, ..., `linear_10`).
+    differ in numbers only (`linear`, `linear_1`, ..., `linear_10`). Arrays of different layers are
+    never paired.
 
     Args:
       source: canonical arrays of the first network by name.
       target: canonical arrays of the second network by name.
       networks: the two networks, for the message.
+      layers: what layer owns each array, of `source` and of `target`.
 
     Returns:
       Names of `target` by names of `source`.
@@ -29,15 +36,20 @@ def guess(source: Arrays, target: Arrays, networks: str) -> dict[str, str]:
       TriglotError: if the shapes do not agree, or several pairings exist.
     """
     pairs: dict[str, str] = {}
+
+    def described(
+        describe: Callable[[Arrays, Layers, bool], dict[str, Hashable]], by_name: bool
+    ) -> Iterable[dict[str, Hashable]]:
+        sides = _unpaired(pairs, source, target)
+        return [describe(side, own, by_name) for side, own in zip(sides, layers, strict=True)]
+
     for by_name in (True, False):
-        left, right = (_layers(side, by_name) for side in _unpaired(pairs, source, target))
-        for layer, other in _match(left, right).items():
+        for layer, other in _match(*described(_layers, by_name)).items():
             pairs.update(_inside(layer, other, source, target))
     for by_name in (True, False):
-        left, right = (_parameters(side, by_name) for side in _unpaired(pairs, source, target))
-        pairs.update(_match(left, right))
+        pairs.update(_match(*described(_parameters, by_name)))
     if any(_unpaired(pairs, source, target)) or _splits_a_layer(pairs):
-        raise _refusal(pairs, source, target, networks)
+        raise _refusal(pairs, source, target, networks, layers)
     return pairs
 
 
@@ -96,15 +108,18 @@ def _numbers(name: str) -> list[tuple[int, ...]]:
     return [tuple(int(number) for number in re.findall(r"\d+", word)) for word in words]
 
 
-def _parameters(arrays: Arrays, by_name: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Describe each parameter by its shape and, if wanted, its last name."""
-    return {n: (_last_name(n) if by_name else "", _shape(array)) for n, array in arrays.items()}
+def _parameters(arrays: Arrays, layers: Layers, by_name: bool) -> dict[str, Hashable]:
+    """Describe each parameter by its layer, its shape and, if wanted, its last name."""
+    return {
+        name: (layers.get(name, ""), _last_name(name) if by_name else "", _shape(array))
+        for name, array in arrays.items()
+    }
 
 
-def _layers(arrays: Arrays, by_name: bool) -> dict[str, Hashable]:
-    """Describe each layer by the names and shapes of its parameters."""
-    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for name, described in _parameters(arrays, by_name).items():
+def _layers(arrays: Arrays, layers: Layers, by_name: bool) -> dict[str, Hashable]:
+    """Describe each layer by its type and the names and shapes of its parameters."""
+    found: dict[str, list[Any]] = {}
+    for name, described in _parameters(arrays, layers, by_name).items():
         found.setdefault(_layer(name), []).append(described)
     return {layer: tuple(sorted(shapes)) for layer, shapes in found.items()}
 
@@ -138,18 +153,29 @@ def _splits_a_layer(pairs: Mapping[str, str]) -> bool:
 
 
 def _refusal(
-    pairs: Mapping[str, str], source: Arrays, target: Arrays, networks: str
+    pairs: Mapping[str, str],
+    source: Arrays,
+    target: Arrays,
+    networks: str,
+    layers: tuple[Layers, Layers],
 ) -> TriglotError:
     left, right = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
     shapes = [Counter(_shape(array) for array in side.values()) for side in (left, right)]
+    types = [
+        Counter(own.get(name, "") for name in side)
+        for side, own in zip((left, right), layers, strict=True)
+    ]
     problem = "the architectures differ"
-    if shapes[0] == shapes[1]:
+    if shapes[0] == shapes[1] and types[0] != types[1]:
+        found = [" and ".join(sorted(filter(None, side))) or "no listed layer" for side in types]
+        problem = f"parameters of equal shapes belong to {found[0]} here, {found[1]} there"
+    elif shapes[0] == shapes[1]:
         problem = "parameters of equal shapes can be paired in several ways"
-    found = {name: other for name, other in pairs.items() if name not in left}
+    paired = {name: other for name, other in pairs.items() if name not in left}
     return TriglotError(
         f"{networks}: {problem}. Unpaired parameters: {listed(left) or 'none'} of the first and "
         f"{listed(right) or 'none'} of the second. If both compute the same function, complete "
-        f"{as_mapping(found, left)}."
+        f"{as_mapping(paired, left)}."
     )
 
 

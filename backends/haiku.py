@@ -1,6 +1,6 @@
 """Adapter for Haiku, through `hk.transform_with_state`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
 from . import calling, cells
-from .naming import canonical_name, prefix_of
+from .layers.describe import CallLog, describe
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 
@@ -74,83 +74,34 @@ def from_haiku(
         # A Haiku function may update its state in any call; evaluation discards the update.
         return outputs, state if train else variables.state
 
-    cell_types: dict[str, type] = {}  # of the recurrent cells, by module name
+    calls = CallLog()
 
-    def note_cells(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        is_call = context.method_name == "__call__"
-        if is_call and isinstance(context.module, hk.LSTM | hk.GRU):
-            cell_types[context.module.module_name] = type(context.module)
-        return method(*args, **kwargs)
+    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if context.method_name == "__init__":  # the module has no name yet
+            return method(*args, **kwargs)
+        with calls.calling(tuple(context.module.module_name.split("/")), context.module):
+            return method(*args, **kwargs)
 
     with (
         user_error_context(
             f"the Haiku function {shown!r} failed on {calling.describe_inputs(obs_spec)}"
         ),
-        hk.intercept_methods(note_cells),
+        hk.intercept_methods(log_call),
     ):
         params = jax.eval_shape(init, jax.random.key(0)).params
+
+    def describe_one(path: Any, shape: tuple[int, ...]) -> Leaf:
+        words = (*path[0].key.split("/"), path[-1].key)
+        return describe("haiku", words, calls.owners(words), shape, LEAF_NAMES)
+
     leaves = [
-        (_leaf(hk, path, leaf.shape, cell_types), leaf.dtype)
+        (describe_one(path, leaf.shape), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     codec = Codec.named(params, [leaf for leaf, _ in leaves])
     network = calling.lifted(shown, "haiku", init, apply, initial_carry, codec=codec)
     buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
     return hold(network, buffers) if buffers else network
-
-
-def _leaf(
-    hk: Any, path: Sequence[Any], shape: tuple[int, ...], cell_types: dict[str, type]
-) -> Leaf:
-    """Name one parameter; Haiku concatenates the gates of a cell, which are named one by one."""
-    module, parameter = path[0].key, path[-1].key
-    name = canonical_name(path, LEAF_NAMES)
-    if issubclass(cell_types.get(module, object), hk.GRU):
-        place = prefix_of(path, 1)
-        gates = ("z", "r", "n")
-        if parameter == "b":
-            return cells.concatenated(cells.biases(place, gates), cells.RESET_BEFORE)
-        part = "input" if parameter == "w_i" else "recurrent"
-        return cells.concatenated(cells.kernels(place, part, gates), cells.RESET_BEFORE)
-    if module.endswith("/linear") and module[: -len("/linear")] in cell_types:
-        place = name.rpartition("/")[0].rpartition("/")[0]
-        return _lstm_bias(place) if parameter == "b" else _lstm_kernel(place, shape[-1] // 4)
-    return Leaf.one(name)
-
-
-HAIKU_LSTM_GATES = ("i", "g", "f", "o")
-
-
-def _lstm_kernel(place: str, size: int) -> Leaf:
-    """Describe Haiku's single kernel `[..., in + size, 4 * size]` of inputs and hidden units."""
-    names = [cells.kernels(place, part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
-
-    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
-        rows = jnp.split(array, [array.shape[-2] - size], axis=-2)
-        return tuple(gate for row in rows for gate in jnp.split(row, 4, axis=-1))
-
-    def decode(*parts: jax.Array) -> jax.Array:
-        rows = [jnp.concatenate(parts[start : start + 4], axis=-1) for start in (0, 4)]
-        return jnp.concatenate(rows, axis=-2)
-
-    return Leaf((*names[0], *names[1]), encode, decode)
-
-
-def _lstm_bias(place: str) -> Leaf:
-    """Describe Haiku's bias `[4 * size]`, stored without the 1 added to the forget gate.
-
-    The canonical bias includes that 1, so a round trip may change its last bit.
-    """
-
-    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
-        i, g, f, o = jnp.split(array, 4, axis=-1)
-        return i, g, f + 1.0, o
-
-    def decode(*parts: jax.Array) -> jax.Array:
-        i, g, f, o = parts
-        return jnp.concatenate([i, g, f - 1.0, o], axis=-1)
-
-    return Leaf(cells.biases(place, HAIKU_LSTM_GATES), encode, decode)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

@@ -20,7 +20,8 @@ The module of the record is imported when the backend is used; it should not imp
   from `spec.cell.initial_carry`. It raises `TriglotError` for a torso or a head that it lacks.
   Its `codec` is required by every arithmetic but `native`, by `translate` and by
   `triglot compare`. Canonical names are `torso/INDEX/kernel` and `torso/INDEX/bias`,
-  `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `core.network.Leaf`.
+  `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `layers.listed`. `translate`
+  pairs arrays of equal names; it guesses pairs of other names only between leaves of one `layer`.
 - the function named by `Library.lift`, such as `from_toy(module, obs_spec, *, name=None,
   initial_carry=None) -> Network`, which lifts a user's own module.
 
@@ -79,7 +80,11 @@ class Library:
 
     def defines(self, kind: type) -> bool:
         """Check whether a class or one of its bases is defined in the library."""
-        return any(f"{base.__module__}.".startswith(f"{self.module}.") for base in kind.__mro__)
+        return any(map(self.defines_itself, kind.__mro__))
+
+    def defines_itself(self, kind: type) -> bool:
+        """Check whether a class, regardless of its bases, is defined in the library."""
+        return f"{kind.__module__}.".startswith(f"{self.module}.")
 
     def require(self) -> None:
         """Check that the library is installed.

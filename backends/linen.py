@@ -1,6 +1,5 @@
 """Adapter for Flax Linen, through `init` and `apply` with mutable collections."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,7 +10,8 @@ from ..core.network import Codec, Leaf, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import hold
 from . import calling, cells
-from .naming import canonical_name, prefix_of
+from .layers.describe import CallLog, describe
+from .naming import words_of
 
 
 def from_linen(
@@ -70,42 +70,34 @@ def from_linen(
         outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
         return outputs, state if train else variables.state
 
-    with user_error_context(
-        f"the Linen module {shown!r} failed on {calling.describe_inputs(obs_spec)}"
+    calls = CallLog()
+
+    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if context.module.scope is None:
+            return method(*args, **kwargs)
+        with calls.calling(tuple(context.module.path), context.module):
+            return method(*args, **kwargs)
+
+    with (
+        user_error_context(
+            f"the Linen module {shown!r} failed on {calling.describe_inputs(obs_spec)}"
+        ),
+        linen.intercept_methods(log_call),
     ):
         params = jax.eval_shape(init, jax.random.key(0)).params
+
+    def describe_one(path: Any, shape: tuple[int, ...]) -> Leaf:
+        words = words_of(path)
+        return describe("linen", words, calls.owners(words), shape)
+
     leaves = [
-        (_leaf(params, path), leaf.dtype)
+        (describe_one(path, leaf.shape), leaf.dtype)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     codec = Codec.named(params, [leaf for leaf, _ in leaves])
     network = calling.lifted(shown, "linen", init, apply, initial_carry, codec=codec)
     buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
     return hold(network, buffers) if buffers else network
-
-
-def _leaf(params: Any, path: Sequence[Any]) -> Leaf:
-    """Name one parameter; the layers `ii`, `hf`, ... of a cell are named by gate."""
-    name = canonical_name(path, {})
-    if len(path) < 2:
-        return Leaf.one(name)
-    cell = params
-    for key in path[:-2]:
-        cell = cell[key.key]
-    layer, kind = path[-2].key, path[-1].key
-    place = prefix_of(path, 2)
-    is_lstm = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.LSTM_GATES}
-    is_gru = set(cell) == {f"{part}{gate}" for part in "ih" for gate in cells.GRU_GATES}
-    if not (is_lstm or is_gru):
-        return Leaf.one(name)
-    part, gate = ("input" if layer[0] == "i" else "recurrent"), layer[1]
-    if kind == "kernel":
-        (name,) = cells.kernels(place, part, gate)
-    elif is_gru and part == "recurrent":
-        name = cells.inner_bias(place)
-    else:
-        (name,) = cells.biases(place, gate)
-    return Leaf.one(name, note=cells.RESET_AFTER if is_gru else "")
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

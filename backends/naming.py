@@ -16,7 +16,17 @@ def canonical_name(path: Sequence[Any], leaf_names: Mapping[str, str]) -> str:
       path: a path of `jax.tree_util.tree_leaves_with_path`.
       leaf_names: canonical last parts (`kernel`, `bias`, `embedding`) by the library's names.
     """
-    parts = normalize_separators("/".join(_text(key) for key in path)).split("/")
+    return name_of_words(words_of(path), leaf_names)
+
+
+def words_of(path: Sequence[Any]) -> tuple[str, ...]:
+    """List the library's own names on a pytree path."""
+    return tuple(_text(key) for key in path)
+
+
+def name_of_words(words: Sequence[str], leaf_names: Mapping[str, str]) -> str:
+    """Convert a library's names on a path to a canonical name; see `canonical_name`."""
+    parts = normalize_separators("/".join(words)).split("/")
     return "/".join([*parts[:-1], leaf_names.get(parts[-1], parts[-1])])
 
 
@@ -27,17 +37,6 @@ def normalize_separators(name: str) -> str:
     'mlp/linear/0/w'
     """
     return "/".join(part for part in re.split(r"[/_.~]+", name) if part)
-
-
-def prefix_of(path: Sequence[Any], inner: int) -> str:
-    """Convert a path without its last `inner` keys to a canonical name.
-
-    >>> from jax.tree_util import DictKey
-    >>> prefix_of([DictKey("cell"), DictKey("dense_i"), DictKey("kernel")], 2)
-    'cell'
-    """
-    outer = path[:-inner]
-    return canonical_name(outer, {}) if outer else ""
 
 
 def _text(key: Any) -> str:

@@ -1,17 +1,17 @@
 """Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.network import Codec, Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import cells
 from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
-from .naming import canonical_name, prefix_of
+from .layers.describe import describe, walk
+from .naming import words_of
 
 
 def from_nnx(
@@ -98,36 +98,17 @@ def from_nnx(
         outputs = module(*given, **mode_arguments(names, train))
         return outputs, split(module)[3] if train else variables.state
 
-    paths = [path[:-1] for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    leaves = [_leaf(nnx, abstract, path) for path in paths]
+    def is_layer(node: Any) -> bool:
+        return isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
+
+    # The last key of a path is the variable's own.
+    leaves = [
+        describe("nnx", words_of(path[:-1]), walk(abstract, path[:-1], is_layer), leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    ]
     how: Any = {"random_start": not is_built, "codec": Codec.named(params, leaves)}
     how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
     return lifted(shown, "nnx", init, apply, initial_carry, **how)
-
-
-def _leaf(nnx: Any, module: Any, path: Sequence[Any]) -> Leaf:
-    """Name one parameter; NNX mostly concatenates a cell's gates, which are named one by one."""
-    name = canonical_name(path, {})
-    owners, words = [module], [key.key for key in path]
-    for word in words[:-1]:
-        attribute = isinstance(word, str) and hasattr(owners[-1], word)
-        owners.append(getattr(owners[-1], word) if attribute else owners[-1][word])
-    if isinstance(owners[-1], nnx.GRUCell):  # the zoo's, with a bias outside its layers
-        return Leaf.one(cells.inner_bias(prefix_of(path, 1)), note=cells.RESET_AFTER)
-    cell = owners[-2] if len(owners) > 1 else None
-    place = prefix_of(path, 2)
-    if isinstance(cell, nnx.OptimizedLSTMCell):
-        gates, note = cells.LSTM_GATES, ""
-    elif isinstance(cell, nnx.GRUCell):
-        gates, note = cells.GRU_GATES, cells.RESET_AFTER
-    elif isinstance(cell, nnx.LSTMCell):  # one layer per gate: ii, if_, ..., hi, ...
-        gates, note = words[-2][1], ""
-    else:
-        return Leaf.one(name)
-    if words[-1] == "bias":
-        return cells.concatenated(cells.biases(place, gates), note)
-    part = "input" if words[-2].startswith(("dense_i", "i")) else "recurrent"
-    return cells.concatenated(cells.kernels(place, part, gates), note)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

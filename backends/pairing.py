@@ -14,10 +14,17 @@ Arrays: TypeAlias = Mapping[str, Any]  # canonical arrays, or their shapes, by n
 
 
 class Target(NamedTuple):
-    """A target's parameter, and a function to apply to the canonical array."""
+    """A target's parameter.
+
+    Attributes:
+      name: its canonical name.
+      apply: a function to apply to the canonical array.
+      is_named: whether the mapping has an entry for this parameter, not for its layer only.
+    """
 
     name: str
     apply: Change = lambda array: array
+    is_named: bool = False
 
 
 def follow_mapping(
@@ -97,7 +104,7 @@ def _moved(name: str, prefix: str, to: Target, target: Arrays, networks: str) ->
             f"{networks}: {name!r} is mapped to {renamed!r}, which does not exist; the second has "
             f"{listed(target)}."
         )
-    return to._replace(name=renamed)
+    return to._replace(name=renamed, is_named=not rest)
 
 
 def _covers(prefix: str, name: str) -> bool:

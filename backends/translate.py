@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from ..core.errors import Guessed, TriglotError
-from ..core.network import Codec, Network, Variables
+from ..core.network import Codec, Leaf, Network, Variables
 from .guessing import as_mapping, guess
 from .pairing import Mapped, Target, follow_mapping, is_split
 
@@ -26,7 +26,11 @@ def translate(
 
     Without a `mapping`, parameters of equal canonical names are paired. If the names differ, they
     are paired by shape and order if only one such pairing exists, with a `Guessed` warning that
-    lists the pairs. Arrays only are translated, not constants such as an epsilon.
+    lists the pairs. Arrays only are translated, not constants such as an epsilon or a padding.
+
+    The layouts of the libraries' own layers are listed in `triglot.backends.layers`. An array of
+    another layer, such as a matrix of a custom module, is translated only if `mapping` has an
+    entry for that array, or if both networks have the same layer.
 
     Args:
       variables: variables of `source`.
@@ -42,7 +46,8 @@ def translate(
 
     Raises:
       TriglotError: if a network has no codec or has state besides its parameters, the architectures
-        differ, several pairings exist, or layers of equal names compute different functions.
+        differ, several pairings exist, layers of equal names compute different functions, or an
+        array's layout is unknown and the mapping does not name it.
 
     >>> from triglot.backends import build
     >>> from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
@@ -68,7 +73,9 @@ def translate(
         pairs = {name: Target(name) for name in named}
     else:
         _check_conventions(codecs, networks)
-        guessed = guess(named, shapes, networks)
+        _check_guessable(codecs, networks)
+        layers = _guessable(codecs[0]), _guessable(codecs[1])
+        guessed = guess(named, shapes, networks, layers)
         pairs = {name: Target(other) for name, other in guessed.items()}
         warnings.warn(
             f"{networks}, parameters are paired by shape and order; if that is right, pass "
@@ -76,7 +83,7 @@ def translate(
             Guessed,
             stacklevel=2,
         )
-    _check_notes(codecs, {name: pair.name for name, pair in pairs.items()}, networks)
+    _check_layers(codecs, pairs, networks)
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
     _check_shapes(moved, shapes, networks, split=mapping is not None)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
@@ -99,15 +106,53 @@ def _check_conventions(codecs: list[Codec], networks: str) -> None:
         raise _different_functions(networks, " and ".join(first), " and ".join(second))
 
 
-def _check_notes(codecs: list[Codec], pairs: Mapping[str, str], networks: str) -> None:
-    """Reject pairs of arrays whose layers follow different conventions."""
+def _check_guessable(codecs: list[Codec], networks: str) -> None:
+    """Reject arrays of unknown layout that have no counterpart of equal name and layer."""
+    known = [{name: leaf.layer for leaf in codec.leaves for name in leaf.names} for codec in codecs]
+    for codec, others, is_source in zip(codecs, reversed(known), (True, False), strict=True):
+        for leaf in codec.leaves:
+            if leaf.unknown and others.get(leaf.name) != leaf.layer:
+                pair = (repr(leaf.name), "...") if is_source else ("...", repr(leaf.name))
+                raise _unknown_layout(networks, leaf.name, leaf, *pair)
+
+
+def _guessable(codec: Codec) -> dict[str, str]:
+    """Give each array's layer; an array of unknown layout is paired by its name only."""
+    return {
+        name: f"{leaf.layer} ({name})" if leaf.unknown else leaf.layer
+        for leaf in codec.leaves
+        for name in leaf.names
+    }
+
+
+def _check_layers(codecs: list[Codec], pairs: Mapping[str, Target], networks: str) -> None:
+    """Reject pairs of arrays whose layers differ or whose layouts are unknown."""
     first, second = (
-        {name: leaf.note for leaf in codec.leaves for name in leaf.names} for codec in codecs
+        {name: leaf for leaf in codec.leaves for name in leaf.names} for codec in codecs
     )
-    for name, other in pairs.items():
-        if first[name] != second[other]:
-            notes = [note or "another layer" for note in (first[name], second[other])]
-            raise _different_functions(f"{networks}, {name} and {other}", *notes)
+    for name, pair in pairs.items():
+        one, other = first[name], second[pair.name]
+        if one.note != other.note:
+            notes = [leaf.note or leaf.layer or "another layer" for leaf in (one, other)]
+            raise _different_functions(f"{networks}, {name} and {pair.name}", *notes)
+        if pair.is_named or one.layer == other.layer:
+            continue
+        for leaf, shown in ((one, name), (other, pair.name)):
+            if leaf.unknown:
+                raise _unknown_layout(networks, shown, leaf, repr(name), repr(pair.name))
+        if one.layer and other.layer:
+            raise TriglotError(
+                f"{networks}: {name!r} belongs to {one.layer}, {pair.name!r} to {other.layer}. "
+                f"If they are stored alike, state mapping={{{name!r}: {pair.name!r}}}."
+            )
+
+
+def _unknown_layout(networks: str, shown: str, leaf: Leaf, name: str, other: str) -> TriglotError:
+    return TriglotError(
+        f"{networks}: the layout of {shown!r} is unknown: {leaf.unknown}. If both networks store "
+        f"the array alike, state mapping={{{name}: {other}}}; otherwise mapping={{{name}: "
+        f"({other}, FUNCTION)}} with a function that converts it."
+    )
 
 
 def _different_functions(what: str, first: str, second: str) -> TriglotError:

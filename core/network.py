@@ -1,7 +1,7 @@
 """`Network`: the interface to which every neural-network library is adapted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -36,8 +36,8 @@ class Leaf:
     """One parameter array of a library: its canonical names and the conversion in both directions.
 
     The canonical layout is `[in, out]` for a dense kernel and `[height, width, in, out]` for a
-    convolution kernel. A library may concatenate several canonical arrays into one (the gates of a
-    recurrent cell).
+    convolution kernel; `triglot.backends.layers.listed` has the others. A library may concatenate
+    several canonical arrays into one (the gates of a recurrent cell).
 
     Attributes:
       names: at least one canonical name.
@@ -45,12 +45,18 @@ class Leaf:
       decode: `decode(*arrays) -> array`, the inverse of `encode`.
       note: a convention of the layer that uses the array, such as the place of a reset gate; arrays
         with different notes are not interchangeable.
+      layer: the type of the layer that uses the array, such as `a dense layer`; `translate` pairs
+        arrays of different layers only if a mapping names them. Empty if any layer may use it.
+      unknown: why the array's layout is unknown; `translate` then requires a mapping that names the
+        array, unless both networks have this `layer`. Empty if the layout is known.
     """
 
     names: tuple[str, ...]
     encode: Callable[[jax.Array], tuple[jax.Array, ...]] = _as_tuple
     decode: Callable[..., jax.Array] = _identity
     note: str = ""
+    layer: str = ""
+    unknown: str = ""
 
     @property
     def name(self) -> str:
@@ -67,6 +73,10 @@ class Leaf:
     ) -> "Leaf":
         """Describe an array that holds one canonical array."""
         return cls((name,), lambda array: (encode(array),), decode, note)
+
+    def stored_canonically(self, name: str) -> "Leaf":
+        """Describe one of its canonical arrays, stored as it is."""
+        return replace(self, names=(name,), encode=_as_tuple, decode=_identity)
 
 
 @dataclass(frozen=True)

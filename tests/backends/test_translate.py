@@ -213,10 +213,18 @@ def test_a_mapping_may_change_an_array() -> None:
     assert_same_function(source, target, variables, moved)
 
 
+PROJECTIONS = ("query", "key", "value")
+
+
 def attending(obs: jax.Array) -> jax.Array:
+    """Attend with two heads of 3 units, written with dense layers."""
     tokens = obs[..., None] * jnp.ones((6,))
-    attend = hk.MultiHeadAttention(2, 3, w_init=hk.initializers.RandomNormal(), model_size=6)
-    return attend(tokens, tokens, tokens)
+    query, key, value = (
+        hk.Linear(6, name=name)(tokens).reshape(*tokens.shape[:-1], 2, 3) for name in PROJECTIONS
+    )
+    weights = jax.nn.softmax(jnp.einsum("bthd,bThd->bhtT", query, key) / 3**0.5)
+    heads = jnp.einsum("bhtT,bThd->bthd", weights, value)
+    return hk.Linear(6, name="out")(heads.reshape(tokens.shape))
 
 
 class AttendingLinen(nn.Module):
@@ -225,12 +233,17 @@ class AttendingLinen(nn.Module):
         return nn.MultiHeadDotProductAttention(2, name="attend")(obs[..., None] * jnp.ones((6,)))
 
 
-@pytest.mark.library_promotion("haiku's and flax's attention mix dtypes and ranks")
+@pytest.mark.library_promotion("flax's attention mixes dtypes and ranks")
 def test_attention_whose_axes_one_library_splits() -> None:
     source, target = from_haiku(attending, OBS), from_linen(AttendingLinen(), OBS)
     variables = source.init(jax.random.key(0))
-    mapping = {"multi_head_attention/linear": "attend/out"} | {
-        f"multi_head_attention/{name}": f"attend/{name}" for name in ("query", "key", "value")
+    places = {name: f"attend/{name}" for name in (*PROJECTIONS, "out")}
+    with pytest.raises(TriglotError, match=r"to a dense layer, .* to multi-head attention"):
+        translate(variables, source, target, places)
+    mapping = {
+        f"{name}/{array}": f"{place}/{array}"
+        for name, place in places.items()
+        for array in ("kernel", "bias")
     }
     moved = translate(variables, source, target, mapping)
     assert moved.params["attend"]["query"]["kernel"].shape == (6, 2, 3)

@@ -1,0 +1,277 @@
+"""The list of layers, one table per library: what owns parameters, and how each is stored.
+
+The canonical layouts, which the rules convert to:
+
+| array | layout |
+|---|---|
+| dense kernel | `[in, out]` |
+| convolution's kernel | `[*window, in / groups, out]`, the window as it slides over the inputs |
+| transposed convolution's kernel | the same, over the inputs spread out by the stride |
+| embedding | `[rows, size]` |
+| attention: `query`, `key`, `value`; `out` | `[in, heads, size]`; `[heads, size, out]` |
+| recurrent cells | see `triglot.backends.cells` |
+| biases, scales | `[size]`; attention: `[heads, size]` |
+
+`tests/backends/test_layers.py` fails when a library has a layer that is on no list.
+"""
+
+from .. import cells
+from .rules import (
+    DENSE,
+    Layer,
+    Rule,
+    as_it_is,
+    each_gate,
+    flax_transposed_window,
+    gates,
+    general_dense,
+    haiku_lstm_bias,
+    haiku_lstm_kernel,
+    heads,
+    heads_bias,
+    heads_output,
+    norm,
+    swapped,
+    vector,
+    window,
+)
+
+CONVOLUTION = "a convolution"
+TRANSPOSED = "a transposed convolution"
+EMBEDDING = "an embedding"
+BATCH_NORM = "batch normalization"
+GROUP_NORM = "group or instance normalization"
+LAYER_NORM = "layer normalization"
+RMS_NORM = "RMS normalization"
+ATTENTION = "multi-head attention"
+LSTM = "an LSTM"
+CONVOLUTIONAL_LSTM = "a convolutional LSTM"
+SIMPLE_CELL = "a simple recurrent cell"
+PRELU = "a PReLU"
+
+BIAS = vector("bias")
+SCALE = vector("scale")
+LSTM_INPUT, LSTM_RECURRENT = (
+    cells.kernels("", part, cells.LSTM_GATES) for part in ("input", "recurrent")
+)
+GRU_INPUT, GRU_RECURRENT = (
+    cells.kernels("", part, cells.GRU_GATES) for part in ("input", "recurrent")
+)
+LSTM_BIASES, GRU_BIASES = (cells.biases("", names) for names in (cells.LSTM_GATES, cells.GRU_GATES))
+PROJECTIONS = ("query", "key", "value")
+ONLY_HERE = "no other library has it"
+EINSUM = "its einsum string decides on the order of its axes"
+REPARAMETRIZED = "it replaces the weights of the layer that it wraps, in each library differently"
+
+
+def _same(kind: str, names: str, parameters: dict[str, Rule]) -> dict[str, Layer]:
+    return {name: Layer(kind, parameters) for name in names.split()}
+
+
+def _refused(names: str, reason: str) -> dict[str, Layer]:
+    return {name: Layer(refused=reason) for name in names.split()}
+
+
+def _haiku() -> dict[str, Layer]:
+    recurrent = cells.RESET_BEFORE
+    gru_gates = ("z", "r", "n")
+    attention: dict[str, Rule] = {
+        "linear/w": heads_output(),
+        "linear/b": as_it_is("out/bias", 1),
+    }
+    for part in PROJECTIONS:
+        attention |= {f"{part}/w": heads(part), f"{part}/b": heads_bias(part)}
+    affine = {"scale": SCALE, "offset": BIAS}
+    convolutions = "Conv1D Conv2D Conv3D ConvND DepthwiseConv1D DepthwiseConv2D DepthwiseConv3D"
+    transposed = "Conv1DTranspose Conv2DTranspose Conv3DTranspose ConvNDTranspose"
+    return {
+        **_same(DENSE, "Linear", {"w": as_it_is("kernel", 2), "b": as_it_is("bias", 1)}),
+        **_same("", "Bias", {"b": BIAS}),
+        **_same(EMBEDDING, "Embed", {"embeddings": as_it_is("embedding", 2)}),
+        **_same(CONVOLUTION, convolutions, {"w": window(), "b": BIAS}),
+        **_same(TRANSPOSED, transposed, {"w": window(channels_swapped=True), "b": BIAS}),
+        **_same(BATCH_NORM, "BatchNorm", affine),
+        **_same(GROUP_NORM, "GroupNorm InstanceNorm", affine),
+        **_same(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "offset": norm("bias")}),
+        **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
+        **_same(ATTENTION, "MultiHeadAttention", attention),
+        **_same(LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
+        **_same(
+            recurrent,
+            "GRU",
+            {
+                "w_i": gates(cells.kernels("", "input", gru_gates), recurrent),
+                "w_h": gates(cells.kernels("", "recurrent", gru_gates), recurrent),
+                "b": gates(cells.biases("", gru_gates), recurrent, rank=1),
+            },
+        ),
+        **_same(
+            SIMPLE_CELL,
+            "VanillaRNN",
+            {
+                "linear/w": as_it_is("input/kernel", 2),
+                "linear/b": as_it_is("bias", 1),
+                "linear_1/w": as_it_is("recurrent/kernel", 2),
+                "linear_1/b": as_it_is("recurrent/bias", 1),
+            },
+        ),
+        **_same(
+            CONVOLUTIONAL_LSTM,
+            "Conv1DLSTM Conv2DLSTM Conv3DLSTM",
+            {
+                "input_to_hidden/w": window("input/kernel"),
+                "input_to_hidden/b": vector("input/bias"),
+                "hidden_to_hidden/w": window("recurrent/kernel"),
+                "hidden_to_hidden/b": vector("recurrent/bias"),
+            },
+        ),
+        **_refused("VectorQuantizer", ONLY_HERE),
+    }
+
+
+def _flax(
+    dense: str, general_dense_name: str, attention_names: str, own: dict[str, Layer]
+) -> dict[str, Layer]:
+    """List what Linen and NNX store alike, in part under other names, and what is `own` to one."""
+    attention: dict[str, Rule] = {
+        "out/kernel": as_it_is("out/kernel", 3),
+        "out/bias": as_it_is("out/bias", 1),
+    }
+    for part in PROJECTIONS:
+        attention |= {
+            f"{part}/kernel": as_it_is(f"{part}/kernel", 3),
+            f"{part}/bias": as_it_is(f"{part}/bias", 2),
+        }
+    affine = {"scale": SCALE, "bias": BIAS}
+    general = {"kernel": general_dense("kernel"), "bias": general_dense("bias")}
+    return {
+        **_same(DENSE, dense, {"kernel": as_it_is("kernel", 2), "bias": as_it_is("bias", 1)}),
+        **_same("a general dense layer", general_dense_name, general),
+        **_same(EMBEDDING, "Embed", {"embedding": as_it_is("embedding", 2)}),
+        **_same(CONVOLUTION, "Conv", {"kernel": window(), "bias": BIAS}),
+        **_same(TRANSPOSED, "ConvTranspose", {"kernel": flax_transposed_window, "bias": BIAS}),
+        **_same(BATCH_NORM, "BatchNorm", affine),
+        **_same(GROUP_NORM, "GroupNorm InstanceNorm", affine),
+        **_same(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "bias": norm("bias")}),
+        **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
+        **_same(ATTENTION, attention_names, attention),
+        **_same(PRELU, "PReLU", {"negative_slope": as_it_is("negative_slope", 0)}),
+        **_refused("Einsum", EINSUM),
+        **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
+        **own,
+    }
+
+
+def _linen() -> dict[str, Layer]:
+    simple = {
+        "i/kernel": as_it_is("input/kernel", 2),
+        "i/bias": as_it_is("bias", 1),
+        "h/kernel": as_it_is("recurrent/kernel", 2),
+    }
+    convolutional = {
+        "ih/kernel": window("input/kernel"),
+        "ih/bias": vector("input/bias"),
+        "hh/kernel": window("recurrent/kernel"),
+        "hh/bias": vector("recurrent/bias"),
+    }
+    lstm = each_gate(cells.LSTM_GATES)
+    gru = each_gate(cells.GRU_GATES, cells.RESET_AFTER)
+    return _flax(
+        "Dense",
+        "DenseGeneral",
+        "MultiHeadDotProductAttention MultiHeadAttention SelfAttention",
+        {
+            **_same(LSTM, "LSTMCell OptimizedLSTMCell", lstm),
+            **_same(cells.RESET_AFTER, "GRUCell", gru),
+            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_same(CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
+            **_refused("ConvLocal MGUCell", ONLY_HERE),
+        },
+    )
+
+
+def _nnx() -> dict[str, Layer]:
+    packed_lstm = {
+        "dense_i/kernel": gates(LSTM_INPUT),
+        "dense_h/kernel": gates(LSTM_RECURRENT),
+        "dense_h/bias": gates(LSTM_BIASES, rank=1),
+    }
+    gru = {
+        "dense_i/kernel": gates(GRU_INPUT, cells.RESET_AFTER),
+        "dense_i/bias": gates(GRU_BIASES, cells.RESET_AFTER, rank=1),
+        "dense_h/kernel": gates(GRU_RECURRENT, cells.RESET_AFTER),
+        # Of the zoo's subclass; NNX's own cell lacks it.
+        "bias_n": gates((cells.inner_bias(""),), cells.RESET_AFTER, rank=1),
+    }
+    simple = {
+        "dense_i/kernel": as_it_is("input/kernel", 2),
+        "dense_i/bias": as_it_is("bias", 1),
+        "dense_h/kernel": as_it_is("recurrent/kernel", 2),
+    }
+    lstm = {name.replace("if/", "if_/"): rule for name, rule in each_gate(cells.LSTM_GATES).items()}
+    return _flax(
+        "Linear",
+        "LinearGeneral",
+        "MultiHeadAttention",
+        {
+            **_same(LSTM, "LSTMCell", lstm),
+            **_same(LSTM, "OptimizedLSTMCell", packed_lstm),
+            **_same(cells.RESET_AFTER, "GRUCell", gru),
+            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_refused("LoRA LoRALinear", ONLY_HERE),
+        },
+    )
+
+
+def _equinox() -> dict[str, Layer]:
+    attention: dict[str, Rule] = {
+        "output_proj/weight": heads_output(outputs_first=True),
+        "output_proj/bias": as_it_is("out/bias", 1),
+    }
+    for part in PROJECTIONS:
+        attention |= {
+            f"{part}_proj/weight": heads(part, outputs_first=True),
+            f"{part}_proj/bias": heads_bias(part),
+        }
+    affine = {"weight": SCALE, "bias": BIAS}
+    convolution = {"weight": window(outputs_first=True), "bias": BIAS}
+    normed = {"weight": norm("scale"), "bias": norm("bias")}
+    return {
+        **_same(DENSE, "Linear", {"weight": swapped("kernel"), "bias": as_it_is("bias", 1)}),
+        **_same(EMBEDDING, "Embedding", {"weight": as_it_is("embedding", 2)}),
+        **_same(CONVOLUTION, "Conv Conv1d Conv2d Conv3d", convolution),
+        **_same(
+            TRANSPOSED,
+            "ConvTranspose ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+            convolution,
+        ),
+        **_same(BATCH_NORM, "BatchNorm", affine),
+        **_same(GROUP_NORM, "GroupNorm", affine),
+        **_same(LAYER_NORM, "LayerNorm", normed),
+        **_same(RMS_NORM, "RMSNorm", normed),
+        **_same(ATTENTION, "MultiheadAttention", attention),
+        **_same(PRELU, "PReLU", {"negative_slope": as_it_is("negative_slope", 0)}),
+        **_same(
+            LSTM,
+            "LSTMCell",
+            {
+                "weight_ih": gates(LSTM_INPUT, outputs_first=True),
+                "weight_hh": gates(LSTM_RECURRENT, outputs_first=True),
+                "bias": gates(LSTM_BIASES, rank=1),
+            },
+        ),
+        **_same(
+            cells.RESET_AFTER,
+            "GRUCell",
+            {
+                "weight_ih": gates(GRU_INPUT, cells.RESET_AFTER, outputs_first=True),
+                "weight_hh": gates(GRU_RECURRENT, cells.RESET_AFTER, outputs_first=True),
+                "bias": gates(GRU_BIASES, cells.RESET_AFTER, rank=1),
+                "bias_n": gates((cells.inner_bias(""),), cells.RESET_AFTER, rank=1),
+            },
+        ),
+        **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
+    }
+
+
+LAYERS = {"haiku": _haiku(), "linen": _linen(), "nnx": _nnx(), "equinox": _equinox()}

@@ -1,0 +1,310 @@
+"""Layouts of single parameters: how a library stores what the canonical form names.
+
+A `Rule` takes the layer that owns an array and the array's shape, and returns a `Leaf` whose names
+are relative to the layer. Conversions address axes from the end, so that leading axes, of an
+ensemble or of seeds, are kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ...core.network import Leaf
+from .. import cells
+
+DENSE = "a dense layer"
+
+Rule: TypeAlias = Callable[[Any, tuple[int, ...]], Leaf]
+
+
+class UnknownLayout(Exception):
+    """The layer is listed, but not with this shape or configuration; its message says why."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One type of layer in one library.
+
+    Attributes:
+      kind: what it computes, as messages call it; arrays of different kinds are not paired.
+      parameters: rules by the library's name of the parameter, relative to the layer.
+      refused: why it is not translated; empty for a layer that is.
+    """
+
+    kind: str = ""
+    parameters: dict[str, Rule] = field(default_factory=dict)
+    refused: str = ""
+
+
+def several_axes(shape: tuple[int, ...]) -> bool:
+    """Check whether a shape has more than one axis longer than 1.
+
+    >>> several_axes((1, 3, 1)), several_axes((2, 3))
+    (False, True)
+    """
+    return sum(size != 1 for size in shape) > 1
+
+
+def _require_rank(shape: tuple[int, ...], rank: int) -> None:
+    if len(shape) != rank:
+        raise UnknownLayout(
+            f"it is stored with {len(shape)} axes instead of {rank}, as layers are that a "
+            "transformation stacks"
+        )
+
+
+def as_it_is(name: str, rank: int) -> Rule:
+    """Store an array of `rank` axes in the canonical layout."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        del layer
+        _require_rank(shape, rank)
+        return Leaf.one(name)
+
+    return rule
+
+
+def swapped(name: str) -> Rule:
+    """Store a matrix as `[out, in]`, which is canonically `[in, out]`."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        del layer
+        _require_rank(shape, 2)
+        return Leaf.one(name, _swap, _swap)
+
+    return rule
+
+
+def vector(name: str) -> Rule:
+    """Store a vector, with or without axes of size 1 around its own: `[n]`, `[n, 1, 1]`."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        del layer
+        if several_axes(shape):
+            raise UnknownLayout("it has several axes, whose order libraries do not agree on")
+        if len(shape) == 1:
+            return Leaf.one(name)
+        return Leaf.one(
+            name,
+            lambda array: array.reshape(*array.shape[: array.ndim - len(shape)], prod(shape)),
+            lambda array: array.reshape(*array.shape[:-1], *shape),
+        )
+
+    return rule
+
+
+def norm(name: str) -> Rule:
+    """Store the scale or bias of a normalization over the last axis, or over one axis alone."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        for attribute in ("axis", "reduction_axes", "feature_axes", "param_axis"):
+            if getattr(layer, attribute, -1) not in (-1, (-1,), [-1]):
+                raise UnknownLayout("the layer normalizes or scales other axes than the last")
+        return vector(name)(layer, shape)
+
+    return rule
+
+
+def window(
+    name: str = "kernel", *, outputs_first: bool = False, channels_swapped: bool = False
+) -> Rule:
+    """Store the kernel of a convolution, canonically `[*window, in, out]`.
+
+    Args:
+      name: its canonical name.
+      outputs_first: stored as `[out, in, *window]`.
+      channels_swapped: stored as `[*window, out, in]`.
+    """
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        rank = _num_spatial_axes(layer) + 2
+        _require_rank(shape, rank)
+        if outputs_first:
+            first, last = (-rank, 1 - rank), (-1, -2)
+            return Leaf.one(
+                name,
+                lambda kernel: jnp.moveaxis(kernel, first, last),
+                lambda kernel: jnp.moveaxis(kernel, last, first),
+            )
+        return Leaf.one(name, _swap, _swap) if channels_swapped else Leaf.one(name)
+
+    return rule
+
+
+def flax_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store the kernel of Flax's transposed convolution.
+
+    With `transpose_kernel` it is stored as that of the convolution whose gradient it computes:
+    `[*window, out, in]`, with the window reversed.
+    """
+    if not layer.transpose_kernel:
+        return window()(layer, shape)
+    spatial = _num_spatial_axes(layer)
+    _require_rank(shape, spatial + 2)
+    reversed_axes = tuple(range(-spatial - 2, -2))
+
+    def turn(kernel: jax.Array) -> jax.Array:
+        return _swap(jnp.flip(kernel, reversed_axes))
+
+    return Leaf.one("kernel", turn, turn)
+
+
+def _num_spatial_axes(layer: Any) -> int:
+    if hasattr(layer, "num_spatial_dims"):
+        return layer.num_spatial_dims
+    return 1 if isinstance(layer.kernel_size, int) else len(layer.kernel_size)
+
+
+def general_dense(name: str) -> Rule:
+    """Store the kernel or bias of a Flax layer `[*batch, *in, *out]`, or `[*batch, *out]`.
+
+    Over the last axis alone, with one axis of outputs, it is a dense layer.
+    """
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        outputs = _count(getattr(layer, "features", None) or getattr(layer, "out_features", 0))
+        batch = len(getattr(layer, "batch_dims", ()) or getattr(layer, "batch_axis", ()))
+        inputs = _count(layer.axis)
+        _require_rank(shape, batch + outputs + (inputs if name == "kernel" else 0))
+        is_dense = batch == 0 and outputs == 1 and layer.axis in (-1, (-1,), [-1])
+        return replace(Leaf.one(name), layer=DENSE if is_dense else "")
+
+    return rule
+
+
+def _count(axes: int | Sequence[int]) -> int:
+    return 1 if isinstance(axes, int) else len(axes)
+
+
+def heads(part: str, *, outputs_first: bool = False) -> Rule:
+    """Store `[in, heads * size]`, or the transposed array, canonically `[in, heads, size]`."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        _require_rank(shape, 2)
+
+        def encode(kernel: jax.Array) -> jax.Array:
+            kernel = _swap(kernel) if outputs_first else kernel
+            return kernel.reshape(*kernel.shape[:-1], layer.num_heads, -1)
+
+        def decode(kernel: jax.Array) -> jax.Array:
+            kernel = kernel.reshape(*kernel.shape[:-2], -1)
+            return _swap(kernel) if outputs_first else kernel
+
+        return Leaf.one(f"{part}/kernel", encode, decode)
+
+    return rule
+
+
+def heads_bias(part: str) -> Rule:
+    """Store `[heads * size]`, canonically `[heads, size]`."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        _require_rank(shape, 1)
+        return Leaf.one(
+            f"{part}/bias",
+            lambda bias: bias.reshape(*bias.shape[:-1], layer.num_heads, -1),
+            lambda bias: bias.reshape(*bias.shape[:-2], -1),
+        )
+
+    return rule
+
+
+def heads_output(*, outputs_first: bool = False) -> Rule:
+    """Store `[heads * size, out]`, or the transposed array, canonically `[heads, size, out]`."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        _require_rank(shape, 2)
+
+        def encode(kernel: jax.Array) -> jax.Array:
+            kernel = _swap(kernel) if outputs_first else kernel
+            return kernel.reshape(*kernel.shape[:-2], layer.num_heads, -1, kernel.shape[-1])
+
+        def decode(kernel: jax.Array) -> jax.Array:
+            kernel = kernel.reshape(*kernel.shape[:-3], -1, kernel.shape[-1])
+            return _swap(kernel) if outputs_first else kernel
+
+        return Leaf.one("out/kernel", encode, decode)
+
+    return rule
+
+
+def gates(
+    names: tuple[str, ...], note: str = "", *, rank: int = 2, outputs_first: bool = False
+) -> Rule:
+    """Store the kernels or biases of a recurrent cell's gates in one array, in this order."""
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        del layer
+        _require_rank(shape, rank)
+        return (cells.stacked if outputs_first else cells.concatenated)(names, note)
+
+    return rule
+
+
+HAIKU_LSTM_GATES = ("i", "g", "f", "o")
+
+
+def haiku_lstm_kernel(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store Haiku's single kernel `[in + size, 4 * size]` of inputs and hidden units."""
+    del layer
+    _require_rank(shape, 2)
+    size = shape[-1] // 4
+    names = [cells.kernels("", part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
+
+    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+        rows = jnp.split(array, [array.shape[-2] - size], axis=-2)
+        return tuple(gate for row in rows for gate in jnp.split(row, 4, axis=-1))
+
+    def decode(*parts: jax.Array) -> jax.Array:
+        rows = [jnp.concatenate(parts[start : start + 4], axis=-1) for start in (0, 4)]
+        return jnp.concatenate(rows, axis=-2)
+
+    return Leaf((*names[0], *names[1]), encode, decode)
+
+
+def haiku_lstm_bias(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store Haiku's bias `[4 * size]`, without the 1 added to the forget gate.
+
+    The canonical bias includes that 1, so a round trip may change its last bit.
+    """
+    del layer
+    _require_rank(shape, 1)
+
+    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+        i, g, f, o = jnp.split(array, 4, axis=-1)
+        return i, g, f + 1.0, o
+
+    def decode(*parts: jax.Array) -> jax.Array:
+        i, g, f, o = parts
+        return jnp.concatenate([i, g, f - 1.0, o], axis=-1)
+
+    return Leaf(cells.biases("", HAIKU_LSTM_GATES), encode, decode)
+
+
+def each_gate(cell_gates: Sequence[str], note: str = "") -> dict[str, Rule]:
+    """List the parameters of a cell with dense layers `i` + gate of the inputs, `h` + gate.
+
+    Args:
+      cell_gates: the gates.
+      note: the convention of a GRU, whose biases are in the layers of the inputs, and in the
+        recurrent layer of its last gate; an LSTM's are in the recurrent layers.
+    """
+    bias_layer = "i" if note else "h"
+    rules: dict[str, Rule] = {}
+    for gate in cell_gates:
+        rules |= {
+            f"i{gate}/kernel": gates(cells.kernels("", "input", [gate]), note),
+            f"h{gate}/kernel": gates(cells.kernels("", "recurrent", [gate]), note),
+            f"{bias_layer}{gate}/bias": gates(cells.biases("", [gate]), note, rank=1),
+        }
+    if note:
+        rules[f"h{cell_gates[-1]}/bias"] = gates((cells.inner_bias(""),), note, rank=1)
+    return rules
+
+
+def _swap(array: jax.Array) -> jax.Array:
+    return jnp.swapaxes(array, -1, -2)
