@@ -159,9 +159,8 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
         return _evaluate(params["jaxpr"], operands)
     if name == "transpose":
         return [operands[0].transposed(params["permutation"])]
-    if name == "dot_general" and operands[0].source == PARAMS and operands[1].source & INPUTS:
-        if params["out_sharding"] is None:  # which names the axes of the result in order
-            return [_swapped_product(*operands, **params)]
+    if name == "dot_general" and _swaps(operands, params["out_sharding"]):
+        return [_swapped_product(*operands, **params)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
         return [_convolution(*operands, equation.outvars[0].aval.shape, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
@@ -181,6 +180,12 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return array
     own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
     return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
+
+
+def _swaps(operands: list[Value], out_sharding: Any) -> bool:
+    left, right = operands
+    # A sharding names the axes of the result in order.
+    return left.source == PARAMS and bool(right.source & INPUTS) and out_sharding is None
 
 
 def _holds_products(equation: Any) -> bool:

@@ -13,7 +13,10 @@ def examples(quick: int, slow: int, **strategies: Any) -> Callable[[Callable[...
     Args:
       strategies: hypothesis strategies by name of the property's arguments.
     """
-    budgets = [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
+    budgets = [
+        pytest.param(quick, id="quick"),
+        pytest.param(slow, id="slow", marks=pytest.mark.slow),
+    ]
 
     def decorate(check: Callable[..., None]) -> Any:
         @pytest.mark.parametrize("max_examples", budgets)

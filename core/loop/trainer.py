@@ -24,7 +24,7 @@ from .vectorize import VectorEnvironment
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
 # them per update costs measurable time, and only up to this many bytes per `_USUAL_CHUNK` updates.
 _SHORT_ROLLOUT = 8
-_MAX_DRAWN_BYTES = 2**25
+_MAX_DRAWN_BYTES = 2**26
 _USUAL_CHUNK = 64
 
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]

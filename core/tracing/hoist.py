@@ -86,16 +86,16 @@ def draw_ahead(
     jaxpr, size = closed.jaxpr, len(jax.tree.leaves(carry))
     carry_vars, row_vars = jaxpr.invars[:size], jaxpr.invars[size:]
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    split = _choose(jaxpr, carry_vars, row_vars, max_bytes / (length * _num_seeds()))
+    parts = _choose(jaxpr, carry_vars, row_vars, max_bytes / (length * _num_seeds()))
 
     def draw(rows: list[jax.Array]) -> list[jax.Array]:
-        read = evaluate(split.before, {**constants, **dict(zip(row_vars, rows, strict=True))})
-        return [read(var) for var in split.passed]
+        read = evaluate(parts.before, {**constants, **dict(zip(row_vars, rows, strict=True))})
+        return [read(var) for var in parts.passed]
 
     def body(carry: PyTree, drawn: list[jax.Array]) -> tuple[PyTree, PyTree]:
         leaves = map(_as_traced, jax.tree.leaves(carry), carry_vars)
         known = {**constants, **dict(zip(carry_vars, leaves, strict=True))}
-        read = evaluate(split.during, {**known, **dict(zip(split.passed, drawn, strict=True))})
+        read = evaluate(parts.during, {**known, **dict(zip(parts.passed, drawn, strict=True))})
         return jax.tree.unflatten(out_tree, [read(atom) for atom in jaxpr.outvars])
 
     try:
@@ -121,7 +121,7 @@ def _trace(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[Any, 
 
 
 def _as_traced(leaf: Any, var: Any) -> Any:
-    same = jax.dtypes.result_type(leaf) == var.aval.dtype
+    same = jax.typeof(leaf).dtype == var.aval.dtype
     return leaf if same else jax.lax.convert_element_type(leaf, var.aval.dtype)
 
 
@@ -133,8 +133,8 @@ def _num_seeds() -> int:
 
 
 @dataclass(frozen=True)
-class _Split:
-    """A step in two parts: equations evaluated in a batch, those of the loop, and what is passed."""
+class _Parts:
+    """Equations evaluated in a batch, those of the loop, and the values passed to them."""
 
     before: list[Any]
     during: list[Any]
@@ -143,15 +143,15 @@ class _Split:
 
 def _choose(
     jaxpr: Any, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
-) -> _Split:
+) -> _Parts:
     """Batch the equations up to the largest size with which all passed values fit."""
     live = needed(jaxpr.eqns, jaxpr.outvars)
     sizes = [_batched_bytes(equation) for equation in live]
     for limit in sorted({size for size in sizes if size <= max_bytes}, reverse=True):
         may_batch = [size <= limit for size in sizes]
-        split = _split(live, may_batch, jaxpr.outvars, carry_vars, row_vars)
-        if sum(_bytes(var) for var in split.passed if var not in row_vars) <= max_bytes:
-            return split
+        parts = _split(live, may_batch, jaxpr.outvars, carry_vars, row_vars)
+        if sum(_bytes(var) for var in parts.passed if var not in row_vars) <= max_bytes:
+            return parts
     return _split(live, [False] * len(live), jaxpr.outvars, carry_vars, row_vars)
 
 
@@ -161,7 +161,7 @@ def _split(
     outvars: Sequence[Any],
     carry_vars: Sequence[Any],
     row_vars: Sequence[Any],
-) -> _Split:
+) -> _Parts:
     in_loop, ahead = set(carry_vars), set(row_vars)
     before, during = [], []
     for equation, batched in zip(live, may_batch, strict=True):
@@ -181,11 +181,11 @@ def _split(
     # In order of appearance: the order of a set changes from run to run, and would miss JAX's
     # compilation cache.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
-    return _Split(needed(before, passed), during, passed)
+    return _Parts(needed(before, passed), during, passed)
 
 
 def _batched_bytes(equation: Any) -> float:
-    """Compute the bytes per step of an equation's largest value; inf if it must stay in the loop."""
+    """Size an equation's largest value, per step; inf if the equation must stay in the loop."""
     if equation.primitive.name in _IN_LOOP or equation.effects:
         return math.inf
     atoms = [*equation.invars, *equation.outvars]

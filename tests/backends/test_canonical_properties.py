@@ -155,8 +155,10 @@ def test_a_random_network_keeps_its_values_and_gradients(
         return h
 
     seeds = jax.random.split(jax.random.key(width), NUM_SEEDS)
-    params = [jax.vmap(lambda key, i=i: params_of(jax.random.fold_in(key, i), width))(seeds)
-              for i in range(len(names))]
+    params = [
+        jax.vmap(lambda key, i=i: params_of(jax.random.fold_in(key, i), width))(seeds)
+        for i in range(len(names))
+    ]
     inputs = jax.random.normal(jax.random.key(0), (NUM_SEEDS, BATCH, width))
     assert_equal_up_to_rounding(network, params, inputs, mode)
 

@@ -149,7 +149,7 @@ def test_the_largest_draws_stay_in_the_loop_if_not_all_fit(num_seeds: int) -> No
         def run(_: jax.Array) -> None:
             texts.append(loop_and_rest(step, max_bytes=max_bytes))
 
-        jax.vmap(run, axis_name=SEED_AXIS)(jnp.zeros(num_seeds))
+        jax.vmap(jax.jit(run), axis_name=SEED_AXIS)(jnp.zeros(num_seeds))
         return texts[0]
 
     assert "random" not in text(noise_and_large_state, fits)[0]

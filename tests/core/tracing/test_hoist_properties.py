@@ -22,9 +22,7 @@ def on_host(values: Any) -> np.ndarray:
 
 def called_back(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     like = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return jax.pure_callback(
-        on_host, like, jax.random.normal(key, shape), vmap_method="sequential"
-    )
+    return jax.pure_callback(on_host, like, jax.random.normal(key, shape), vmap_method="sequential")
 
 
 def other_generator(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
