@@ -53,7 +53,7 @@ def test_masked_actions_count_for_nothing_in_every_precision(
     """Masked by the argument `action_mask`, or by the network, with a large negative logit."""
     masked = jnp.finfo(dtype).min if masked_logit == "lowest" else masked_logit
     first, second = (
-        jnp.array(logits, dtype) for logits in ([9.0, 8.0, 10.0, 7.0], [0.5, 9.0, 0.25, 1.0])
+        jnp.array(logits, dtype) for logits in ([29.0, 28.0, 30.0, 27.0], [0.5, 9.0, 0.25, 1.0])
     )
 
     def build(logits: jax.Array):
@@ -71,7 +71,7 @@ def test_masked_actions_count_for_nothing_in_every_precision(
     def log_prob(logits: jax.Array) -> jax.Array:
         return build(logits).log_prob(jnp.int32(2))
 
-    logits = np.array([9.0, 10.0])
+    logits = np.array([29.0, 30.0])
     log_p = logits - np.log(np.exp(logits).sum())
     log_q = np.array([0.5, 0.25]) - np.log(np.exp([0.5, 0.25]).sum())
     exact = {
