@@ -162,7 +162,8 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
     if name == "dot_general" and _swaps(operands, params["out_sharding"]):
         return [_swapped_product(*operands, **params)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
-        return [_convolution(*operands, equation.outvars[0].aval.shape, **params)]
+        images, kernel = operands
+        return [_convolution(images, kernel, equation.outvars[0].aval.shape, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
     arrays = [operand.array() for operand in operands]
     if name in ("add", "sub", "mul", "div"):

@@ -26,7 +26,7 @@ def examples(quick: int, slow: int, **strategies: Any) -> Callable[[Callable[...
                 deadline=None,
                 max_examples=max_examples,
                 # Each example compiles: it is slow, and shrinking a failing one would take minutes.
-                suppress_health_check=list(HealthCheck),
+                suppress_health_check=[HealthCheck.too_slow],
                 phases=[Phase.explicit, Phase.generate],
             )
             options(given(**strategies)(check))()

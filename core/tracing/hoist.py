@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex
 
 from ..types import PyTree
@@ -201,6 +202,6 @@ def _bytes(var: Any) -> int:
 
 def _is_other_key(dtype: Any) -> bool:
     """Check whether keys are of another generator than threefry, whose batches are exact."""
-    if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False
     return dtype != jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype

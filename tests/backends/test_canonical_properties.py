@@ -40,7 +40,7 @@ def recurrent(p: dict[str, jax.Array], h: jax.Array) -> jax.Array:
 
 
 def repeated(p: dict[str, jax.Array], h: jax.Array) -> jax.Array:
-    return jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ p["square"] + p["bias"]), h)
+    return jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ p["square"] + p["bias"][None]), h)
 
 
 def either(p: dict[str, jax.Array], h: jax.Array) -> jax.Array:
@@ -141,7 +141,7 @@ MODES = st.sampled_from(["eager", "jit", "vmap"])
 
 @examples(
     quick=5,
-    slow=300,
+    slow=100,
     names=st.lists(st.sampled_from(list(LAYERS)), min_size=1, max_size=4),
     width=st.integers(1, 5),
     mode=MODES,
@@ -172,7 +172,7 @@ SIZES = st.tuples(st.integers(0, 6), st.integers(1, 6))
 
 @examples(
     quick=6,
-    slow=500,
+    slow=200,
     size=SIZES,
     kernel_size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     channels=st.tuples(st.integers(0, 2), st.integers(0, 2)),

@@ -91,7 +91,7 @@ def heads_or_a_long_loop(carry: jax.Array, key: jax.Array) -> tuple:
     """In a batch, the loop would also run where it is not chosen: with `x > 2`, forever."""
 
     def forever() -> jax.Array:
-        return jax.lax.while_loop(lambda x: x < 2.0, lambda x: x * 0.5, 1.0)
+        return jax.lax.while_loop(lambda x: x < 2.0, lambda x: x * 0.5, jnp.float32(1.0))
 
     drawn = jax.lax.cond(jax.random.uniform(key) > 2.0, forever, lambda: jnp.float32(0.0))
     return carry + drawn, None

@@ -133,7 +133,7 @@ def close(one: Any, other: Any) -> None:
 
 @examples(
     quick=6,
-    slow=300,
+    slow=100,
     program=PROGRAMS,
     length=st.sampled_from([0, 1, 2, 5]),
     max_bytes=st.sampled_from([0, 60, 200, MAX_BYTES]),
