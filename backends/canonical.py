@@ -14,11 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core as jex
 
 from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
-from ..core.tracing.jaxprs import bind
+from ..core.tracing.jaxprs import bind, evaluate
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -99,8 +98,9 @@ def params_on_the_right(function: Callable[[Any, Any], Any]) -> Callable[[Any, A
     If the left operand of a product depends on the parameters only and the right one on the inputs,
     they are swapped and the result is transposed. On CPU, a convolution of any layout is computed
     as a product of patches and kernel, since XLA's gradients of convolutions are several times
-    slower there; on other devices, and if it is grouped, in `NCHW` with an `OIHW` kernel. All other
-    equations are kept. So are products inside custom derivatives and control flow.
+    slower there; on other devices, and if it is grouped or empty, in `NCHW` with an `OIHW` kernel.
+    All other equations are kept. So are products inside custom derivatives and control flow, and
+    those whose result has a stated sharding. Each equation keeps the context of its trace.
     """
 
     def rewritten(params: Any, inputs: Any) -> Any:
@@ -146,17 +146,10 @@ class Value:
 
 def _evaluate(closed: Any, values: Sequence[Value]) -> list[Value]:
     jaxpr = closed.jaxpr
-    known: dict[Any, Value] = {}
-
-    def read(atom: Any) -> Value:
-        return Value.of(atom.val, CONSTANT) if isinstance(atom, jex.Literal) else known[atom]
-
     constants = [Value.of(constant, CONSTANT) for constant in closed.consts]
-    known.update(zip(jaxpr.constvars, constants, strict=True))
+    known: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
     known.update(zip(jaxpr.invars, values, strict=True))
-    for equation in jaxpr.eqns:
-        operands = [read(atom) for atom in equation.invars]
-        known.update(zip(equation.outvars, _rewrite(equation, operands), strict=True))
+    read = evaluate(jaxpr.eqns, known, _rewrite, lambda value: Value.of(value, CONSTANT))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -166,10 +159,11 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
         return _evaluate(params["jaxpr"], operands)
     if name == "transpose":
         return [operands[0].transposed(params["permutation"])]
-    if name == "dot_general" and operands[0].source == PARAMS and operands[1].source & INPUTS:
+    if name == "dot_general" and _swaps(operands, params["out_sharding"]):
         return [_swapped_product(*operands, **params)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
-        return [_convolution(*operands, **params)]
+        images, kernel = operands
+        return [_convolution(images, kernel, equation.outvars[0].aval.shape, **params)]
     source = functools.reduce(operator.or_, (operand.source for operand in operands), CONSTANT)
     arrays = [operand.array() for operand in operands]
     if name in ("add", "sub", "mul", "div"):
@@ -187,6 +181,12 @@ def _spread(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return array
     own = [axis for axis, size in enumerate(array.shape) if size == shape[axis] != 1]
     return jax.lax.broadcast_in_dim(array.reshape([shape[axis] for axis in own]), shape, own)
+
+
+def _swaps(operands: list[Value], out_sharding: Any) -> bool:
+    left, right = operands
+    # A sharding names the axes of the result in order.
+    return left.source == PARAMS and bool(right.source & INPUTS) and out_sharding is None
 
 
 def _holds_products(equation: Any) -> bool:
@@ -208,7 +208,7 @@ def _swapped_product(
             (right_contract, tuple(left.axes[axis] for axis in left_contract)),
             (right_batch, tuple(left.axes[axis] for axis in left_batch)),
         ),
-        precision=precision[::-1] if isinstance(precision, tuple) else precision,
+        precision=_swapped_precision(precision),
         **params,
     )
     kept = [axis for axis in range(len(left.axes)) if axis not in (*left_contract, *left_batch)]
@@ -221,13 +221,28 @@ def _swapped_product(
     return Value.of(swapped, left.source | right.source).transposed(axes)
 
 
-def _convolution(images: Value, kernel: Value, *, dimension_numbers: Any, **params: Any) -> Value:
+def _swapped_precision(precision: Any) -> Any:
+    if isinstance(precision, jax.lax.DotAlgorithm):
+        return precision._replace(
+            lhs_precision_type=precision.rhs_precision_type,
+            rhs_precision_type=precision.lhs_precision_type,
+            lhs_component_count=precision.rhs_component_count,
+            rhs_component_count=precision.lhs_component_count,
+        )
+    return precision[::-1] if isinstance(precision, tuple) else precision
+
+
+def _convolution(
+    images: Value, kernel: Value, shape: tuple[int, ...], *, dimension_numbers: Any, **params: Any
+) -> Value:
     # A specification gives the positions of (batch, feature, height, width).
     numbers, source = dimension_numbers, images.source | kernel.source
     in_order = (0, 1, 2, 3)
     nchw, oihw = images.transposed(numbers.lhs_spec), kernel.transposed(numbers.rhs_spec)
     plain = params["feature_group_count"] == params["batch_group_count"] == 1
-    if plain and params["lhs_dilation"] == (1, 1) and jax.default_backend() == "cpu":
+    plain = plain and params["lhs_dilation"] == (1, 1)
+    empty = 0 in (*shape, *images.base.shape, *kernel.base.shape)
+    if plain and not empty and jax.default_backend() == "cpu":
         result = Value.of(_patches_times_kernel(nchw, oihw, **params), source)
         result = result.transposed((0, 3, 1, 2))
     else:

@@ -11,7 +11,7 @@ import optax
 from .network import Network, Variables
 from .numerics import divide_or_nan
 from .rl.optimizers import OptimizerFn
-from .tracing.hoist import draw_ahead
+from .tracing.hoist import draw_ahead, num_rows
 from .types import Metrics, PyTree, pytree_dataclass
 
 Loss: TypeAlias = Callable[[Variables, Any, jax.Array], tuple[jax.Array, tuple[Metrics, PyTree]]]
@@ -162,7 +162,7 @@ def steps_if_ready(
     drawn, body = draw_ahead(step, state, inputs)
 
     def go(state: PyTree) -> tuple[PyTree, Metrics]:
-        state, metrics = jax.lax.scan(body, state, drawn)
+        state, metrics = jax.lax.scan(body, state, drawn, length=num_rows(inputs))
         return state, jax.tree.map(jnp.mean, metrics)
 
     def wait(state: PyTree) -> tuple[PyTree, Metrics]:

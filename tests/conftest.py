@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 OPTIMIZED = (
     "test_identity",
     "test_compare",
-    "test_canonical",
+    "test_canonical.py",
     "test_train.py",
     "test_gymnax_quirks",
     "test_inverted_pendulum",

@@ -12,7 +12,7 @@ import numpy as np
 from ..agent import Agent
 from ..environment import Environment, check_constant_shapes
 from ..errors import TriglotError
-from ..tracing.hoist import draw_ahead
+from ..tracing.hoist import SEED_AXIS, draw_ahead
 from ..types import PyTree
 from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
@@ -22,9 +22,10 @@ from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
-# them per update costs measurable time, and only up to this many bytes.
+# them per update costs measurable time, and only up to this many bytes per `_USUAL_CHUNK` updates.
 _SHORT_ROLLOUT = 8
-_MAX_DRAWN_BYTES = 2**25
+_MAX_DRAWN_BYTES = 2**26
+_USUAL_CHUNK = 64
 
 Monitor: TypeAlias = Callable[[Any], dict[str, jax.Array]]
 
@@ -44,7 +45,7 @@ class Trainer:
 
     agent: Agent
     env: VectorEnvironment
-    chunk_size: int = 64
+    chunk_size: int = _USUAL_CHUNK
     monitor: Monitor | None = None
     every_update: Callback | None = None
 
@@ -108,9 +109,7 @@ class Trainer:
           are valid.
         """
         count = self.chunk_size if num_updates is None else num_updates
-        numbers = runner_state.num_updates + jnp.arange(self.chunk_size, dtype=jnp.int32)
-        keys = jax.vmap(lambda number: update_keys(runner_state.key, number))(numbers)
-        drawn, update = self._draw(runner_state, keys)
+        drawn, update = self._draw(runner_state)
         _, shapes = jax.eval_shape(update, runner_state, jax.tree.map(lambda leaf: leaf[0], drawn))
         buffers = jax.tree.map(lambda s: jnp.zeros((self.chunk_size, *s.shape), s.dtype), shapes)
 
@@ -125,19 +124,26 @@ class Trainer:
         return jax.lax.fori_loop(0, count, body, (runner_state, buffers))
 
     def _draw(
-        self, runner_state: RunnerState, keys: UpdateKeys
-    ) -> tuple[PyTree, Callable[[RunnerState, PyTree], Updated]]:
-        """Draw a chunk's random numbers at once if its rollouts are short, where that is faster.
+        self, runner_state: RunnerState
+    ) -> tuple[list[jax.Array], Callable[[RunnerState, list[jax.Array]], Updated]]:
+        """Make a chunk's keys at once, and its random numbers too if its rollouts are short.
 
         Returns:
-          The random numbers of each update, or else its keys, `[chunk_size, ...]`; and the update
-          as a function of one entry of them.
+          The random values of each update, `[chunk_size, ...]`; and the update as a function of one
+          entry of them.
         """
-        if self.agent.rollout_length <= _SHORT_ROLLOUT and not jax.config.values["jax_disable_jit"]:
-            drawn, update = draw_ahead(self.update, runner_state, keys)
-            if sum(leaf.size * leaf.dtype.itemsize for leaf in drawn) <= _MAX_DRAWN_BYTES:
-                return drawn, update
-        return keys, jax.jit(self.update)  # jit: traced once for both uses
+        short = self.agent.rollout_length <= _SHORT_ROLLOUT
+        run = self.update if short else jax.jit(self.update)  # nothing is drawn ahead of a jit
+        key = runner_state.key
+
+        def update(runner_state: RunnerState, number: jax.Array) -> Updated:
+            return run(runner_state, update_keys(key, number))
+
+        numbers = runner_state.num_updates + jnp.arange(self.chunk_size, dtype=jnp.int32)
+        # The limit per update is the same for all chunks up to the usual size, so that the size of
+        # a chunk does not decide what is drawn ahead.
+        max_bytes = _MAX_DRAWN_BYTES * self.chunk_size // max(self.chunk_size, _USUAL_CHUNK)
+        return draw_ahead(update, runner_state, numbers, max_bytes=max_bytes)
 
     def program(self) -> "CompiledProgram":
         """Build the program that trains all seeds."""
@@ -165,7 +171,7 @@ class Trainer:
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     """Vmap over the leading axis `[S]`; call a single seed directly, which is 3 to 14 % faster."""
     if jax.tree.leaves(seeds)[0].shape[0] > 1:
-        return jax.vmap(function)(seeds)
+        return jax.vmap(function, axis_name=SEED_AXIS)(seeds)
     result = function(jax.tree.map(lambda leaf: leaf[0], seeds))
     return jax.tree.map(lambda leaf: leaf[None], result)
 

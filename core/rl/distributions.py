@@ -20,7 +20,7 @@ class Categorical:
     """A distribution over `num_actions` actions; make it with `categorical`.
 
     Attributes:
-      log_probs: float `[..., num_actions]`, normalised.
+      log_probs: float `[..., num_actions]`, normalised and finite.
     """
 
     log_probs: jax.Array
@@ -53,12 +53,14 @@ def categorical(
       action_mask: bool `[..., num_actions]`, True where an action is allowed; None allows all.
 
     Returns:
-      The distribution. A masked action has probability 0 and contributes 0 to the entropy and its
-      gradient.
+      The distribution. A masked action, and one whose logit is -inf, has probability 0, a finite
+      log-probability, and contributes 0 to the entropy and its gradient.
     """
+    lowest = jnp.finfo(logits.dtype).min
     if action_mask is not None:
-        logits = jnp.where(action_mask, logits, jnp.finfo(logits.dtype).min)
-    return Categorical(jax.nn.log_softmax(logits))
+        logits = jnp.where(action_mask, logits, lowest)
+    # -65504 - 1 is -inf in float16, and 0 * -inf in the entropy would be NaN.
+    return Categorical(jnp.maximum(jax.nn.log_softmax(logits), lowest))
 
 
 @jax.tree_util.register_dataclass

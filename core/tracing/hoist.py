@@ -1,23 +1,47 @@
-"""Scans over random keys that draw all random numbers before the loop.
+"""Scans over random keys that draw random numbers before the loop.
 
 In a small loop, drawing a few numbers per step costs more than the rest of the step. The equations
 of the traced step that depend on its key and not on the carry (action noise, environment resets)
-are evaluated for all steps in one batch. The numbers equal those of a plain scan, and take `T`
-times the memory of one step.
+are evaluated for all steps in one batch, as long as their results fit into `MAX_BYTES`.
+
+Keys, random bits and integers are exactly those of a plain scan. Floating-point values computed
+from them are equal up to rounding, since XLA compiles a batch differently from one step. These
+equations stay in the loop:
+
+- random numbers of generators other than threefry: a batch of `rbg` keys gives other numbers;
+- `cond` and `while`: a batch computes both branches, and iterates until its slowest element ends;
+- host callbacks and effects;
+- the largest, if not all of them fit.
+
+If a primitive has no batching rule, nothing is drawn before the loop.
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex
 
 from ..types import PyTree
-from .jaxprs import bind, needed, variables
+from .jaxprs import evaluate, needed, variables
+
+# Name of the vmapped axis of independent seeds, whose size counts in the limit below.
+SEED_AXIS = "seeds"
+# Limit on what one call draws before the loop, for all steps and seeds together.
+MAX_BYTES = 2**26
+
+_IN_LOOP = {"cond", "while", "pure_callback", "ffi_call", "rng_bit_generator", "rng_uniform"}
 
 
 def scan_keys(
-    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
+    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]],
+    carry: PyTree,
+    keys: PyTree,
+    *,
+    max_bytes: int = MAX_BYTES,
 ) -> tuple[PyTree, PyTree]:
     """Compute `jax.lax.scan(step, carry, keys)`, with the random numbers drawn before the loop.
 
@@ -25,39 +49,125 @@ def scan_keys(
       step: `step(carry, keys) -> (carry, outputs)`, as for `jax.lax.scan`.
       carry: any pytree of arrays.
       keys: typed keys `[T]`, or a pytree of them.
+      max_bytes: see `draw_ahead`.
 
     Returns:
-      The last carry, and the outputs `[T, ...]`.
+      The last carry, and the outputs `[T, ...]`. Draws are exactly those of `jax.lax.scan`, floats
+      computed from them equal up to rounding.
     """
-    drawn, body = draw_ahead(step, carry, keys)
-    return jax.lax.scan(body, carry, drawn, length=jax.tree.leaves(keys)[0].shape[0])
+    drawn, body = draw_ahead(step, carry, keys, max_bytes=max_bytes)
+    return jax.lax.scan(body, carry, drawn, length=num_rows(keys))
 
 
 def draw_ahead(
-    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]], carry: PyTree, keys: PyTree
+    step: Callable[[PyTree, Any], tuple[PyTree, PyTree]],
+    carry: PyTree,
+    keys: PyTree,
+    *,
+    max_bytes: int = MAX_BYTES,
 ) -> tuple[list[jax.Array], Callable[[PyTree, list[jax.Array]], tuple[PyTree, PyTree]]]:
     """Split a step into the part that depends on keys only and the rest; evaluate the first.
 
     Args:
-      step, carry, keys: as for `scan_keys`; only the shapes of `carry` are used.
+      step, carry, keys: as for `scan_keys`; only the shapes of `carry` are used. Instead of keys,
+        `keys` may be numbers from which the step makes its keys.
+      max_bytes: limit on the values drawn, for `T` steps and all seeds vmapped by `vmap_seeds`.
+        The smallest draws are batched first; those that exceed the limit are left in the step.
 
     Returns:
       The random values of `T` steps, `[T, ...]` each, and `step` with one row of them as its
       second argument.
     """
-    first = jax.tree.map(lambda key: key[0], keys)
-    closed, (_, output_shape) = jax.make_jaxpr(step, return_shape=True)(carry, first)
-    jaxpr = closed.jaxpr
-    leaves, treedef = jax.tree.flatten(carry)
+    rows, treedef = jax.tree.flatten(keys)
+    length = num_rows(keys)
+    in_loop = rows, lambda carry, row: step(carry, treedef.unflatten(row))
+    if length == 0 or jax.config.values["jax_disable_jit"]:
+        return in_loop
+    closed, out_tree = _trace(step, carry, keys)
+    jaxpr, size = closed.jaxpr, len(jax.tree.leaves(carry))
+    carry_vars, row_vars = jaxpr.invars[:size], jaxpr.invars[size:]
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    live = needed(jaxpr.eqns, jaxpr.outvars)
+    parts = _choose(jaxpr, carry_vars, row_vars, max_bytes / (length * _num_seeds()))
 
-    carry_vars, key_vars = jaxpr.invars[: len(leaves)], jaxpr.invars[len(leaves) :]
-    in_loop, ahead = set(carry_vars), set(key_vars)
+    def draw(rows: list[jax.Array]) -> list[jax.Array]:
+        read = evaluate(parts.before, {**constants, **dict(zip(row_vars, rows, strict=True))})
+        return [read(var) for var in parts.passed]
+
+    def body(carry: PyTree, drawn: list[jax.Array]) -> tuple[PyTree, PyTree]:
+        leaves = map(_as_traced, jax.tree.leaves(carry), carry_vars)
+        known = {**constants, **dict(zip(carry_vars, leaves, strict=True))}
+        read = evaluate(parts.during, {**known, **dict(zip(parts.passed, drawn, strict=True))})
+        return jax.tree.unflatten(out_tree, [read(atom) for atom in jaxpr.outvars])
+
+    try:
+        return jax.vmap(draw)(rows), body
+    except NotImplementedError:  # a primitive without a batching rule
+        return in_loop
+
+
+def num_rows(tree: PyTree) -> int:
+    """Return the length `T` of the leading axis of a pytree's leaves."""
+    return jax.tree.leaves(tree)[0].shape[0]
+
+
+def _trace(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[Any, Any]:
+    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), keys)
+    closed, shapes = jax.make_jaxpr(step, return_shape=True)(carry, row)
+    pairs = zip(closed.in_avals[: len(jax.tree.leaves(carry))], closed.out_avals, strict=False)
+    if any(one.weak_type and one.dtype != other.dtype for one, other in pairs):
+        # A scan converts a weakly typed carry, such as 0, to the dtype that the step returns.
+        types, _ = jax.eval_shape(lambda carry, keys: jax.lax.scan(step, carry, keys), carry, keys)
+        closed, shapes = jax.make_jaxpr(step, return_shape=True)(types, row)
+    return closed, jax.tree.structure(shapes)
+
+
+def _as_traced(leaf: Any, var: Any) -> Any:
+    same = jax.typeof(leaf).dtype == var.aval.dtype
+    return leaf if same else jax.lax.convert_element_type(leaf, var.aval.dtype)
+
+
+def _num_seeds() -> int:
+    try:
+        return jax.lax.axis_size(SEED_AXIS)
+    except NameError:  # not vmapped by `vmap_seeds`
+        return 1
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Equations evaluated in a batch, those of the loop, and the values passed to them."""
+
+    before: list[Any]
+    during: list[Any]
+    passed: list[Any]
+
+
+def _choose(
+    jaxpr: Any, carry_vars: Sequence[Any], row_vars: Sequence[Any], max_bytes: float
+) -> _Parts:
+    """Batch the equations up to the largest size with which all passed values fit."""
+    live = needed(jaxpr.eqns, jaxpr.outvars)
+    sizes = [_batched_bytes(equation) for equation in live]
+    for limit in sorted({size for size in sizes if size <= max_bytes}, reverse=True):
+        may_batch = [size <= limit for size in sizes]
+        parts = _split(live, may_batch, jaxpr.outvars, carry_vars, row_vars)
+        if sum(_bytes(var) for var in parts.passed if var not in row_vars) <= max_bytes:
+            return parts
+    return _split(live, [False] * len(live), jaxpr.outvars, carry_vars, row_vars)
+
+
+def _split(
+    live: Sequence[Any],
+    may_batch: Sequence[bool],
+    outvars: Sequence[Any],
+    carry_vars: Sequence[Any],
+    row_vars: Sequence[Any],
+) -> _Parts:
+    in_loop, ahead = set(carry_vars), set(row_vars)
     before, during = [], []
-    for equation in live:
+    for equation, batched in zip(live, may_batch, strict=True):
         used = set(variables(equation.invars))
-        if used & in_loop or equation.effects:
+        if used & in_loop or equation.effects or (used & ahead and not batched):
             in_loop.update(equation.outvars)
             during.append(equation)
         elif used & ahead:
@@ -68,28 +178,30 @@ def draw_ahead(
             during.append(equation)
 
     computed = {var for equation in during for var in equation.outvars}
-    wanted = [*variables(jaxpr.outvars), *(v for e in during for v in variables(e.invars))]
+    wanted = [*variables(outvars), *(v for e in during for v in variables(e.invars))]
     # In order of appearance: the order of a set changes from run to run, and would miss JAX's
     # compilation cache.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
-    before = needed(before, passed)
-
-    def draw(keys: list[jax.Array]) -> list[jax.Array]:
-        known = _run(before, {**constants, **dict(zip(key_vars, keys, strict=True))})
-        return [known[var] for var in passed]
-
-    def body(carry: PyTree, drawn: list[jax.Array]) -> tuple[PyTree, PyTree]:
-        known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
-        known = _run(during, {**known, **dict(zip(passed, drawn, strict=True))})
-        results = [v.val if isinstance(v, jex.Literal) else known[v] for v in jaxpr.outvars]
-        outputs = jax.tree.unflatten(jax.tree.structure(output_shape), results[len(leaves) :])
-        return treedef.unflatten(results[: len(leaves)]), outputs
-
-    return jax.vmap(draw)(jax.tree.leaves(keys)), body
+    return _Parts(needed(before, passed), during, passed)
 
 
-def _run(equations: Iterable[Any], known: dict[Any, jax.Array]) -> dict[Any, jax.Array]:
-    for equation in equations:
-        values = [a.val if isinstance(a, jex.Literal) else known[a] for a in equation.invars]
-        known.update(zip(equation.outvars, bind(equation, values), strict=True))
-    return known
+def _batched_bytes(equation: Any) -> float:
+    """Size an equation's largest value, per step; inf if the equation must stay in the loop."""
+    if equation.primitive.name in _IN_LOOP or equation.effects:
+        return math.inf
+    atoms = [*equation.invars, *equation.outvars]
+    if any(_is_other_key(atom.aval.dtype) for atom in atoms):
+        return math.inf
+    inner = [e for jaxpr in jex.jaxprs_in_params(equation.params) for e in jaxpr.eqns]
+    return max([*map(_bytes, equation.outvars), *map(_batched_bytes, inner)], default=0)
+
+
+def _bytes(var: Any) -> int:
+    return math.prod(var.aval.shape) * var.aval.dtype.itemsize
+
+
+def _is_other_key(dtype: Any) -> bool:
+    """Check whether keys are of another generator than threefry, whose batches are exact."""
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return False
+    return dtype != jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype

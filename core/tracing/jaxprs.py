@@ -1,10 +1,12 @@
 """Jaxpr utilities."""
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 from jax.extend import core as jex
+from jax.extend import source_info_util
 
 from ..types import PyTree
 
@@ -14,6 +16,48 @@ def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     params = equation.primitive.get_bind_params(equation.params)
     result = equation.primitive.bind(*arrays, **params)
     return list(result) if equation.primitive.multiple_results else [result]
+
+
+@contextlib.contextmanager
+def context_of(equation: Any) -> Iterator[None]:
+    """Restore the context in which an equation was traced, as `jax.core.eval_jaxpr` does.
+
+    It holds the layout of threefry counters, the compute type, XLA metadata, the mesh, the names of
+    scopes and the source line.
+    """
+    source = equation.source_info
+    names = source_info_util.current_name_stack() + source.name_stack
+    with source_info_util.user_context(source.traceback, name_stack=names), equation.ctx.manager:
+        yield
+
+
+def evaluate(
+    equations: Iterable[Any],
+    known: dict[Any, Any],
+    rule: Callable[[Any, list[Any]], Sequence[Any]] = bind,
+    literal: Callable[[Any], Any] = lambda value: value,
+) -> Callable[[Any], Any]:
+    """Evaluate equations in order, each in its own context.
+
+    Args:
+      equations: of one jaxpr.
+      known: values by variable; the results are added.
+      rule: `rule(equation, operands) -> results`.
+      literal: converts the value of a literal to an operand.
+
+    Returns:
+      A function that reads the value of a variable or literal.
+    """
+
+    def read(atom: Any) -> Any:
+        return literal(atom.val) if isinstance(atom, jex.Literal) else known[atom]
+
+    for equation in equations:
+        operands = [read(atom) for atom in equation.invars]
+        with context_of(equation):
+            results = rule(equation, operands)
+        known.update(zip(equation.outvars, results, strict=True))
+    return read
 
 
 def variables(atoms: Iterable[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from triglot.backends.canonical import params_on_the_right
 
@@ -101,6 +102,51 @@ def test_a_kernel_stored_as_in_out_is_contracted_where_it_lies() -> None:
     assert "transpose" not in jaxpr
 
 
+HIGH, DEFAULT = jax.lax.Precision.HIGHEST, jax.lax.Precision.DEFAULT
+F32, BF16 = jnp.dtype("float32"), jnp.dtype("bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((HIGH, DEFAULT), (DEFAULT, HIGH)),
+        (jax.lax.DotAlgorithm(F32, BF16, F32, 3, 1), jax.lax.DotAlgorithm(BF16, F32, F32, 1, 3)),
+        (jax.lax.DotAlgorithmPreset.F32_F32_F32, jax.lax.DotAlgorithmPreset.F32_F32_F32),
+    ],
+    ids=["precisions", "algorithm", "preset"],
+)
+def test_the_precision_of_each_operand_is_kept(given: Any, expected: Any) -> None:
+    def product(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.dot_general(w, x, (((1,), (1,)), ((), ())), precision=given)
+
+    jaxpr = jax.make_jaxpr(params_on_the_right(product))(W, X).jaxpr
+    (equation,) = [e for e in jaxpr.eqns if e.primitive.name == "dot_general"]
+    assert equation.params["precision"] == expected
+    assert type(equation.params["precision"]) is type(expected)
+
+
+def test_a_product_with_an_algorithm_runs() -> None:
+    """As a reversed tuple, the algorithm ended the process."""
+    algorithm = jax.lax.DotAlgorithm(jnp.float32, jnp.float32, jnp.float32)
+
+    def product(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.dot_general(w, x, (((1,), (1,)), ((), ())), precision=algorithm)
+
+    np.testing.assert_allclose(params_on_the_right(product)(W, X), product(W, X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", [left, nested_jit, only_params], ids=lambda f: f.__name__)
+def test_equations_keep_their_context(function: Callable) -> None:
+    def marked(w: jax.Array, x: jax.Array) -> jax.Array:
+        with set_xla_metadata(part="torso"), jax.named_scope("torso"):
+            return function(w, x)
+
+    lowered = jax.jit(params_on_the_right(marked)).lower(W, X)
+    products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
+    assert products and all('part = "torso"' in line for line in products)
+    assert "torso/" in lowered.as_text(debug_info=True)
+
+
 @pytest.mark.parametrize("function", [in_scan, in_cond])
 def test_control_flow_is_passed_through(function: Callable) -> None:
     names = [e.primitive.name for e in jax.make_jaxpr(function)(W, X).jaxpr.eqns]
@@ -149,3 +195,20 @@ def test_convolutions_are_computed_in_one_way(
     grouped = "conv_general_dilated" in names
     assert grouped == (groups > 1)
     assert ("dot_general" in names) != grouped
+
+
+@pytest.mark.parametrize("size", [(2, 3, 1, 2), (2, 3, 1, 0), (0, 3, 5, 5), (2, 0, 5, 5)])
+def test_an_empty_convolution_is_that_of_the_library(size: tuple[int, ...]) -> None:
+    images, kernel = jnp.ones(size), jnp.ones((4, size[1], 3, 2))
+
+    def convolve(kernel: jax.Array, images: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(images, kernel, (1, 1), "VALID")
+
+    def loss(function: Callable) -> Callable:
+        return jax.grad(lambda *operands: function(*operands).sum(), argnums=(0, 1))
+
+    ours = params_on_the_right(convolve)
+    np.testing.assert_array_equal(ours(kernel, images), convolve(kernel, images))
+    jax.tree.map(
+        np.testing.assert_array_equal, loss(ours)(kernel, images), loss(convolve)(kernel, images)
+    )

@@ -175,15 +175,19 @@ def test_the_key_of_training_is_never_reused(trainer: Trainer) -> None:
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 13
 
 
-@pytest.mark.parametrize("most_drawn", [0, 2**25], ids=["one by one", "at once"])
+@pytest.mark.parametrize(
+    ("most_drawn", "impl"),
+    [(0, "threefry2x32"), (2**26, "threefry2x32"), (2**26, "unsafe_rbg")],
+    ids=["one by one", "at once", "another generator"],
+)
 def test_short_updates_are_the_same_however_their_numbers_are_drawn(
-    most_drawn: int, monkeypatch: pytest.MonkeyPatch
+    most_drawn: int, impl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triglot.core.loop.trainer._MAX_DRAWN_BYTES", most_drawn)
     sizes = {"num_envs": 2, "rollout_length": 1, "batch_size": 4, "buffer_size": 32}
     agent = triglot.make_agent("dqn", ENV, config={**sizes, "learning_starts": 4})
     trainer = Trainer(agent, VectorEnvironment(ENV, 2), chunk_size=8)
-    start = trainer.init(jax.random.key(0))
+    start = trainer.init(jax.random.key(0, impl=impl))
     state, update = start, jax.jit(trainer.update)
     for _ in range(8):
         state, _ = update(state)

@@ -1,10 +1,11 @@
-"""The squashed Gaussian against numbers worked out by hand and by integration."""
+"""Distributions against numbers worked out by hand and by integration."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from triglot.core.rl.distributions import SquashedGaussian, from_unit_box
+from triglot.core.rl.distributions import SquashedGaussian, categorical, from_unit_box
 from triglot.core.specs import Box
 
 
@@ -38,3 +39,55 @@ def test_bounds_are_reached_element_by_element() -> None:
     unit = jnp.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]])
     stretched = from_unit_box(spec, unit)
     np.testing.assert_allclose(stretched, [[-2.0, 0.0], [0.0, 5.0], [2.0, 10.0]])
+
+
+DTYPES = [jnp.float32, jnp.float16, jnp.bfloat16]
+MASK = jnp.array([True, False, True, False])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("masked_logit", [None, -1e9, "lowest", -jnp.inf])
+def test_masked_actions_count_for_nothing_in_every_precision(
+    dtype: jnp.dtype, masked_logit: float | str | None
+) -> None:
+    """Masked by the argument `action_mask`, or by the network, with a large negative logit."""
+    masked = jnp.finfo(dtype).min if masked_logit == "lowest" else masked_logit
+    first, second = (
+        jnp.array(logits, dtype) for logits in ([29.0, 28.0, 30.0, 27.0], [0.5, 9.0, 0.25, 1.0])
+    )
+
+    def build(logits: jax.Array):
+        if masked is None:
+            return categorical(logits, MASK)
+        return categorical(jnp.where(MASK, logits, jnp.asarray(masked).astype(dtype)))
+
+    def entropy(logits: jax.Array) -> jax.Array:
+        return build(logits).entropy()
+
+    def divergence(logits: jax.Array) -> jax.Array:
+        p, q = build(logits), build(second)
+        return jnp.sum(jnp.exp(p.log_probs) * (p.log_probs - q.log_probs))
+
+    def log_prob(logits: jax.Array) -> jax.Array:
+        return build(logits).log_prob(jnp.int32(2))
+
+    logits = np.array([29.0, 30.0])
+    log_p = logits - np.log(np.exp(logits).sum())
+    log_q = np.array([0.5, 0.25]) - np.log(np.exp([0.5, 0.25]).sum())
+    exact = {
+        entropy: -(np.exp(log_p) * log_p).sum(),
+        divergence: (np.exp(log_p) * (log_p - log_q)).sum(),
+        log_prob: log_p[1],
+    }
+    tolerance = 10 * float(jnp.finfo(dtype).eps)
+    for function, expected in exact.items():
+        value, gradient = jax.jit(jax.value_and_grad(function))(first)
+        assert value.dtype == dtype
+        np.testing.assert_allclose(np.float64(value), expected, rtol=tolerance, atol=tolerance)
+        assert jnp.isfinite(gradient).all() and gradient[0] != 0
+        np.testing.assert_array_equal(gradient[~MASK], 0)
+
+    policy = build(first)
+    assert jnp.isfinite(policy.log_probs).all()
+    actions = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 200))
+    assert set(actions.tolist()) == {0, 2}
