@@ -16,7 +16,7 @@ QUICK_XLA = $(shell XLA_FLAGS=$(QUICK_FLAG) $(BIN)/python -c "import jax; jax.de
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs
+.PHONY: demo test test-packaging lint docs
 
 demo: $(READY)
 	@out="$(OUT)" && $(BIN)/triglot compare ppo gymnax:CartPole-v1 \
@@ -27,9 +27,15 @@ demo: $(READY)
 test: $(READY)
 	@status=0; \
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
-	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized" || status=1; \
+	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
+	    || status=1; \
 	$(BIN)/python -m pytest $(PYTEST) -m "not slow and optimized" || status=1; \
 	exit $$status
+
+# What changes with the files that are shipped, and starts programs of its own.
+test-packaging: $(READY)
+	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
+	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.checks.broken_agents import BROKEN, Broken
+from tests.checks.defects import marks
 from tests.checks.sound_agent import ENV, ActorCritic, Masked, linear
 from triglot import check_agent, make_agent, make_env
 from triglot.checks.agent.check import CHECKS
@@ -29,7 +30,13 @@ def assert_passes(agent: object, env: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.check}: {broken.defect}")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(broken, id=f"{broken.check}: {broken.defect}", marks=slow)
+        for broken, slow in zip(BROKEN, marks([b.check for b in BROKEN]), strict=True)
+    ],
+)
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     report = check_agent(broken.agent, broken.env)
     assert report.failed == (broken.check,), str(report)
@@ -48,13 +55,9 @@ def test_the_base_of_the_broken_agents_passes(env: Any) -> None:
     assert_passes(ActorCritic(), env)
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        "linen",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in BACKENDS if name != "linen"),
-    ],
-)
+# The quick tests check Q-learning (conformance/test_agents.py) and a DQN (test_extending.py).
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_ppo_passes(backend: str) -> None:
     assert_passes(make_agent("ppo", ENV, backend=backend, config=SMALL), ENV)
 

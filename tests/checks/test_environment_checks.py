@@ -7,21 +7,17 @@ import pytest
 from triglot.checks.environment.check import CHECKS, check_environment
 
 from .broken_environments import BROKEN
+from .defects import marks
 from .malformed_environments import MALFORMED
 from .sound_environments import SOUND, Blank, Endless, Grid, Lasts, Walk
 
 
 def cases(defects: list[tuple[str, Any]]) -> list[Any]:
-    """Name the cases; of each check's, all but the first are slow."""
-    checks = [check for check, _ in defects]
+    """Name and mark the cases."""
+    marked = zip(defects, marks([check for check, _ in defects]), strict=True)
     return [
-        pytest.param(
-            check,
-            env,
-            id=f"{check}-{type(env).__name__}-{number}",
-            marks=pytest.mark.slow if check in checks[:number] else (),
-        )
-        for number, (check, env) in enumerate(defects)
+        pytest.param(check, env, id=f"{check}-{type(env).__name__}-{number}", marks=slow)
+        for number, ((check, env), slow) in enumerate(marked)
     ]
 
 

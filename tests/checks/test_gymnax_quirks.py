@@ -22,7 +22,7 @@ QUIRKS = {
     "MetaMaze-misc": ("declared bounds",),
     "UmbrellaChain-bsuite": ("reward", "declared bounds"),
 }
-FAST = {"CartPole-v1", "Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
+FAST = {"Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
 
 
 class Uncorrected(gymnax.Gymnax):

@@ -10,9 +10,9 @@ import pytest
 from flax import nnx
 
 from tests.checks.broken_networks import BROKEN, Broken
+from tests.checks.defects import marks
 from tests.checks.sound_network import OBS, network, recurrent
-from tests.conformance import custom_networks as own
-from triglot import check_network, combine, from_equinox, from_haiku, from_linen, from_nnx
+from triglot import check_network, combine, from_linen, from_nnx
 from triglot.backends import build
 from triglot.checks.network.check import CHECKS
 from triglot.checks.report import Report, Result
@@ -26,7 +26,6 @@ HEADS = (("logits", policy_head(3)), ("value", value_head()))
 VECTOR = NetworkSpec(specs.Box((4,)), MLP((8,)), HEADS)
 IMAGE = NetworkSpec(specs.Box((5, 5, 2)), CNN((3,), 2, (8,)), HEADS)
 INDEX = NetworkSpec(specs.Discrete(5), Table(), HEADS)
-REASON = "haiku's and flax's normalisation mix dtypes and ranks"
 
 
 def assert_passes(given: object, obs_spec: object) -> None:
@@ -35,7 +34,13 @@ def assert_passes(given: object, obs_spec: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.check}: {broken.defect}")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(broken, id=f"{broken.check}: {broken.defect}", marks=slow)
+        for broken, slow in zip(BROKEN, marks([b.check for b in BROKEN]), strict=True)
+    ],
+)
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
     report = check_network(broken.network, OBS)
     assert report.failed == (broken.check,), str(report)
@@ -68,6 +73,9 @@ def test_the_zoos_networks_pass(backend: str) -> None:
     assert_passes(build(backend, {"actor_critic": VECTOR}, arithmetic="canonical"), VECTOR.obs_spec)
 
 
+QUICK = [("nnx", "images"), ("equinox", "indices")]
+
+
 @pytest.mark.parametrize(
     ("backend", "spec"),
     [
@@ -75,7 +83,7 @@ def test_the_zoos_networks_pass(backend: str) -> None:
             backend,
             spec,
             id=f"{backend}-{what}",
-            marks=() if (backend, what) == ("equinox", "indices") else pytest.mark.slow,
+            marks=() if (backend, what) in QUICK else pytest.mark.slow,
         )
         for backend in BACKENDS
         for what, spec in {"images": IMAGE, "indices": INDEX}.items()
@@ -85,28 +93,8 @@ def test_the_zoos_other_networks_pass(backend: str, spec: NetworkSpec) -> None:
     assert_passes(build(backend, {"net": spec}), spec.obs_spec)
 
 
-def test_a_convolution_passes() -> None:
-    assert_passes(build("nnx", {"net": IMAGE}), IMAGE.obs_spec)
-
-
 def test_tables_pass() -> None:
     assert_passes(build("table", {"net": INDEX}), INDEX.obs_spec)
-
-
-OWN = {
-    "haiku": lambda: from_haiku(own.normalised_haiku, OBS),
-    "linen": lambda: from_linen(own.Normalised(), OBS),
-    "nnx": lambda: from_nnx(own.NormalisedNNX),
-    "equinox": lambda: from_equinox(own.NormalisedEquinox),
-}
-
-
-@pytest.mark.library_promotion(REASON)
-@pytest.mark.parametrize(
-    "library", ["equinox", *(pytest.param(n, marks=pytest.mark.slow) for n in list(OWN)[:3])]
-)
-def test_batchnorm_and_dropout_pass(library: str) -> None:
-    assert_passes(OWN[library](), OBS)
 
 
 def test_given_weights_pass() -> None:

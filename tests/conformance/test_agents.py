@@ -31,7 +31,14 @@ slow = pytest.mark.slow
         ),
         pytest.param("dqn", "gymnax:CartPole-v1", "haiku", SMALL, id="dqn", marks=slow),
         *(
-            pytest.param("q_learning", "gridworld:4x4", "table", {"method": method}, id=method)
+            pytest.param(
+                "q_learning",
+                "gridworld:4x4",
+                "table",
+                {"method": method},
+                id=method,
+                marks=() if method == "q_learning" else slow,
+            )
             for method in ("q_learning", "sarsa", "expected_sarsa")
         ),
         *(

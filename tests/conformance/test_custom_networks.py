@@ -1,5 +1,6 @@
 """People's own networks train through the same unchanged PPO, and keep what must stand still."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,11 @@ class Case:
     make: Callable[[], Network]
     num_params: int
     has_statistics: bool = False
+    promotes: bool = True
+
+
+def self_attention() -> Network:
+    return from_equinox(own.Attentive)
 
 
 NORMALISED = 2 * 4 + (4 * 32 + 32) + (32 * 2 + 2) + (32 + 1)
@@ -43,43 +49,46 @@ CASES = [
         "NNX shared layer",
         lambda: from_nnx(own.Sharing),
         (4 * 16 + 16) + (16 * 16 + 16) + (16 * 2 + 2) + (16 + 1),
+        promotes=False,
     ),
     Case(
         "Equinox SelfAttention",
-        lambda: from_equinox(own.Attentive),
+        self_attention,
         2 * 8 + 3 * 8 * 8 + (32 * 2 + 2) + (32 + 1),
+        promotes=False,
     ),
     Case("Haiku BatchNorm", lambda: from_haiku(own.normalised_haiku, OBS), NORMALISED, True),
     Case("NNX BatchNorm", lambda: from_nnx(own.NormalisedNNX), NORMALISED, True),
     Case("Equinox BatchNorm", lambda: from_equinox(own.NormalisedEquinox), NORMALISED, True),
 ]
-QUICK = 4  # the others only in the slow tests
-every_case = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=() if number < QUICK else pytest.mark.slow)
-        for number, case in enumerate(CASES)
-    ],
+QUICK = CASES[:4]  # the others only in the slow tests
+PROMOTES = pytest.mark.library_promotion(
+    "haiku's and flax's attention and normalisation mix dtypes and ranks"
 )
 
 
-def trained(network: Network) -> tuple[PPO, TrainResult]:
-    """Train one seed for a few updates on CartPole."""
-    env = make_env("gymnax:CartPole-v1")
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    return [*([] if case in QUICK else [pytest.mark.slow]), *([PROMOTES] if case.promotes else [])]
+
+
+every_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in CASES]
+)
+
+
+@functools.cache
+def trained(make: Callable[[], Network]) -> tuple[PPO, TrainResult]:
+    """Train one seed for a few updates on CartPole, once for all tests."""
+    env, network = make_env("gymnax:CartPole-v1"), make()
     agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
     return agent, train(agent, env, key=jax.random.key(0), total_steps=5 * 64)
 
 
-REASON = "haiku's and flax's attention and normalisation mix dtypes and ranks"
-
-
 @every_case
-@pytest.mark.library_promotion(REASON)
 def test_it_trains_through_ppo(case: Case) -> None:
-    network = case.make()
-    start = network.init(jax.random.key(5))
+    agent, result = trained(case.make)
+    start = agent.network.init(jax.random.key(5))
     assert sum(leaf.size for leaf in jax.tree.leaves(start.params)) == case.num_params
-    agent, result = trained(network)
     variables = result.runner_state.agent.learner.variables
     chex.assert_tree_all_finite(variables.params)
     begun = jax.lax.map(
@@ -99,7 +108,6 @@ def test_it_trains_through_ppo(case: Case) -> None:
 
 
 @every_case
-@pytest.mark.library_promotion(REASON)
 def test_statistics_stand_still_in_evaluation(case: Case) -> None:
     network = case.make()
     variables = network.init(jax.random.key(0))
@@ -119,15 +127,13 @@ def test_statistics_stand_still_in_evaluation(case: Case) -> None:
 
 
 @every_case
-@pytest.mark.library_promotion(REASON)
 def test_it_passes_the_checker(case: Case) -> None:
     report = check_network(case.make(), OBS)
     assert report.passed, report
 
 
 def test_a_constant_and_an_integer_buffer_are_untouched_by_training() -> None:
-    network = from_equinox(own.Attentive)
-    _, result = trained(network)
+    _, result = trained(self_attention)
     variables = result.runner_state.agent.learner.variables
     np.testing.assert_array_equal(variables.state["buffers"][0], [[3, 2, 1, 0]])
     constant = variables.params.attention.sqrt_d_attn
@@ -141,7 +147,7 @@ def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None
     network = from_equinox(module)
     report = check_network(network, OBS)
     assert report.passed, report
-    _, result = trained(network)
+    _, result = trained(lambda: network)
     variables = result.runner_state.agent.learner.variables
     assert len(jax.tree.leaves(variables.params)) == 4
     assert not jax.tree.leaves(variables.state)
@@ -154,7 +160,7 @@ def test_numpy_arrays_of_an_equinox_module_are_constants(is_built: bool) -> None
     np.testing.assert_allclose(outputs["logits"][0], expected, rtol=1e-6)
 
 
-@pytest.mark.library_promotion(REASON)
+@PROMOTES
 def test_batch_statistics_are_those_of_the_batch() -> None:
     """All four libraries normalise by the same batch, so the axis reaches Equinox's too."""
     obs = jax.random.normal(jax.random.key(1), (64, 4)) * 3.0 + 1.0

@@ -24,6 +24,8 @@ FAST_GYMNAX = {
     "FourRooms-misc",
     "FrozenLake-misc",
 }
+# The sizes differ in numbers only; both observations are checked always.
+FAST_GRIDWORLDS = {("4x4", "index"), ("8x8", "onehot")}
 
 
 def cases() -> list[Any]:
@@ -32,7 +34,11 @@ def cases() -> list[Any]:
         *(pytest.param(probes, name, {}, id=f"probe:{name}") for name in probes.names()),
         *(
             pytest.param(
-                gridworld, name, {"observation": observation}, id=f"gridworld:{name}-{observation}"
+                gridworld,
+                name,
+                {"observation": observation},
+                id=f"gridworld:{name}-{observation}",
+                marks=() if (name, observation) in FAST_GRIDWORLDS else pytest.mark.slow,
             )
             for name in gridworld.names()
             for observation in ("index", "onehot")

@@ -220,16 +220,16 @@ def test_help_shows_the_algorithms_own_options(capsys: pytest.CaptureFixture[str
     assert "--backend" in shown and "--num-envs" in shown and "--learning-rate" in shown
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["", "--help", "train --help", "compare -h", "list --help", "check --help", "new --help"],
-)
-def test_help_imports_no_jax(command: str) -> None:
+HELP = ["", "--help", "train --help", "compare -h", "list --help", "check --help", "new --help"]
+
+
+def test_help_imports_no_jax() -> None:
     program = f"""
 import sys
 from triglot.experiments.cli import main
-code = main({command.split()})
-sys.exit(code or ("jax" in sys.modules))
+for command in {HELP}:
+    assert main(command.split()) == 0, command
+    assert "jax" not in sys.modules, command
 """
     root = Path(triglot.__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": str(root)}
@@ -237,7 +237,7 @@ sys.exit(code or ("jax" in sys.modules))
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "usage: triglot" in done.stdout
+    assert done.stdout.count("usage: triglot") == len(HELP)
 
 
 def test_list_says_what_is_there(

@@ -41,11 +41,10 @@ HYPER = DQNHyperparams(
     learning_rate=1e-2, discount=DISCOUNT, epsilon_end=0.5, epsilon_decay_steps=1000.0
 )
 
-# Every probe on one library; every library and every option on the most informative probes.
+# Every probe on one library, every option on the most informative probe, every library on one.
 ALWAYS = {
     *(("haiku", "plain", probe) for probe in probes.names("discrete")),
-    *((backend, "plain", "two-step") for backend in BACKENDS),
-    *(("equinox", option, "truncating") for option in OPTIONS),
+    *(("equinox", option, "truncating") for option in OPTIONS if option != "plain"),
     ("nnx", "all", "two-step"),
     ("linen", "all", "obs-action-reward"),
 }

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import triglot
 
 
+@pytest.mark.packaging
 def test_text_files_in_place_of_links_are_explained(tmp_path: Path) -> None:
     package = tmp_path / "triglot"
     package.mkdir()

@@ -79,6 +79,7 @@ def test_it_is_committed_as_it_ran(path: Path) -> None:
     assert path.stat().st_size < MAX_BYTES
 
 
+@pytest.mark.packaging
 @pytest.mark.parametrize(
     "path",
     [

@@ -14,6 +14,7 @@ import pytest
 
 import triglot
 
+pytestmark = pytest.mark.packaging
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
 

@@ -56,32 +56,38 @@ def pages(build: ModuleType) -> dict[str, str]:
         return {file: make() for file, make in build.pages(modules)}
 
 
+@pytest.mark.packaging
 def test_the_public_names_stand_on_the_first_page(pages: dict[str, str]) -> None:
     sections = re.findall(r'<section id="([\w.]+)">', pages["triglot.html"])
     assert sections[: len(triglot._HOME)] == list(triglot._HOME)
     assert "url=./triglot.html" in pages["index.html"]
 
 
+@pytest.mark.packaging
 def test_a_page_reads_our_docstrings(pages: dict[str, str]) -> None:
     page = pages["triglot/core/environment.html"]
     assert re.search("<strong>terminated:</strong> *bool <code>.*, the task ended", page)
     assert "jaxlib" not in page
 
 
+@pytest.mark.packaging
 def test_a_protocol_speaks_for_who_keeps_it(pages: dict[str, str]) -> None:
     _, _, step = pages["triglot/envs/gridworld.html"].partition('<div id="GridWorld.step"')
     assert "Take one action in" in step
 
 
+@pytest.mark.packaging
 def test_a_suffix_is_no_module(pages: dict[str, str]) -> None:
     assert "&#39;&#46;gif&#39;" in pages["triglot/envs/gridworld.html"]
 
 
+@pytest.mark.packaging
 def test_the_pages_need_no_network(pages: dict[str, str]) -> None:
     for file, text in pages.items():
         assert not re.search(r"""(src|<link[^>]* href)=["']?(https?:)?//""", text), file
 
 
+@pytest.mark.packaging
 def test_a_module_that_cannot_be_imported_is_told(build: ModuleType) -> None:
     name = "triglot.core.no_such_module"
     modules, failed = build.load([name])

@@ -78,8 +78,14 @@ def test_the_environment_passes_and_trains(page: Path) -> None:
     [pytest.param(n, marks=pytest.mark.slow if i % 2 else ()) for i, n in enumerate(NETWORKS)],
     indirect=True,
 )
-def test_each_network_passes_and_trains(page: Path) -> None:
-    assert cli.main(["check", "my_network:my_network", "--env", "random_walk:RandomWalk"]) == 0
+def test_each_network_passes_with_the_heads_of_ppo(page: Path) -> None:
+    command = "check my_network:my_network --algorithm ppo --env random_walk:RandomWalk"
+    assert cli.main(command.split()) == 0
+
+
+@pytest.mark.slow  # the quick tests train one of them: test_all_three_train_together
+@pytest.mark.parametrize("page", NETWORKS, indirect=True)
+def test_each_network_trains(page: Path) -> None:
     command = "ppo random_walk:RandomWalk --network my_network:my_network --num-epochs 1"
     train(f"{command} --total-steps 128 --rollout-length 8", page / "out")
 
@@ -136,15 +142,19 @@ def trained(algorithm: str, total_steps: int = 64, **parts: Any) -> tuple:
 
 
 @pytest.mark.parametrize(
-    "component",
-    ["small_dqn:SmallDQN", pytest.param("monte_carlo:MonteCarlo", marks=pytest.mark.slow)],
+    "command",
+    [
+        "small_dqn:SmallDQN --learning-starts 16 --buffer-size 64 --batch-size 8",
+        pytest.param("small_dqn:SmallDQN", marks=pytest.mark.slow),
+        pytest.param("monte_carlo:MonteCarlo", marks=pytest.mark.slow),
+    ],
 )
 def test_the_other_agents_pass(
-    page: Path, component: str, capsys: pytest.CaptureFixture[str]
+    page: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["check", component, "--env", "probe:truncating"]) == 0
+    assert cli.main(["check", *command.split(), "--env", "probe:truncating"]) == 0
     declared = "declares bootstraps = False" in capsys.readouterr().out
-    assert declared == (component == "monte_carlo:MonteCarlo")
+    assert declared == command.startswith("monte_carlo")
 
 
 def test_the_replay_agent_learns(page: Path) -> None:

@@ -113,6 +113,7 @@ def test_what_it_writes_passes_its_own_check(
     assert "passed" in first and "failed" not in first
 
 
+@pytest.mark.packaging
 def test_its_test_passes() -> None:
     assert write("environment", "own_room", None) == 0
     done = subprocess.run(

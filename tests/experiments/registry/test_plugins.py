@@ -183,9 +183,11 @@ def test_one_malformed_file_hides_no_other_package(install: Install) -> None:
     assert plugins.names("algorithm") == ["theirs"]
 
 
-@pytest.mark.parametrize("kind", ["algorithm", "environment", "network"])
-def test_a_written_package_can_be_installed(kind: str, tmp_path: Path) -> None:
-    new.write(kind, "my_own_part", out=tmp_path)
+@pytest.mark.packaging
+def test_written_packages_can_be_installed(tmp_path: Path) -> None:
+    names = {kind: f"my_own_{kind}" for kind in ("algorithm", "environment", "network")}
+    for kind, name in names.items():
+        new.write(kind, name, out=tmp_path)
     site = tmp_path / "site"
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", site)
 
@@ -193,7 +195,7 @@ def test_a_written_package_can_be_installed(kind: str, tmp_path: Path) -> None:
         path = os.pathsep.join(map(str, (site, ROOT)))
         done = subprocess.run(
             [sys.executable, *command],
-            cwd=tmp_path,  # where the folder my_own_part could stand for the module
+            cwd=tmp_path,  # where the folder my_own_network could stand for the module
             env=os.environ | {"PYTHONPATH": path},
             capture_output=True,
             text=True,
@@ -201,11 +203,11 @@ def test_a_written_package_can_be_installed(kind: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("-m", "pip", "install", *options, tmp_path / "my_own_part")
-    assert "my_own_part   " in (shown := run("-m", "triglot", "list"))
-    assert "from my_own_part 0.1.0, my_own_part:" in shown.replace("my-own-part", "my_own_part")
-    program = (
-        "from triglot.experiments.registry.loading import load; "
-        f"print(load({kind!r}, 'my_own_part'))"
-    )
-    assert "my_own_part" in run("-c", program)
+    run("-m", "pip", "install", *options, *(tmp_path / name for name in names.values()))
+    shown = run("-m", "triglot", "list").replace("my-own-", "my_own_")
+    program = "from triglot.experiments.registry.loading import load\n"
+    program += "".join(f"print(load({kind!r}, {name!r}))\n" for kind, name in names.items())
+    loaded = run("-c", program).splitlines()
+    for name, line in zip(names.values(), loaded, strict=True):
+        assert f"  {name} " in shown and f"from {name} 0.1.0, {name}:" in shown
+        assert name in line
