@@ -16,9 +16,13 @@ def check_free(folder: Path) -> None:
     """Reject a folder that is not empty.
 
     Raises:
-      TriglotError: if it is not empty, or not a folder.
+      TriglotError: if it is not empty, not a folder, or cannot be read.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise TriglotError(f"{folder} cannot be used: {error.strerror}.") from None
+    if taken:
         raise TriglotError(
             f"{folder} exists and is not empty, and would be overwritten: choose another folder."
         )

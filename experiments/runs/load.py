@@ -40,7 +40,7 @@ def load_run(folder: str | Path, *, previous: bool = False) -> Run:
       TriglotError: if the folder is not a run directory, or its last checkpoint is missing or
         damaged.
     """
-    plan = prepare(options_of_run(Path(folder)), folder=Path(folder))
+    plan = prepare(options_of_run(Path(folder)), folder=Path(folder), training=False)
     progress = restore(plan, previous=previous)
     state: Any = progress.state
     return Run(
