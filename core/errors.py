@@ -81,19 +81,21 @@ def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
     names = sorted(choices)
     near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return TriglotError(f"unknown {kind} {shown(given)}{hint} Choices: {', '.join(names)}.")
+    choices = f" Choices: {', '.join(names)}." if names else ""
+    return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")
 
 
 def shown(value: object) -> str:
     """Format a value that was given, for a message; a long one is cut in the middle.
 
     >>> shown("x" * 100)
-    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' (102 characters)"
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' (100 characters)"
     """
     text = repr(value)
     if len(text) <= MAX_SHOWN:
         return text
-    return f"{text[:31]}...{text[-31:]} ({len(text)} characters)"
+    length = len(value) if isinstance(value, str) else len(text)
+    return f"{text[:31]}...{text[-31:]} ({length} characters)"
 
 
 @contextmanager

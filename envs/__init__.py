@@ -4,9 +4,23 @@ On the command line and in reports an environment's name is `suite:name`, such a
 `gymnax:CartPole-v1`; `make` takes the part after the colon.
 """
 
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any
 
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, shown, unknown
+from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count
+
+# Integers with these names count something that must be there: durations, and sizes. Libraries
+# allocate arrays of a size, or its square, when they make an environment.
+_DURATIONS = re.compile("(.*_)?(length|limit|steps?|steps_in_episode)")
+_SIZES = re.compile(
+    "(.*_)?(rows|cols|columns|blocks|size|height|width|agents|nodes|cities|items|jobs|machines|ems"
+    "|customers|vehicles|searchers|targets|food|joints|actions|bits|urchins|distractor)"
+)
+MAX_SIZE = 4096
 
 
 def check_options(environment: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -25,3 +39,42 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
             raise TriglotError(f"{environment} takes no options, got {name!r}.")
         if name not in known:
             raise unknown(f"option of {environment}", name, known)
+
+
+def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
+    """Reject values of another type than an example, numbers out of range, and counts below 1.
+
+    Args:
+      environment: the environment's name, for the message.
+      given: values by option.
+      examples: a valid value of each option, such as its default; options without one, or whose
+        example is neither a truth value, a number nor a string, may have any finite value.
+
+    Raises:
+      TriglotError: naming the option and what it takes.
+
+    >>> check_values("gymnax:CartPole-v1", {"gravity": "low"}, {"gravity": 9.8})
+    Traceback (most recent call last):
+    triglot.core.errors.TriglotError: gravity of gymnax:CartPole-v1 must be a number, got 'low'.
+    """
+    for name, value in given.items():
+        example, what = examples.get(name), f"{name} of {environment}"
+        if isinstance(example, bool | str):
+            if not isinstance(value, type(example)):
+                wanted = "True or False" if isinstance(example, bool) else "a name"
+                raise TriglotError(f"{what} must be {wanted}, got {shown(value)}.")
+        elif isinstance(example, Integral):
+            is_size, low = _SIZES.fullmatch(name), 0 if example >= 0 else -MAX_COUNT
+            is_count = example > 0 and (is_size or _DURATIONS.fullmatch(name))
+            check_count(what, value, 1 if is_count else low, MAX_SIZE if is_size else MAX_COUNT)
+        elif isinstance(example, Real) and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise TriglotError(f"{what} must be a number, got {shown(value)}.")
+        numbers = value if isinstance(value, tuple) else (value,)
+        limit = MAX_FLOAT if _is_finite(example) else math.inf
+        if any(isinstance(number, Real) and not abs(number) <= limit for number in numbers):
+            raise TriglotError(f"{what} must be finite, got {shown(value)}.")
+
+
+def _is_finite(example: Any) -> bool:
+    numbers = example if isinstance(example, tuple) else (example,)
+    return all(not isinstance(number, Real) or abs(number) < math.inf for number in numbers)

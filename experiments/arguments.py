@@ -1,7 +1,9 @@
 """Reject words of a command line that no command can mean, before any option is parsed."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ..core.errors import TriglotError, shown
 
@@ -67,6 +69,19 @@ def check_path(option: str, path: str) -> None:
             f"{option} has a name of {size} bytes, {shown(longest)}: at most {MAX_NAME} are "
             "possible."
         )
+
+
+def check_writable(option: str, folder: Path) -> None:
+    """Reject a folder that does not exist and cannot be created, or cannot be written.
+
+    Raises:
+      TriglotError: naming the option and the folder.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise TriglotError(f"{option} {folder} cannot be a folder: {existing} is a file.")
+    if not os.access(existing, os.W_OK):
+        raise TriglotError(f"{option} {folder} cannot be written: {existing} is read-only.")
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

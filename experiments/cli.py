@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.errors import TriglotError, describe, unknown
 from . import options as commands
-from .arguments import check_words
+from .arguments import check_words, check_writable
 from .options import CompareOptions, TrainOptions
 from .streams import checked_stdout, forgiving_stderr
 
@@ -129,6 +129,8 @@ def _train(arguments: list[str], started: float) -> int:
     triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
     """
     options = _parse_with_algorithm(TrainOptions, arguments)
+    if options.compilation_cache is not None:
+        check_writable("--compilation-cache", options.compilation_cache)
     _set_compilation_cache(options)
     from .runs.train import train
 

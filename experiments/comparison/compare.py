@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
 from ...core.errors import TriglotError, unknown, user_error_context
@@ -26,7 +28,7 @@ from ..runs import memory
 from ..runs.files import check_free
 from ..runs.plan import check_minimums, default_folder
 from . import report, tables
-from .identity import Trace, codec_of, compare_traces
+from .identity import Trace, check_architecture, codec_of, compare_traces
 from .results import Record, save_records
 from .turns import run_all
 
@@ -82,9 +84,15 @@ def check(options: CompareOptions, out: Path) -> None:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
     check_minimums(options, num_seeds=1, eval_episodes=1)
     check_free(out)
+    _check_programs(options, config)
+
+
+def _check_programs(options: CompareOptions, config: Any) -> None:
+    """Build every backend's agent, without computing anything, and compare what they need."""
     env = make_env(options.env)
     require_jittable(env)
-    check_effects(options, algorithm, env, config)
+    check_effects(options, find_algorithm(options.algorithm), env, config)
+    first: dict[str, tuple[int, ...]] = {}
     for backend in options.backends:
         agent = make_agent(
             options.algorithm,
@@ -95,9 +103,18 @@ def check(options: CompareOptions, out: Path) -> None:
             hyper=options.hyper,
             optimizer=options.optimizer,
         )
-        codec_of(agent.network)
-    trainer = make_trainer(agent, env)
-    num_updates = updates_for(trainer, options.total_steps)
+        trainer = make_trainer(agent, env)
+        num_updates = updates_for(trainer, options.total_steps)
+        network = agent.network
+        codec = codec_of(network)
+        with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+            params = jax.eval_shape(
+                lambda key, network=network, codec=codec: codec.encode(network.init(key).params),
+                jax.random.key(0),
+            )
+            shapes = {name: array.shape for name, array in params.items()}
+            first = first or shapes
+            check_architecture(backend, shapes, first)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
         needed = memory.of_training(
             trainer,

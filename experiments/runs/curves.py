@@ -36,6 +36,9 @@ def draw_curves(options: CurvesOptions) -> int:
         raise TriglotError(f"smooth must be at least 1 update, got {options.smooth}.")
     if options.out.suffix != ".png":
         raise TriglotError(f"--out must end in .png, got {options.out}.")
+    for run in options.runs:
+        if options.runs.count(run) > 1:
+            raise TriglotError(f"{run} is given twice: give each run once.")
     configs = [read_config(run) for run in options.runs]
     labels = _labels(options, configs)
     curves = {n: _curve(r, options.metric) for n, r in zip(labels, options.runs, strict=True)}
