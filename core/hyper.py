@@ -108,14 +108,15 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
         if not isinstance(number, Real):
             raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(number)}.")
         rounded = to_float32(number)
-        if isinstance(allowed, Range) and rounded not in allowed:
+        lost = _is_lost(number, rounded)
+        if isinstance(allowed, Range) and (rounded not in allowed or lost):
             raise TriglotError(
                 f"{owner}'s {one.name} must be {allowed}, got {shown(number)}"
-                + (f", which is {rounded:g} in float32." if _lost(number, rounded) else ".")
+                + (f", which is {rounded:g} in float32." if lost else ".")
             )
 
 
-def _lost(number: Real, rounded: float) -> bool:
+def _is_lost(number: Real, rounded: float) -> bool:
     """Return whether a finite number became infinite, or another than 0 became 0."""
     return number - number == 0 and (math.isinf(rounded) or (rounded == 0) != (number == 0))
 

@@ -3,7 +3,6 @@
 import contextlib
 import difflib
 import io
-import itertools
 import os
 import re
 import shutil
@@ -148,10 +147,16 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
 
 
 def _one_sentence(box: str) -> str:
-    """Extract tyro's message from its frame; what follows the first rule is help."""
-    lines = (line.strip("│ ") for line in box.splitlines()[1:])
-    message = " ".join(itertools.takewhile(lambda line: not line.startswith(("─", "╰")), lines))
-    return re.sub("^Error parsing (config: |hyper: )?", "", message)
+    """Extract tyro's message from its frame, below the title; what follows the next rule is help.
+
+    The frame is of ASCII characters where the encoding of standard output lacks others.
+    """
+    lines = [line.strip("│| ") for line in box.splitlines()[1:]]
+    rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
+    first = rules.pop(0) + 1 if rules[:1] == [0] else 0
+    message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())
+    message = re.sub("^Error parsing (config: |hyper: )?", "", message.replace(" (required)", ""))
+    return message.rstrip(".") + "."
 
 
 def _registry() -> ConstructorRegistry:
@@ -168,6 +173,18 @@ def _registry() -> ConstructorRegistry:
         if float not in members:
             return None
         return _number(_float_or_none if type(None) in members else _float, "FLOAT")
+
+    @registry.primitive_rule
+    def integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        if set(get_args(info.type)) != {tuple[int, ...], type(None)}:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="None|INT [INT ...]",
+            instance_from_str=_integers_or_none,
+            is_instance=lambda value: value is None or isinstance(value, tuple),
+            str_from_instance=lambda value: ["None"] if value is None else [*map(str, value)],
+        )
 
     return registry
 
@@ -188,6 +205,12 @@ def _int(text: str) -> int:
     if not number.is_integer():
         raise ValueError(f"expected an integer, got {shown(text)}")
     return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:
+    if [word.lower() for word in words] == ["none"]:
+        return None
+    return tuple(map(_int, words))
 
 
 def _float(text: str) -> float:

@@ -39,7 +39,8 @@ def load(kind: str, text: str) -> Any:
     if not is_path(text):
         there = ", ".join(plugins.names(kind))
         raise TriglotError(
-            f"{kind} {shown(text)} must have the form package.module:object, such as my_file:MyObject"
+            f"{kind} {shown(text)} must have the form package.module:object, such as "
+            "my_file:MyObject"
             + (f", or be a name of an installed package: {there}." if there else ".")
         )
     module_name, _, name = text.partition(":")
