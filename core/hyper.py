@@ -8,7 +8,7 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 import math
 from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +105,7 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
         allowed = one.metadata.get("allowed", NON_NEGATIVE)
         if number is None or isinstance(number, jax.Array | np.ndarray):
             continue
-        if not isinstance(number, Real):
+        if not is_number(number):
             raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(number)}.")
         rounded = to_float32(number)
         lost = _is_lost(number, rounded)
@@ -116,12 +116,12 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
             )
 
 
-def _is_lost(number: Real, rounded: float) -> bool:
+def _is_lost(number: float, rounded: float) -> bool:
     """Return whether a finite number became infinite, or another than 0 became 0."""
     return number - number == 0 and (math.isinf(rounded) or (rounded == 0) != (number == 0))
 
 
-def to_float32(number: Real) -> float:
+def to_float32(number: float) -> float:
     """Round to the nearest float32 number; too large ones become infinite."""
     try:
         with np.errstate(over="ignore", under="ignore"):
@@ -146,7 +146,7 @@ def check_config(owner: str, config: Any) -> None:
             check_count(f"{owner}'s {one.name}", value)
         if isinstance(allowed, tuple) and value not in allowed:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
-        if isinstance(allowed, Range) and not (isinstance(value, Real) and value in allowed):
+        if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
             raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
 
 
@@ -162,12 +162,22 @@ def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COU
     Raises:
       TriglotError: saying what was given.
     """
-    if not isinstance(number, Integral) or isinstance(number, bool):
+    if not is_integer(number):
         raise TriglotError(f"{name} must be an integer, got {shown(number)}.")
     if number < minimum:
         raise TriglotError(f"{name} must be at least {minimum}, got {shown(number)}.")
     if number > maximum:
         raise TriglotError(f"{name} must be at most {maximum:,}, got {shown(number)}.")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a Python or NumPy number."""
+    return isinstance(value, Real)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is a Python or NumPy integer, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str) -> None:

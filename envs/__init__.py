@@ -7,11 +7,10 @@ On the command line and in reports an environment's name is `suite:name`, such a
 import math
 import re
 from collections.abc import Iterable, Mapping
-from numbers import Integral, Real
 from typing import Any
 
 from ..core.errors import TriglotError, shown, unknown
-from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count
+from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 
 # Integers with these names count something that must be there: durations, and sizes. Libraries
 # allocate arrays of a size, or its square, when they make an environment.
@@ -63,18 +62,19 @@ def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[s
             if not isinstance(value, type(example)):
                 wanted = "True or False" if isinstance(example, bool) else "a name"
                 raise TriglotError(f"{what} must be {wanted}, got {shown(value)}.")
-        elif isinstance(example, Integral):
+        elif is_integer(example):
             is_size, low = _SIZES.fullmatch(name), 0 if example >= 0 else -MAX_COUNT
             is_count = example > 0 and (is_size or _DURATIONS.fullmatch(name))
             check_count(what, value, 1 if is_count else low, MAX_SIZE if is_size else MAX_COUNT)
-        elif isinstance(example, Real) and (isinstance(value, bool) or not isinstance(value, Real)):
+        elif is_number(example) and (isinstance(value, bool) or not is_number(value)):
             raise TriglotError(f"{what} must be a number, got {shown(value)}.")
-        numbers = value if isinstance(value, tuple) else (value,)
-        limit = MAX_FLOAT if _is_finite(example) else math.inf
-        if any(isinstance(number, Real) and not abs(number) <= limit for number in numbers):
+        limit = (
+            MAX_FLOAT if all(abs(number) < math.inf for number in _numbers(example)) else math.inf
+        )
+        if not all(abs(number) <= limit for number in _numbers(value)):
             raise TriglotError(f"{what} must be finite, got {shown(value)}.")
 
 
-def _is_finite(example: Any) -> bool:
-    numbers = example if isinstance(example, tuple) else (example,)
-    return all(not isinstance(number, Real) or abs(number) < math.inf for number in numbers)
+def _numbers(value: Any) -> list[float]:
+    """List the numbers of an option: itself, or those in a tuple."""
+    return [one for one in (value if isinstance(value, tuple) else (value,)) if is_number(one)]

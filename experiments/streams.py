@@ -1,5 +1,6 @@
 """Standard streams of the command line that may be closed, full, or a pipe without a reader."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -45,7 +46,8 @@ def checked_stdout() -> Iterator[None]:
     stream = sys.stdout
     if stream is None:
         raise OutputError("standard output is closed: redirect it to a file, or with `>/dev/null`.")
-    if hasattr(stream, "reconfigure"):  # a name that the encoding lacks must not end a training
+    if isinstance(stream, io.TextIOWrapper):
+        # A name with letters that the encoding lacks must not end a training.
         stream.reconfigure(errors="backslashreplace")
     sys.stdout = _Guarded(stream, _raise)
     try:

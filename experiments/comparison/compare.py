@@ -8,8 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
 from ...core.errors import TriglotError, unknown, user_error_context
@@ -27,8 +25,8 @@ from ..registry.overrides import from_overrides, overrides_of
 from ..runs import memory
 from ..runs.files import check_free
 from ..runs.plan import check_minimums, default_folder
-from . import report, tables
-from .identity import Trace, check_architecture, codec_of, compare_traces
+from . import identity, report, tables
+from .identity import Trace, compare_traces
 from .results import Record, save_records
 from .turns import run_all
 
@@ -92,9 +90,8 @@ def _check_programs(options: CompareOptions, config: Any) -> None:
     env = make_env(options.env)
     require_jittable(env)
     check_effects(options, find_algorithm(options.algorithm), env, config)
-    first: dict[str, tuple[int, ...]] = {}
-    for backend in options.backends:
-        agent = make_agent(
+    agents = [
+        make_agent(
             options.algorithm,
             env,
             backend=backend,
@@ -103,22 +100,17 @@ def _check_programs(options: CompareOptions, config: Any) -> None:
             hyper=options.hyper,
             optimizer=options.optimizer,
         )
-        trainer = make_trainer(agent, env)
-        num_updates = updates_for(trainer, options.total_steps)
-        network = agent.network
-        codec = codec_of(network)
-        with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
-            params = jax.eval_shape(
-                lambda key, network=network, codec=codec: codec.encode(network.init(key).params),
-                jax.random.key(0),
-            )
-            shapes = {name: array.shape for name, array in params.items()}
-            first = first or shapes
-            check_architecture(backend, shapes, first)
+        for backend in options.backends
+    ]
+    trainer = make_trainer(agents[0], env)
+    num_updates = updates_for(trainer, options.total_steps)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+        shapes = [identity.shapes_of(agent.network) for agent in agents]
+        for backend, own in zip(options.backends, shapes, strict=True):
+            identity.check_architecture(backend, own, shapes[0])
         needed = memory.of_training(
             trainer,
-            fill_schedule_horizon(agent.hyper, num_updates),
+            fill_schedule_horizon(agents[0].hyper, num_updates),
             num_seeds=options.num_seeds,
             num_updates=num_updates,
             eval_episodes=options.eval_episodes,

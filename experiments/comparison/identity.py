@@ -76,6 +76,17 @@ def codec_of(network: Network) -> Codec:
     return network.codec
 
 
+def shapes_of(network: Network) -> Shapes:
+    """Describe a network's parameters by canonical name; nothing is computed.
+
+    Raises:
+      TriglotError: if it has no codec.
+    """
+    codec = codec_of(network)
+    made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    return {name: array.shape for name, array in made.items()}
+
+
 def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     """Reject parameters that differ from the first backend's in a name or a shape.
 

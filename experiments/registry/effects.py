@@ -3,15 +3,15 @@
 A field says by `core.hyper.only_for` where it acts. Nothing is refused unless it is certain.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, replace
 from typing import Any
 
 from ...core.errors import TriglotError
 from ...core.network import Network
-from ...core.rl.optimizers import OPTIMIZERS
+from ...core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ...core.specs import Box, Spec
-from ..options import SharedOptions
+from ..options import SharedOptions, TrainOptions
 
 
 def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> None:
@@ -26,40 +26,33 @@ def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any)
     Raises:
       TriglotError: naming the option and where it would act.
     """
-    networks = getattr(options, "network", ())
-    if networks and getattr(options, "backend", "linen") != "linen":
-        raise TriglotError(
-            f"--backend {options.backend} has no effect: the networks come from --network "  # pyright: ignore[reportAttributeAccessIssue]
-            f"{' '.join(networks)}, so leave it out."
-        )
-    chosen = [*_chosen(algorithm.Config, options.config)]
-    chosen += _chosen(algorithm.Hyperparams, options.hyper)
-    for one, value in chosen:
-        reader = one.metadata.get("only_for")
-        if reader == "networks":
-            if networks and _replaced(algorithm, env, config):
-                why = f"the networks come from --network {' '.join(networks)}"
-            elif _read_by_networks(algorithm, env, config, one.name):
-                continue
-            else:
-                why = (
-                    f"the networks that {options.algorithm} has by default for {env.name}, with "
-                    f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do "
-                    "not use it"
-                )
-        elif reader == "optimizer":
-            if options.optimizer not in OPTIMIZERS or _read(
-                OPTIMIZERS[options.optimizer], algorithm.Hyperparams, one.name
-            ):
-                continue
-            why = f"the optimizer {options.optimizer} does not use it"
-        elif reader is None or getattr(config, reader):
-            continue
-        else:
+    custom = options.network if isinstance(options, TrainOptions) else ()
+    source = f"the networks come from --network {' '.join(custom)}"
+    if isinstance(options, TrainOptions) and custom and options.backend != TrainOptions.backend:
+        raise TriglotError(f"--backend {options.backend} has no effect: {source}; leave it out.")
+    for one, value in (
+        *_chosen(algorithm.Config, options.config),
+        *_chosen(algorithm.Hyperparams, options.hyper),
+    ):
+        reader, why = one.metadata.get("only_for"), None
+        if reader == "networks" and custom and _is_replaced(algorithm, env, config):
+            why = source
+        elif reader == "networks" and not _is_read_by_networks(algorithm, env, config, one.name):
+            why = (
+                f"the networks that {options.algorithm} has by default for {env.name}, with "
+                f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
+                "use it"
+            )
+        elif reader == "optimizer" and options.optimizer in OPTIMIZERS:
+            optimizer = OPTIMIZERS[options.optimizer]
+            if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
+                why = f"the optimizer {options.optimizer} does not use it"
+        elif reader not in (None, "networks", "optimizer") and not getattr(config, reader):
             why = f"it needs --{_option(reader)}"
-        raise TriglotError(
-            f"--{_option(one.name)} {_words(value)} has no effect: {why}; leave it out."
-        )
+        if why is not None:
+            raise TriglotError(
+                f"--{_option(one.name)} {_words(value)} has no effect: {why}; leave it out."
+            )
 
 
 def _chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
@@ -72,13 +65,13 @@ def _chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
             yield one, value
 
 
-def _replaced(algorithm: Any, env: Any, config: Any) -> bool:
+def _is_replaced(algorithm: Any, env: Any, config: Any) -> bool:
     """Return whether custom networks replace all that the algorithm describes."""
     specs = algorithm.networks(env.obs_spec, env.action_spec, config)
     return not any(isinstance(spec, Network) for spec in specs.values())
 
 
-def _read_by_networks(algorithm: Any, env: Any, config: Any, name: str) -> bool:
+def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str) -> bool:
     """Return whether another value of a field changes the description of the default networks."""
     specs = algorithm.networks(env.obs_spec, env.action_spec, config)
     try:
@@ -99,16 +92,15 @@ def _another(config: Any, name: str) -> Any:
     return (*value, 2) if isinstance(value, tuple) else value + 1
 
 
-def _read(optimizer: Callable[[Any], Any], hyperparams: type, name: str) -> bool:
+def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool:
     """Return whether a built-in optimizer reads a hyperparameter."""
     read = set()
 
     class Recorder:
         def __getattr__(self, name: str) -> Any:
             read.add(name)
-            return getattr(defaults, name)
+            return getattr(hyper, name)
 
-    defaults = hyperparams()
     optimizer(Recorder())
     return name in read
 
