@@ -20,7 +20,7 @@ MAX_PER_MESSAGE = 10
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder with a run, a folder that is not empty, a damaged run and custom components."""
     folder = tmp_path_factory.mktemp("wrong")
     for name in ("full/file", "broken/config.json", "taken/my_env/file"):
