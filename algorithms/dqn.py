@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, between, positive, unit_interval
+from ..core.hyper import Number, between, only_for, positive, unit_interval
 from ..core.learner import steps_if_ready
 from ..core.network import Variables
 from ..core.networks.architecture import NetworkSpec, default_torso, q_head
@@ -54,11 +54,11 @@ class DQNHyperparams:
     epsilon_end: Number = unit_interval(0.05)
     epsilon_decay_steps: Number = between(250_000.0, 1.0)
     tau: Number = unit_interval(1.0)
-    priority_exponent: Number = 0.6
-    importance_sampling_exponent: Number = unit_interval(0.4)
-    priority_eps: Number = positive(1e-6)
-    max_grad_norm: Number = 10.0
-    adam_eps: Number = 1e-8
+    priority_exponent: Number = only_for("prioritized", 0.6)
+    importance_sampling_exponent: Number = only_for("prioritized", unit_interval(0.4))
+    priority_eps: Number = only_for("prioritized", positive(1e-6))
+    max_grad_norm: Number = between(10.0, 0.0)
+    adam_eps: Number = only_for("optimizer", 1e-8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class DQNConfig(PrioritizedReplayConfig):
     num_envs: int = 10
     target_update_period: int = 50
     double: bool = False
-    dueling: bool = False
-    hidden_sizes: tuple[int, ...] = (120, 84)
+    dueling: bool = only_for("networks", False)
+    hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
 
 
 @pytree_dataclass

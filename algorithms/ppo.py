@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, check_divides, one_of, positive, unit_interval
+from ..core.hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
 from ..core.learner import LearnerState
 from ..core.network import Variables
 from ..core.networks.actor_critic import actor_critic
@@ -50,14 +50,14 @@ class PPOHyperparams:
     """
 
     learning_rate: Number = 2.5e-4
-    decay_updates: Number | None = None
+    decay_updates: Number | None = between(None, 0.0, above_low=True)
     discount: Number = unit_interval(0.99)
     gae_lambda: Number = unit_interval(0.95)
-    clip_epsilon: Number = 0.2
+    clip_epsilon: Number = between(0.2, 0.0)
     value_coef: Number = 0.5
     entropy_coef: Number = 0.01
-    max_grad_norm: Number = 0.5
-    adam_eps: Number = 1e-5
+    max_grad_norm: Number = between(0.5, 0.0)
+    adam_eps: Number = only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +90,15 @@ class PPOConfig(AgentConfig):
     num_minibatches: int = 4
     clip_value: bool = True
     normalize_advantage: bool = True
-    shared_torso: bool = False
-    hidden_sizes: tuple[int, ...] | None = None
-    channels: tuple[int, ...] = (3,)
-    kernel_size: int = 4
+    shared_torso: bool = only_for("networks", False)
+    hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
+    channels: tuple[int, ...] = only_for("networks", (3,))
+    kernel_size: int = only_for("networks", 4)
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
-    initial_std: float = positive(1.0)
-    cell: str = one_of("none", *CELLS)
-    cell_size: int = 64
+    initial_std: float = only_for("networks", positive(1.0))
+    cell: str = only_for("networks", one_of("none", *CELLS))
+    cell_size: int = only_for("networks", 64)
 
 
 @pytree_dataclass

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..core.errors import TriglotError
-from ..core.hyper import Number, one_of, unit_interval
+from ..core.hyper import Number, finite, one_of, only_for, unit_interval
 from ..core.learner import LearnerState
 from ..core.networks.architecture import NetworkSpec, Table, q_head
 from ..core.networks.heads import merge_heads
@@ -61,7 +61,7 @@ class QLearningConfig(AgentConfig):
     method: Method = one_of(*METHODS)
     num_envs: int = 1
     rollout_length: int = 1024
-    initial_value: float = 0.0
+    initial_value: float = only_for("networks", finite(0.0))
 
 
 @pytree_dataclass

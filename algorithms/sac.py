@@ -7,7 +7,6 @@ normalized.
 """
 
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 import chex
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, as_float32, between, positive, unit_interval
+from ..core.hyper import Number, as_float32, finite, only_for, positive, unit_interval
 from ..core.learner import Learner, LearnerState, steps_if_ready
 from ..core.network import Network, Variables
 from ..core.networks.actor_critic import check_soft_actor_critic, soft_actor_critic
@@ -53,7 +52,7 @@ class SACHyperparams:
     temperature_learning_rate: Number = 3e-4
     discount: Number = unit_interval(0.99)
     tau: Number = unit_interval(0.005)
-    target_entropy: Number | None = between(None, -inf)
+    target_entropy: Number | None = finite(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,7 @@ class SACConfig(ReplayConfig):
     learning_starts: int = 1_000
     normalize_obs: bool = False
     initial_temperature: float = positive(1.0)
-    hidden_sizes: tuple[int, ...] = (256, 256)
+    hidden_sizes: tuple[int, ...] = only_for("networks", (256, 256))
 
 
 @pytree_dataclass

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
-from .hyper import as_float32, check_config, check_hyperparams
+from .hyper import as_float32, check_config, check_count, check_hyperparams
 from .learner import Learner, LearnerState
 from .network import Network
 from .networks.architecture import NetworkSpec
@@ -205,7 +205,9 @@ class AgentConfig:
     learning_starts = 0
 
     def __post_init__(self) -> None:
-        check_config(type(self).__name__.removesuffix("Config"), self)
+        owner = type(self).__name__.removesuffix("Config")
+        check_config(owner, self)
+        check_count(f"{owner}'s num_envs * rollout_length", self.steps_per_update)
 
     @property
     def steps_per_update(self) -> int:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+MAX_SHOWN = 80  # characters of a given value in a message
+
 
 class TriglotError(ValueError):
     """Invalid input from the user; the command line prints it without a traceback."""
@@ -79,15 +81,29 @@ def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
     names = sorted(choices)
     near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return TriglotError(f"unknown {kind} {given!r}{hint} Choices: {', '.join(names)}.")
+    choices = f" Choices: {', '.join(names)}." if names else ""
+    return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")
+
+
+def shown(value: object) -> str:
+    """Format a value that was given, for a message; a long one is cut in the middle.
+
+    >>> shown("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' (100 characters)"
+    """
+    text = repr(value)
+    if len(text) <= MAX_SHOWN:
+        return text
+    length = len(value) if isinstance(value, str) else len(text)
+    return f"{text[:31]}...{text[-31:]} ({length} characters)"
 
 
 @contextmanager
 def user_error_context(what: str) -> Iterator[None]:
     """Report an exception of the user's code in one sentence, with the line in that code.
 
-    The traceback, most of it in libraries, is not printed; debuggers find it in
-    `error.__context__`.
+    `SystemExit` counts: `sys.exit()` in a function would otherwise end the program silently. The
+    traceback, most of it in libraries, is not printed; debuggers find it in `error.__context__`.
 
     Args:
       what: the component and what failed, such as "the haiku network 'mine' failed on ...".
@@ -99,16 +115,20 @@ def user_error_context(what: str) -> Iterator[None]:
         yield
     except TriglotError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TriglotError(f"{what}: {describe(error)}") from None
 
 
 def describe(error: BaseException) -> str:
     """Describe an exception in one line: its type, the start of its message and the user's line."""
-    message = " ".join(str(error).split()).removesuffix(".")
+    try:
+        message = " ".join(str(error).split()).removesuffix(".")
+    except Exception as broken:  # a custom exception's own `__str__`
+        message = f"its message raises {type(broken).__name__}"
     if len(message) > 300:
         message = message[:300].rsplit(" ", 1)[0] + " ..."
-    return f"{type(error).__name__}: {message}{_user_line(error)}"
+    colon = ": " if message else ""
+    return f"{type(error).__name__}{colon}{message}{_user_line(error)}"
 
 
 def _user_line(error: BaseException) -> str:

@@ -7,43 +7,52 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 
 import math
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from numbers import Integral, Real
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .errors import TriglotError, unknown
+from .errors import TriglotError, shown, unknown
 from .types import by_path
 
 Number: TypeAlias = float | jax.Array  # a Python number, or float32 [] in an agent's state
 HyperparamsT = TypeVar("HyperparamsT")
 
+MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
+MAX_COUNT = 2**31 - 1  # counters are int32
+
 
 @dataclass(frozen=True)
 class Range:
-    """An interval `[low, high]`; where `above_low`, the finite numbers above `low`."""
+    """The numbers from `low` to `high`; without `low` where `above_low`."""
 
     low: float
     high: float = math.inf
     above_low: bool = False
 
     def __contains__(self, number: float) -> bool:
-        if self.above_low:
-            return self.low < number < math.inf
-        return self.low <= number <= self.high
+        return self.low <= number <= self.high and not (self.above_low and number == self.low)
 
     def __str__(self) -> str:
-        if self.above_low:
-            return f"finite and above {self.low:g}"
-        return f"within [{self.low:g}, {self.high:g}]"
+        least = f"{'above' if self.above_low else 'at least'} {self.low:g}"
+        if self.high == math.inf:
+            return least
+        if self.high < MAX_FLOAT:
+            return f"within [{self.low:g}, {self.high:g}]"
+        return "finite" if self.low == -MAX_FLOAT else f"finite and {least}"
 
 
-NON_NEGATIVE = Range(0.0)
+NON_NEGATIVE = Range(0.0, MAX_FLOAT)
+FINITE = Range(-MAX_FLOAT, MAX_FLOAT)
 
 
-def between(default: float | None, low: float, high: float = math.inf) -> Any:
-    """Declare a field whose number lies within `[low, high]`."""
-    return field(default=default, metadata={"allowed": Range(low, high)})
+def between(
+    default: float | None, low: float, high: float = math.inf, *, above_low: bool = False
+) -> Any:
+    """Declare a field whose number lies within `[low, high]`; without `low` where `above_low`."""
+    return field(default=default, metadata={"allowed": Range(low, high, above_low)})
 
 
 def unit_interval(default: float) -> Any:
@@ -53,7 +62,12 @@ def unit_interval(default: float) -> Any:
 
 def positive(default: float) -> Any:
     """Declare a field whose number is greater than 0, and finite."""
-    return field(default=default, metadata={"allowed": Range(0.0, above_low=True)})
+    return between(default, 0.0, MAX_FLOAT, above_low=True)
+
+
+def finite(default: float | None) -> Any:
+    """Declare a field that holds any finite number."""
+    return field(default=default, metadata={"allowed": FINITE})
 
 
 def one_of(default: str, *others: str) -> Any:
@@ -61,10 +75,23 @@ def one_of(default: str, *others: str) -> Any:
     return field(default=default, metadata={"allowed": (default, *others)})
 
 
-def check_hyperparams(owner: str, hyper: Any) -> None:
-    """Refuse hyperparameters out of range; numbers without a declared range must not be negative.
+def only_for(reader: str, default: Any) -> Any:
+    """Declare a field that acts in one place only, so that it can be refused where it is ignored.
 
-    Arrays, which may be traced, and None are accepted as they are.
+    Args:
+      reader: `networks`, the function that describes the default networks; `optimizer`; or the
+        name of a field of the `Config` that is true or false, such as `prioritized`.
+      default: the default, or a field declared by another function of this module.
+    """
+    declared = default if isinstance(default, Field) else field(default=default)
+    return field(default=declared.default, metadata={**declared.metadata, "only_for": reader})
+
+
+def check_hyperparams(owner: str, hyper: Any) -> None:
+    """Refuse hyperparameters out of range, as float32 numbers.
+
+    One without a declared range must be finite and not negative. Arrays, which may be traced, and
+    None are accepted as they are.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -74,11 +101,37 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
       TriglotError: naming the hyperparameter and what it allows.
     """
     for one in fields(hyper):
-        _check(owner, one, getattr(hyper, one.name), NON_NEGATIVE)
+        number = getattr(hyper, one.name)
+        allowed = one.metadata.get("allowed", NON_NEGATIVE)
+        if number is None or isinstance(number, jax.Array | np.ndarray):
+            continue
+        if not is_number(number):
+            raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(number)}.")
+        rounded = to_float32(number)
+        lost = _is_lost(number, rounded)
+        if isinstance(allowed, Range) and (rounded not in allowed or lost):
+            raise TriglotError(
+                f"{owner}'s {one.name} must be {allowed}, got {shown(number)}"
+                + (f", which is {rounded:g} in float32." if lost else ".")
+            )
+
+
+def _is_lost(number: float, rounded: float) -> bool:
+    """Return whether a finite number became infinite, or another than 0 became 0."""
+    return number - number == 0 and (math.isinf(rounded) or (rounded == 0) != (number == 0))
+
+
+def to_float32(number: float) -> float:
+    """Round to the nearest float32 number; too large ones become infinite."""
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.float32(float(number)))
+    except OverflowError:  # an int beyond float64
+        return math.inf if number > 0 else -math.inf
 
 
 def check_config(owner: str, config: Any) -> None:
-    """Refuse static configuration out of range; an `int` without a declared range is at least 1.
+    """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -88,10 +141,43 @@ def check_config(owner: str, config: Any) -> None:
       TriglotError: naming the field and what it allows.
     """
     for one in fields(config):
-        number = getattr(config, one.name)
-        if one.type in (int, "int") and number < 1:
-            raise TriglotError(f"{owner}'s {one.name} must be at least 1, got {number}.")
-        _check(owner, one, number, None)
+        value, allowed = getattr(config, one.name), one.metadata.get("allowed")
+        if one.type in (int, "int"):
+            check_count(f"{owner}'s {one.name}", value)
+        if isinstance(allowed, tuple) and value not in allowed:
+            raise unknown(f"{one.name} of {owner}", str(value), allowed)
+        if isinstance(allowed, Range) and not (is_number(value) and value in allowed):
+            raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {shown(value)}.")
+
+
+def check_count(name: str, number: Any, minimum: int = 1, maximum: int = MAX_COUNT) -> None:
+    """Refuse what is not an integer within `[minimum, maximum]`.
+
+    Args:
+      name: how messages call the number.
+      number: a Python or NumPy integer.
+      minimum: the smallest allowed number.
+      maximum: the largest allowed number; int32 counters hold up to 2^31 - 1.
+
+    Raises:
+      TriglotError: saying what was given.
+    """
+    if not is_integer(number):
+        raise TriglotError(f"{name} must be an integer, got {shown(number)}.")
+    if number < minimum:
+        raise TriglotError(f"{name} must be at least {minimum}, got {shown(number)}.")
+    if number > maximum:
+        raise TriglotError(f"{name} must be at most {maximum:,}, got {shown(number)}.")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a Python or NumPy number."""
+    return isinstance(value, Real)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is a Python or NumPy integer, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str) -> None:
@@ -102,14 +188,6 @@ def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str
     """
     if number % divisor:
         raise TriglotError(f"{owner}'s {name} must divide {of_what} = {number}, got {divisor}.")
-
-
-def _check(owner: str, one: "Field[Any]", value: Any, default: Range | None) -> None:
-    allowed = one.metadata.get("allowed", default)
-    if isinstance(allowed, tuple) and value not in allowed:
-        raise unknown(f"{one.name} of {owner}", str(value), allowed)
-    if isinstance(allowed, Range) and isinstance(value, float | int) and value not in allowed:
-        raise TriglotError(f"{owner}'s {one.name} must be {allowed}, got {value}.")
 
 
 def as_float32(hyper: HyperparamsT) -> HyperparamsT:

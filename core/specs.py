@@ -1,5 +1,6 @@
 """Specs of observations and actions: small, frozen, hashable descriptions."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -47,14 +48,15 @@ class Box:
                 "Box takes a tuple as shape and a string as dtype, so that it can be hashed; got "
                 f"{self.shape!r} and {self.dtype!r}."
             )
+        size = math.prod(self.shape)
         for name, bound in (("low", self.low), ("high", self.high)):
-            if isinstance(bound, tuple) and len(bound) != int(np.prod(self.shape)):
+            if isinstance(bound, tuple) and len(bound) != size:
                 raise TriglotError(
-                    f"Box of shape {self.shape} needs {int(np.prod(self.shape))} values for "
-                    f"`{name}`, or one number for all; got {len(bound)}."
+                    f"Box of shape {self.shape} needs {size} values for `{name}`, or one number "
+                    f"for all; got {len(bound)}."
                 )
-        low, high = self.bounds()
-        if np.any(low > high):
+        # Not by `bounds`, which allocates arrays of the whole shape.
+        if np.any(np.asarray(self.low, np.float64) > np.asarray(self.high, np.float64)):
             raise TriglotError(f"Box needs low <= high, got {self.low} and {self.high}.")
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:

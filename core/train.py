@@ -8,9 +8,8 @@ import numpy as np
 
 from .agent import Agent
 from .environment import Environment
-from .errors import TriglotError
 from .host_environment import HostEnvironment
-from .hyper import fill_schedule_horizon, per_seed
+from .hyper import check_count, fill_schedule_horizon, per_seed
 from .loop.callbacks import Callback
 from .loop.chunks import run_chunks
 from .loop.state import RunnerState
@@ -75,8 +74,7 @@ def train(
         shape than `[S]`, or the environment's shapes change between reset and step.
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
-    if num_seeds < 1:
-        raise TriglotError(f"num_seeds must be at least 1, got {num_seeds}.")
+    check_count("num_seeds", num_seeds)
     trainer = make_trainer(agent, env, every_update=every_update)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)

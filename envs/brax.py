@@ -20,9 +20,10 @@ import numpy as np
 
 from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.hyper import check_count
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import check_options
+from . import check_options, check_values
 from .adapting import Options, hashable_options, library_promotion, strong
 from .brax_viewer import page
 
@@ -63,11 +64,7 @@ def make(
         raise unknown("brax environment", env_name, known - _EXCLUDED.keys())
     if backend not in BACKENDS:
         raise unknown("brax backend", str(backend), BACKENDS)
-    if not isinstance(episode_length, int) or episode_length < 1:
-        raise TriglotError(
-            f"episode_length of brax:{env_name} must be an integer, at least 1; got "
-            f"{episode_length!r}."
-        )
+    check_count(f"episode_length of brax:{env_name}", episode_length)
     env = Brax(env_name, backend, episode_length, hashable_options(f"brax:{env_name}", options))
     _library(env.env_name, env.backend, env.options)  # fails here on a wrong option
     return env
@@ -190,8 +187,9 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
     with jax.ensure_compile_time_eval(), library_promotion(), warnings.catch_warnings():
         # brax recommends another library at every construction.
         warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
-        known = inspect.signature(envs._envs[env_name]).parameters.keys()
-        check_options(name, [n for n, _ in options], known - {"backend", "kwargs"})
+        known = inspect.signature(envs._envs[env_name]).parameters
+        check_options(name, [n for n, _ in options], known.keys() - {"backend", "kwargs"})
+        check_values(name, dict(options), {p.name: p.default for p in known.values()})
         given = f"on the backend {backend!r} with {dict(options)}"
         with user_error_context(f"{name} cannot be built {given}"):
             env = envs.get_environment(env_name, backend=backend, **dict(options))

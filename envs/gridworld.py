@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, shown, unknown
+from ..core.hyper import check_count
 from ..core.specs import Box, Discrete, Spec
 from . import check_options
 from .gif import write_gif
@@ -34,10 +35,10 @@ def make(name: str, **options: Any) -> "GridWorld":
       TriglotError: if the name is not a size, or an option or its value is unknown.
     """
     check_options(f"gridworld:{name}", options, ["observation"])
-    size = re.fullmatch(r"(\d+)x(\d+)", name)
+    size = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", name)
     if size is None:
         raise TriglotError(
-            f"the name of a grid world is its height and width, such as 8x8; got {name!r}."
+            f"the name of a grid world is its height and width, such as 8x8; got {shown(name)}."
         )
     return GridWorld(int(size[1]), int(size[2]), **options)
 
@@ -75,6 +76,7 @@ class GridWorld:
             raise TriglotError(
                 f"a grid world needs at least two cells, got {self.height} x {self.width}."
             )
+        check_count(f"the number of cells of {self.name}", self.num_cells)
         if self.observation not in ("index", "onehot"):
             raise unknown("observation of a grid world", str(self.observation), ["index", "onehot"])
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
+from . import check_values
 from .adapting import Options, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
@@ -50,13 +51,14 @@ def make(name: str, **options: Any) -> "Gymnasium":
     mode = options.pop("vectorization_mode", None)
     if mode not in (None, *MODES):
         raise unknown("vectorization_mode", str(mode), MODES)
+    _check_own(gym, name, options)
     try:
         env = gym.make(name, **options)
     except gym.error.UnregisteredEnv:
         raise unknown("environment of gymnasium", name, names()) from None
     except gym.error.DependencyNotInstalled as error:
         raise TriglotError(f"{full_name} needs a further package: {error}.") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         given = f" with {options}" if options else ""
         raise TriglotError(f"{full_name} cannot be built{given}: {describe(error)}.") from None
     try:
@@ -66,6 +68,18 @@ def make(name: str, **options: Any) -> "Gymnasium":
     finally:
         env.close()
     return Gymnasium(name, pairs, *specs)
+
+
+def _check_own(gym: Any, name: str, options: dict[str, Any]) -> None:
+    """Reject invalid values of the options that every environment of Gymnasium has."""
+    full_name = f"gymnasium:{name}"
+    # -1 is Gymnasium's way to disable the limit.
+    numbers = {n: value for n, value in options.items() if (n, value) != ("max_episode_steps", -1)}
+    check_values(full_name, numbers, {"max_episode_steps": 1, "disable_env_checker": True})
+    if "render_mode" in options and name in gym.registry:
+        modes = _metadata(gym.spec(name).entry_point).get("render_modes", [])
+        if options["render_mode"] not in modes:
+            raise unknown(f"render_mode of {full_name}", str(options["render_mode"]), modes)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import Environment, TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown
+from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Dict, Spec
 from ..core.types import PyTree
-from . import check_options
+from . import check_options, check_values
 from .adapting import Options, hashable_options, library_promotion, strong
 from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
@@ -175,17 +175,23 @@ def _library(env_id: str, params: Options) -> _Library:
         gymnax = require("gymnax", "gymnax")
         env, defaults = gymnax.make(env_id)
         in_params = {field.name for field in fields(defaults)}
-        parameters = inspect.signature(type(env)).parameters.values()
+        parameters = list(inspect.signature(type(env)).parameters.values())
         in_constructor = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
         given = dict(params)
-        check_options(f"gymnax:{env_id}", given, in_params | in_constructor)
-        env, defaults = gymnax.make(env_id, **{n: given[n] for n in given.keys() & in_constructor})
+        name = f"gymnax:{env_id}"
+        check_options(name, given, in_params | in_constructor)
+        examples = {p.name: p.default for p in parameters}
+        check_values(name, given, examples | {n: getattr(defaults, n) for n in in_params})
+        of_constructor = {n: given[n] for n in given.keys() & in_constructor}
+        with user_error_context(f"{name} cannot be built with {of_constructor}"):
+            env, defaults = gymnax.make(env_id, **of_constructor)
         changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
         env_params = defaults.replace(**changed)
         to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
         obs_spec = spec_from_space(to_gymnasium(env.observation_space(env_params)))
         action_spec = spec_from_space(to_gymnasium(env.action_space(env_params)))
-        returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), env_params)
+        with user_error_context(f"{name} failed when it was reset"):
+            returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), env_params)
     obs_spec = _as_returned(obs_spec, returned)
     if env_id in _OUT_OF_BOUNDS and isinstance(obs_spec, Box):
         obs_spec = Box(obs_spec.shape, obs_spec.dtype)

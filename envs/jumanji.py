@@ -28,7 +28,7 @@ import builtins
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import check_options
+from . import check_options, check_values
 from .adapting import Options, hashable_options, library_promotion, strong
 from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
@@ -79,11 +79,7 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
     if env_id not in (known := _registered()):
         raise unknown("jumanji environment", env_id, known)
     name = f"jumanji:{env_id}"
-    limit, use_mask = options.get("time_limit", 1), options.get("use_action_mask", True)
-    if not isinstance(limit, int) or limit < 1:
-        raise TriglotError(f"time_limit of {name} must be an integer, at least 1; got {limit!r}.")
-    if not isinstance(use_mask, bool):
-        raise TriglotError(f"use_action_mask of {name} must be True or False, got {use_mask!r}.")
+    check_values(name, options, {"time_limit": 1, "use_action_mask": True})
     own = {n: options.pop(n) for n in _OWN if n in options}
     env = Jumanji(env_id, hashable_options(name, options), **own)  # pyright: ignore[reportArgumentType]
     library = _library(env.env_id, env.options)  # fails here on a wrong option
@@ -262,6 +258,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
     if generator is not None and "generator" not in options:
         of_generator = inspect.signature(make_generator).parameters
     check_options(f"jumanji:{env_id}", options, {*_OWN, *of_env, *of_generator})
+    check_values(f"jumanji:{env_id}", options, _examples(env, generator, of_generator))
     shown = f"with {options}" if options else "without options"
     with user_error_context(f"jumanji:{env_id} cannot be built {shown}"):
         given = {n: options.pop(n) for n in of_generator if n in options}
@@ -270,6 +267,18 @@ def _build(env_id: str, options: dict[str, Any]) -> Any:
             given = {**{n: value for n, value in kept if value is not None}, **given}
             options["generator"] = make_generator(**given)
         return make_library(env_id, **options) if options else env
+
+
+def _examples(env: Any, generator: Any, of_generator: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect a value of each option: of the default environment, or by its annotation."""
+    examples = {}
+    parameters = {**inspect.signature(type(env)).parameters, **of_generator}
+    for name, parameter in parameters.items():
+        owner = vars(generator if name in of_generator else env)
+        kept = owner.get(name, owner.get(f"_{name}"))
+        by_type = 1 if parameter.annotation in (int, jnp.int32) else None
+        examples[name] = by_type if kept is None else kept
+    return examples
 
 
 def _maze_image(obs: Any) -> jax.Array:

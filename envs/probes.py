@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import Environment, TimeStep, first_step
-from ..core.errors import TriglotError, unknown
+from ..core.errors import unknown
+from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
 from . import check_options
 
@@ -162,8 +163,7 @@ class Truncating(_Specs):
     name = "probe:truncating"
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise TriglotError(f"max_steps must be at least 1, got {self.max_steps}.")
+        check_count("max_steps", self.max_steps)
 
     def reset(self, key: jax.Array) -> TimeStep:
         return first_step(jnp.zeros((), jnp.int32), jnp.zeros((1,), jnp.float32))

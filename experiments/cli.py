@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import os
 import signal
 import sys
 import time
@@ -10,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, describe, unknown
 from . import options as commands
+from .arguments import check_words, check_writable
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
+from .streams import checked_stdout, forgiving_stderr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,29 +23,59 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: its arguments; None for those of the process.
 
     Returns:
-      The exit code: 0; 1 if a check failed or a training diverged; 2 after a user error, which is
-      printed in one line; 130 after Ctrl-C.
+      The exit code: 0; 1 if a check failed, a training diverged, or the reader of a pipe ended; 2
+      after a user error, which is printed in one line; 130 after Ctrl-C.
     """
     started = time.perf_counter()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    with forgiving_stderr():
+        try:
+            with checked_stdout():
+                return _run(arguments, started)
+        except TriglotError as error:
+            print(f"triglot: error: {error}", file=sys.stderr)
+            return 2
+        except SystemExit as stop:
+            what = describe(stop)
+            print(f"triglot: error: custom code ended the program: {what}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt as stop:
+            print("triglot: interrupted", file=sys.stderr)
+            return 128 + getattr(stop, "number", signal.SIGINT)
+        except BrokenPipeError:  # the reader, such as `head`, closed the pipe
+            return 1
+        except Exception as error:
+            if not _out_of_memory(error):
+                raise
+            print(f"triglot: error: out of memory: {describe(error)}.", file=sys.stderr)
+            return 2
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Return whether Python or XLA could not allocate an array."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or "RESOURCE_EXHAUSTED" in text
+        or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
+    )
+
+
+class _HelpShown(Exception):
+    """The help of a command was printed, and nothing else is to be done."""
+
+
+def _run(arguments: list[str], started: float) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(inspect.getdoc(_usage))
+        return 0
+    if arguments[0] not in COMMANDS:
+        raise unknown("command", arguments[0], COMMANDS)
+    check_words(arguments)
     try:
-        if not arguments or arguments[0] in ("-h", "--help"):
-            print(inspect.getdoc(_usage))
-            return 0
-        if arguments[0] not in COMMANDS:
-            raise unknown("command", arguments[0], COMMANDS)
         return COMMANDS[arguments[0]](arguments, started)
-    except TriglotError as error:
-        print(f"triglot: error: {error}", file=sys.stderr)
-        return 2
-    except SystemExit as stop:  # raised by the `--help` of a command
-        return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt as stop:
-        print("triglot: interrupted", file=sys.stderr)
-        return 128 + getattr(stop, "number", signal.SIGINT)
-    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except _HelpShown:
+        return 0
 
 
 def _usage() -> None:
@@ -287,7 +318,10 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
     command, *given = arguments
     description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
     prog = f"triglot {command}"
-    return parse(options, given, prog=prog, description=description, algorithm=algorithm)
+    parsed = parse(options, given, prog=prog, description=description, algorithm=algorithm)
+    if parsed is None:
+        raise _HelpShown
+    return parsed
 
 
 def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
@@ -320,6 +354,8 @@ def _set_compilation_cache(options: MachineOptions) -> None:
     import jax
     import platformdirs
 
+    if options.compilation_cache is not None:
+        check_writable("--compilation-cache", options.compilation_cache)
     jax.config.update("jax_enable_compilation_cache", not options.no_compilation_cache)
     caches = platformdirs.user_cache_path("triglot", appauthor=False)
     jax.config.update("jax_compilation_cache_dir", str(options.compilation_cache or caches / "jax"))

@@ -3,20 +3,26 @@
 import contextlib
 import difflib
 import io
-import itertools
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..core.errors import TriglotError
+from ..core.errors import TriglotError, shown
+from .arguments import check_contradictions, check_path
 from .options import Arg, NoOptions
 
 Options = TypeVar("Options")
+
+HELP_WIDTH = (40, 200)  # in columns; far narrower help takes minutes
+ERROR_WIDTH = 10_000  # nothing is wrapped
 
 
 def parse(
@@ -26,8 +32,8 @@ def parse(
     prog: str,
     description: str,
     algorithm: Any = None,
-) -> Options:
-    """Parse a command line; `--help` prints and raises `SystemExit(0)`.
+) -> Options | None:
+    """Parse a command line.
 
     Args:
       options: a class of `experiments.options`.
@@ -37,15 +43,26 @@ def parse(
       algorithm: a class whose `Config` and `Hyperparams` fields become options, where `options` has
         the fields `config` and `hyper`.
 
+    Returns:
+      The options; None if there is a `--help`, which is printed.
+
     Raises:
       TriglotError: in one sentence, with the nearest existing option.
     """
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if not asks_for_help:
+        check_contradictions(arguments)
+    for word in arguments:
+        if re.match("--tyro[-_]", word):  # tyro's own options, which print or write completions
+            raise TriglotError(f"unknown option {shown(word)}; `{prog} --help` lists the options.")
+    low, high = HELP_WIDTH
+    width = min(max(shutil.get_terminal_size().columns, low), high)
     nested = {"config": NoOptions, "hyper": NoOptions}
     if algorithm:
         nested = {"config": algorithm.Config, "hyper": algorithm.Hyperparams}
     stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(stderr):
+        with contextlib.redirect_stderr(stderr), _columns(width if asks_for_help else ERROR_WIDTH):
             parsed, rest = tyro.cli(
                 _tyro_class(options, nested),
                 prog=prog,
@@ -56,7 +73,7 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
-            raise
+            return None
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
         if word.startswith("-"):
@@ -65,8 +82,26 @@ def parse(
             hint = f"; did you mean {near[0]}?" if near else ";"
             raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
     if rest:
-        raise TriglotError(f"unexpected argument {rest[0]!r}; see `{prog} --help`.")
-    return options(**{name: getattr(parsed, name) for name in _names(options)})
+        raise TriglotError(f"unexpected argument {shown(rest[0])}; see `{prog} --help`.")
+    values = {name: getattr(parsed, name) for name in _names(options)}
+    for name, value in values.items():
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path):
+                check_path(name.replace("_", " "), str(path))
+    return options(**values)
+
+
+@contextlib.contextmanager
+def _columns(width: int) -> Iterator[None]:
+    """Let tyro format for a terminal of this width."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(width)
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def _tyro_class(options: type, nested: Mapping[str, type]) -> type:
@@ -90,11 +125,11 @@ def _tyro_annotation(hint: Any) -> Any:
     if hint is bool:
         return FlagCreatePairsOff[bool]
     kind, *metadata = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
-    for shown in metadata:
-        if isinstance(shown, Arg):
-            default = None if shown.default is None else f"(default: {shown.default})"
-            kind = Annotated[kind, arg(metavar=shown.metavar, help_behavior_hint=default)]
-            if shown.positional:
+    for given in metadata:
+        if isinstance(given, Arg):
+            default = None if given.default is None else f"(default: {given.default})"
+            kind = Annotated[kind, arg(metavar=given.metavar, help_behavior_hint=default)]
+            if given.positional:
                 kind = Positional[kind]
     return kind
 
@@ -112,10 +147,16 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
 
 
 def _one_sentence(box: str) -> str:
-    """Extract tyro's message from its frame; what follows the first rule is help."""
-    lines = (line.strip("│ ") for line in box.splitlines()[1:])
-    message = " ".join(itertools.takewhile(lambda line: not line.startswith(("─", "╰")), lines))
-    return re.sub("^Error parsing (config: |hyper: )?", "", message)
+    """Extract tyro's message from its frame, below the title; what follows the next rule is help.
+
+    The frame is of ASCII characters where the encoding of standard output lacks others.
+    """
+    lines = [line.strip("│| ") for line in box.splitlines()[1:]]
+    rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
+    first = rules.pop(0) + 1 if rules[:1] == [0] else 0
+    message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())
+    message = re.sub("^Error parsing (config: |hyper: )?", "", message.replace(" (required)", ""))
+    return message.rstrip(".") + "."
 
 
 def _registry() -> ConstructorRegistry:
@@ -132,6 +173,18 @@ def _registry() -> ConstructorRegistry:
         if float not in members:
             return None
         return _number(_float_or_none if type(None) in members else _float, "FLOAT")
+
+    @registry.primitive_rule
+    def integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        if set(get_args(info.type)) != {tuple[int, ...], type(None)}:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="None|INT [INT ...]",
+            instance_from_str=_integers_or_none,
+            is_instance=lambda value: value is None or isinstance(value, tuple),
+            str_from_instance=lambda value: ["None"] if value is None else [*map(str, value)],
+        )
 
     return registry
 
@@ -150,15 +203,21 @@ def _int(text: str) -> int:
     """Parse an integer, which may be written as 500_000 or 5e5."""
     number = _float(text)
     if not number.is_integer():
-        raise ValueError(f"expected an integer, got {text!r}")
+        raise ValueError(f"expected an integer, got {shown(text)}")
     return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:
+    if [word.lower() for word in words] == ["none"]:
+        return None
+    return tuple(map(_int, words))
 
 
 def _float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"expected a number, got {text!r}") from None
+        raise ValueError(f"expected a number, got {shown(text)}") from None
 
 
 def _float_or_none(text: str) -> float | None:

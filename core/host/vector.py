@@ -50,7 +50,7 @@ class HostRunner:
             starts = [v.reset(seed) for v, seed in zip(self._vectors, seeds, strict=True)]
             for obs in starts:
                 check_shapes(env.obs_spec, obs, num_envs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.close()
             raise TriglotError(f"{env.name} failed on open or reset: {_message(error)}.") from error
         self.obs = _stack_seeds(starts)
@@ -127,7 +127,7 @@ class HostRunner:
         try:
             step = vector.step(action)
             check_shapes(self._env.obs_spec, step.next_obs, self._num_envs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             where = f"{self._env.name} failed in step {self.num_steps + 1:,}"
             raise TriglotError(f"{where}: {_message(error)}.") from error
         return step
@@ -150,5 +150,5 @@ def _stack_seeds(parts: Sequence[Arrays]) -> Arrays:
     return parts[0][None] if len(parts) == 1 else np.stack(parts)
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     return (str(error) if isinstance(error, TriglotError) else describe(error)).rstrip(".")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..agent import Agent
 from ..environment import Environment, check_constant_shapes
-from ..errors import TriglotError
+from ..hyper import MAX_COUNT, check_count
 from ..tracing.hoist import SEED_AXIS, draw_ahead
 from ..types import PyTree
 from .callbacks import Callback, run_callback
@@ -244,8 +244,8 @@ def updates_for(trainer: TrainerLike, total_steps: int) -> int:
     """Count the updates that cover `total_steps` environment steps, rounded up.
 
     Raises:
-      TriglotError: if `total_steps` is not positive.
+      TriglotError: if `total_steps` is not a positive integer, or the updates exceed 2^31 - 1.
     """
-    if total_steps < 1:
-        raise TriglotError(f"total_steps must be at least 1, got {total_steps}.")
+    # More steps than updates are possible, which alone are counted.
+    check_count("total_steps", total_steps, maximum=MAX_COUNT * trainer.steps_per_update)
     return -(-total_steps // trainer.steps_per_update)

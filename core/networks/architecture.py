@@ -7,7 +7,8 @@ from typing import ClassVar, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..errors import TriglotError, unknown
+from ..errors import TriglotError, shown, unknown
+from ..hyper import MAX_COUNT
 from ..specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
@@ -161,8 +162,14 @@ class NetworkSpec:
         for given in self.inputs:
             if isinstance(torso, MLP) and not isinstance(given, Box):
                 raise TriglotError(f"an MLP reads a Box observation, got {given}.")
-        if isinstance(torso, MLP | CNN) and min(torso.hidden_sizes, default=1) < 1:
-            raise TriglotError(f"a layer needs at least one unit, got {torso.hidden_sizes}.")
+        if isinstance(torso, MLP | CNN):
+            for sizes in (torso.hidden_sizes, torso.channels):
+                if min(sizes, default=1) < 1:
+                    raise TriglotError(f"a layer needs at least one unit, got {sizes}.")
+                if max(sizes, default=1) > MAX_COUNT:
+                    raise TriglotError(
+                        f"a layer has at most {MAX_COUNT:,} units, got {shown(max(sizes))}."
+                    )
         if isinstance(torso, CNN):
             if not isinstance(spec, Box) or len(spec.shape) != 3:
                 raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")

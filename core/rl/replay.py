@@ -14,11 +14,9 @@ from jaxtyping import Array, Bool, Float, Int
 from .. import specs
 from ..agent import AgentConfig, Trajectory
 from ..errors import TriglotError
-from ..hyper import Number
+from ..hyper import MAX_COUNT, Number, check_count
 from ..specs import Discrete, Spec
 from ..types import PyTree, pytree_dataclass
-
-_MOST_STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +44,14 @@ class ReplayConfig(AgentConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        owner = type(self).__name__.removesuffix("Config")
+        check_count(f"{owner}'s buffer_size, rounded up to whole rollouts,", self.capacity)
         least = self.batch_size + (self.n_step - 1) * self.num_envs
         if not least <= self.learning_starts <= self.capacity:
             raise TriglotError(
-                f"{type(self).__name__.removesuffix('Config')} needs batch_size + (n_step - 1) * "
-                "num_envs <= learning_starts <= buffer_size, so that the replay holds a batch when "
-                f"learning starts; got {least:,}, {self.learning_starts:,} and "
+                f"{owner} needs batch_size + (n_step - 1) * num_envs <= "
+                "learning_starts <= buffer_size, so that the replay holds a batch when learning "
+                f"starts; got {least:,}, {self.learning_starts:,} and "
                 f"{self.buffer_size:,}."
             )
 
@@ -230,7 +230,7 @@ class Replay:
         return ReplayState(
             steps=jax.tree.map(write, state.steps, steps),
             position=(state.position + block) % self.capacity,
-            num_added=jnp.minimum(state.num_added, _MOST_STEPS - block) + block,
+            num_added=jnp.minimum(state.num_added, MAX_COUNT - block) + block,
             priorities=self._make_room(state, block),
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tqdm import tqdm
 
+from ...backends import libraries
 from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
 from ..options import CheckOptions
@@ -50,6 +51,7 @@ def check(component: Component, options: CheckOptions) -> int:
     Raises:
       TriglotError: if nothing could be checked.
     """
+    _check_used(component, options)
     tasks = dict(_tasks(component, options))
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
@@ -59,6 +61,22 @@ def check(component: Component, options: CheckOptions) -> int:
         print(report)
         return PASSED if report.passed else FAILED
     return _check_all(component.text, tasks)
+
+
+def _check_used(component: Component, options: CheckOptions) -> None:
+    """Reject unknown libraries, and options that have no effect on this component."""
+    for backend in options.backends:
+        libraries.find(backend).require()
+    what = f"{component.text!r} is an {component.kind}".replace("an network", "a network")
+    if component.kind == "environment" and options.env is not None:
+        raise TriglotError(f"--env has no effect: {what} itself; leave it out.")
+    if options.backends != CheckOptions(part="").backends and component.algorithm is None:
+        raise TriglotError(f"--backends has no effect: {what}, not an algorithm; leave it out.")
+    if component.kind == "network" and len(options.backends) != 1:
+        raise TriglotError(
+            f"--backends takes one library here, for the other networks of {component.target}; "
+            f"got {' '.join(options.backends) or 'none'}."
+        )
 
 
 def default_env() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, shown, unknown
 from ..registry.components import names
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -63,10 +63,10 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
         raise unknown("backend", library, EXTRAS)
     template = TEMPLATES / (f"network_{library}.py" if kind == "network" else f"{kind}.py")
     folder = out / name
-    if folder.exists():
-        raise TriglotError(f"{folder} already exists: choose another name or --out.")
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     _check_name(kind, name, class_name, template)
+    if folder.exists():
+        raise TriglotError(f"{folder} already exists: choose another name or --out.")
     old_name, old_class = NAMES[kind]
     part = name if kind == "network" else class_name
     words = {
@@ -103,10 +103,10 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
 
 
 def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
-    if not re.fullmatch("[a-z]([a-z0-9_]*[a-z0-9])?", name) or keyword.iskeyword(name):
+    if not re.fullmatch("[a-z]([a-z0-9_]{0,60}[a-z0-9])?", name) or keyword.iskeyword(name):
         raise TriglotError(
-            f"{name!r} is not a valid module name: use lowercase letters, digits and underscores, "
-            f"such as {NAMES[kind][0]}."
+            f"{shown(name)} is not a valid module name: use at most 62 lowercase letters, digits "
+            f"and underscores, such as {NAMES[kind][0]}."
         )
     if name in names(kind):
         raise TriglotError(

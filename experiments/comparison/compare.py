@@ -11,15 +11,23 @@ from typing import Any
 
 from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, unknown, user_error_context
+from ...core.host_environment import require_jittable
+from ...core.hyper import fill_schedule_horizon
+from ...core.loop.trainer import updates_for
+from ...core.trainers import make_trainer
 from .. import version
 from ..options import CompareOptions
+from ..registry.agents import make_agent
 from ..registry.algorithms import find_algorithm
+from ..registry.effects import check_effects
+from ..registry.environments import make_env
 from ..registry.overrides import from_overrides, overrides_of
+from ..runs import memory
 from ..runs.interrupt import raising
-from ..runs.plan import check_hyper, check_minimums, default_folder
+from ..runs.plan import check_minimums, default_folder
 from ..storage.files import check_free, make_new_folder
-from . import report, tables
+from . import identity, report, tables
 from .identity import Trace, compare_traces
 from .results import Record, save_records
 from .turns import run_all
@@ -69,9 +77,8 @@ def check(options: CompareOptions) -> None:
       TriglotError: with the option and the nearest valid choice.
     """
     algorithm = find_algorithm(options.algorithm)
-    from_overrides(algorithm.Config, options.config)
+    config = from_overrides(algorithm.Config, options.config)
     from_overrides(algorithm.Hyperparams, options.hyper)
-    check_hyper(options)
     for backend in options.backends:
         libraries.find(backend).require()
     if len(set(options.backends)) < max(2, len(options.backends)):
@@ -81,9 +88,43 @@ def check(options: CompareOptions) -> None:
         )
     if options.arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
-    check_minimums(options, num_seeds=1, total_steps=1, eval_episodes=1)
+    check_minimums(options, num_seeds=1, eval_episodes=1)
     if options.out is not None:
         check_free(options.out)
+    _check_programs(options, config)
+
+
+def _check_programs(options: CompareOptions, config: Any) -> None:
+    """Build every backend's agent, without computing anything, and compare what they need."""
+    env = make_env(options.env)
+    require_jittable(env)
+    check_effects(options, find_algorithm(options.algorithm), env, config)
+    agents = [
+        make_agent(
+            options.algorithm,
+            env,
+            backend=backend,
+            arithmetic=options.arithmetic,
+            config=options.config,
+            hyper=options.hyper,
+            optimizer=options.optimizer,
+        )
+        for backend in options.backends
+    ]
+    trainer = make_trainer(agents[0], env)
+    num_updates = updates_for(trainer, options.total_steps)
+    with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+        shapes = [identity.shapes_of(agent.network) for agent in agents]
+        for backend, own in zip(options.backends, shapes, strict=True):
+            identity.check_architecture(backend, own, shapes[0])
+        needed = memory.of_training(
+            trainer,
+            fill_schedule_horizon(agents[0].hyper, num_updates),
+            num_seeds=options.num_seeds,
+            num_updates=num_updates,
+            eval_episodes=options.eval_episodes,
+        )
+    memory.check(needed, num_seeds=options.num_seeds, copies=len(options.backends))
 
 
 def command(options: CompareOptions) -> str:

@@ -18,6 +18,7 @@ from ...core.loop.trainer import Monitor
 from ...core.network import Codec, Network, Variables
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 PREFIX = "fingerprint/"  # of the metrics that the monitor adds, one per parameter array
 
@@ -73,6 +74,37 @@ def codec_of(network: Network) -> Codec:
             "parameters, so it cannot be compared with other libraries'."
         )
     return network.codec
+
+
+def shapes_of(network: Network) -> Shapes:
+    """Describe a network's parameters by canonical name; nothing is computed.
+
+    Raises:
+      TriglotError: if it has no codec.
+    """
+    codec = codec_of(network)
+    made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
+    return {name: array.shape for name, array in made.items()}
+
+
+def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
+    """Reject parameters that differ from the first backend's in a name or a shape.
+
+    Args:
+      backend: the other library.
+      shapes: its parameters by canonical name.
+      given: the first backend's.
+
+    Raises:
+      TriglotError: naming the first parameter that differs.
+    """
+    for name in sorted(shapes.keys() | given.keys()):
+        here, there = shapes.get(name, "absent"), given.get(name, "absent")
+        if here != there:
+            raise TriglotError(
+                f"the architecture of {backend} differs from the first backend's: {name} is "
+                f"{here} here and {there} there."
+            )
 
 
 def learned(agent_state: Any) -> Variables:

@@ -10,7 +10,6 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ...core.agent import PolicyInput
-from ...core.errors import TriglotError
 from ...core.evaluate import evaluate
 from ...core.hyper import fill_schedule_horizon
 from ...core.loop.chunks import run_chunk
@@ -85,14 +84,11 @@ class Session:
           TriglotError: if the architectures differ.
         """
         given = load_file(path)
-        shapes = {name: array.shape for name, array in self.named_params().items()}
-        for name in sorted(shapes.keys() | given.keys()):
-            there = given[name].shape if name in given else "absent"
-            if shapes.get(name, "absent") != there:
-                raise TriglotError(
-                    f"the architecture of {self.backend} differs from the first backend's: {name} "
-                    f"is {shapes.get(name, 'absent')} here and {there} there."
-                )
+        own, wanted = (
+            {name: array.shape for name, array in arrays.items()}
+            for arrays in (self.named_params(), given)
+        )
+        identity.check_architecture(self.backend, own, wanted)
         params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
 
         def start(inputs: tuple[jax.Array, Any]) -> RunnerState:

@@ -1,6 +1,7 @@
 """Build agents from an algorithm, an environment, networks and an optimizer."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
@@ -72,7 +73,7 @@ def make_agent(
             else:
                 network = _custom_networks(networks, specs, arithmetic or "native")
         with user_error_context(f"algorithm {called!r} failed when it was made"):
-            return found(
+            agent = found(
                 network=network,
                 obs_spec=env.obs_spec,
                 action_spec=env.action_spec,
@@ -80,6 +81,11 @@ def make_agent(
                 hyper=hyper,
                 **given,
             )
+        for one in fields(hyper):  # an agent need not check its own
+            number = getattr(hyper, one.name)
+            if isinstance(number, float) and number != number:
+                raise TriglotError(f"{one.name} is NaN: give a number.")
+        return agent
     except MissingExtra:
         raise
     except TriglotError as error:

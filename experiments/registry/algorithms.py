@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from ...core import plugins
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, unknown, user_error_context
 from .loading import load
 
 ALGORITHMS = {
@@ -38,7 +38,8 @@ def find_algorithm(name: str) -> Any:
         raise unknown("algorithm", name, known)
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     needed = ("Config", "Hyperparams", "networks")
-    lacking = [part for part in needed if not hasattr(algorithm, part)]
+    with user_error_context(f"algorithm {name!r} failed when it was inspected"):
+        lacking = [part for part in needed if not hasattr(algorithm, part)]
     if not isinstance(algorithm, type) or lacking:
         raise TriglotError(
             f"algorithm {name!r} must be a class with Config, Hyperparams and networks, as PPO is; "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core import plugins
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
 from .environments import SUITES, suites
 from .loading import adapter_of, is_path, load
@@ -73,7 +73,8 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     if not is_path(text):
         raise unknown("environment suite", text.partition(":")[0], suites())
     made = load(kind or "component", text)
-    return Component(kind or _kind_of(text, made), text, made)
+    with user_error_context(f"{text!r} failed when it was inspected"):
+        return Component(kind or _kind_of(text, made), text, made)
 
 
 def _find_network(text: str, kind: str | None, target: str) -> Component:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core import plugins
-from ...core.errors import MissingExtra, TriglotError, unknown, user_error_context
+from ...core.errors import MissingExtra, TriglotError, shown, unknown, user_error_context
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -90,13 +90,20 @@ def _split_options(name: str) -> tuple[str, dict[str, Any]]:
         option, equals, value = pair.partition("=")
         if not (option.isidentifier() and equals):
             raise TriglotError(
-                f"environment {name!r}: write options as name,option=value,option=value; "
-                f"got {pair!r}."
+                f"environment {shown(name)}: write options as name,option=value,option=value; "
+                f"got {shown(pair)}."
             )
+        if not value:
+            raise TriglotError(f"environment {name!r}: {option} is empty: give {option}=VALUE.")
         try:
-            options[option] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            options[option] = value
+            read = ast.literal_eval(value)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):  # a name, or no expression
+            read = value
+        if options.setdefault(option, read) != read:
+            raise TriglotError(
+                f"environment {name!r}: {option} is given twice, as {shown(options[option])} and "
+                f"{shown(read)}: give it once."
+            )
     return name, options
 
 
@@ -130,6 +137,6 @@ def _without_suite(name: str) -> TriglotError:
     near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.4)
     hint = f"; did you mean {full[near[0]]!r}?" if near else "."
     return TriglotError(
-        f"environment {name!r} must have the form suite:name{hint} "
+        f"environment {shown(name)} must have the form suite:name{hint} "
         f"Suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...backends import libraries
 from ...core import plugins
-from ...core.errors import TriglotError, describe, unknown, user_error_context
+from ...core.errors import TriglotError, describe, shown, unknown, user_error_context
 
 if TYPE_CHECKING:
     from ...core.environment import Environment
@@ -41,7 +41,8 @@ def load(kind: str, text: str) -> Any:
     if not is_path(text):
         there = ", ".join(plugins.names(kind))
         raise TriglotError(
-            f"{kind} {text!r} must have the form package.module:object, such as my_file:MyObject"
+            f"{kind} {shown(text)} must have the form package.module:object, such as "
+            "my_file:MyObject"
             + (f", or be a name of an installed package: {there}." if there else ".")
         )
     module_name, _, name = text.partition(":")
@@ -53,11 +54,22 @@ def load(kind: str, text: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise TriglotError(f"{kind} {text!r}: {_why_not(module_name, error)}") from None
-    if not hasattr(module, name):
-        public = [name for name in vars(module) if not name.startswith("_")]
-        raise unknown(f"name in {module_name}", name, public)
-    return getattr(module, name)
+        raise TriglotError(f"{kind} {shown(text)}: {_why_not(module_name, error)}") from None
+    with user_error_context(f"{kind} {text!r} failed when it was looked up"):
+        if not hasattr(module, name):
+            public = [name for name in vars(module) if not name.startswith("_")]
+            raise unknown(f"name in {module_name}", name, public)
+        return probed(getattr(module, name))
+
+
+def probed(made: Any) -> Any:
+    """Return an object after looking up an attribute that it does not have.
+
+    Protocols and optional members are looked up in many places, so a `__getattr__` that raises
+    anything but AttributeError fails here instead, in the caller's `user_error_context`.
+    """
+    hasattr(made, "attribute_that_does_not_exist")
+    return made
 
 
 def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
@@ -70,8 +82,8 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     from ...core.host_environment import HostEnvironment
     from ...core.specs import Box, Dict, Discrete
 
-    made = call_env(text, load("environment", text), options)
     with user_error_context(f"environment {text!r} failed when it was inspected"):
+        made = probed(call_env(text, load("environment", text), options))
         if not isinstance(made, Environment | HostEnvironment):
             raise TriglotError(
                 f"environment {text!r} must be an Environment (name, obs_spec, action_spec, reset, "
@@ -206,7 +218,10 @@ def _why_not(module_name: str, error: BaseException) -> str:
     # Distinguish a missing module from an existing one whose own import fails.
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if absent and f"{module_name}.".startswith(f"{absent}."):
-        return f"no module {absent!r} is installed or in {os.getcwd()}."
+        return (
+            f"no module {shown(absent)} is installed or in {os.getcwd()}: run the command in the "
+            "folder of its file."
+        )
     return f"importing {module_name} failed: {describe(error)}"
 
 

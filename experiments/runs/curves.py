@@ -80,6 +80,9 @@ def _labels(options: CurvesOptions, configs: Sequence[dict[str, Any]]) -> list[s
         raise TriglotError(f"labels must be unique, got {', '.join(labels)}.")
     if labels:
         return labels
+    for run in options.runs:
+        if options.runs.count(run) > 1:
+            raise TriglotError(f"{run} is given twice: give each run once, or --labels.")
     facts = [_facts(config) for config in configs]
     if len({fact["algorithm"] for fact in facts}) > 1:  # their options cannot be compared
         facts = [{name: fact[name] for name in PARTS} for fact in facts]

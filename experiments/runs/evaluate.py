@@ -11,6 +11,7 @@ from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
+from . import memory
 from .plan import Plan, check_minimums, prepare
 from .summary import describe_evaluation, evaluation
 from .train import play, restore
@@ -33,7 +34,9 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
       TriglotError: if an option is invalid, or the checkpoint is missing or damaged.
     """
     check_minimums(options, episodes=1, max_steps=1)
-    plan = prepare(run_options, folder=options.run)
+    plan = prepare(run_options, folder=options.run, training=False)
+    num_episodes = options.episodes * run_options.num_seeds
+    memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
     progress = restore(plan, previous=options.previous)
     print(f"{plan.title}, after {progress.num_updates:,} of {plan.num_updates:,} updates")
     state: Any = progress.state

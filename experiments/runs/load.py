@@ -41,7 +41,7 @@ def load_run(folder: str | Path, *, previous: bool = False, trust: bool = False)
       TriglotError: if the folder is not a run directory, it names code that is not trusted, or its
         last checkpoint is missing or damaged.
     """
-    plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder))
+    plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder), training=False)
     progress = restore(plan, previous=previous)
     state: Any = progress.state
     return Run(

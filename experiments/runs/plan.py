@@ -1,8 +1,9 @@
 """Prepare a training: check every option and build the trainer, without compiling."""
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,25 @@ from typing import Any
 import jax
 
 from ...core.errors import TriglotError, unknown, user_error_context
-from ...core.hyper import fill_schedule_horizon
+from ...core.hyper import check_count, fill_schedule_horizon
 from ...core.loop.interface import TrainerLike
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
 from .. import version
-from ..options import SharedOptions, TrainOptions
+from ..options import TrainOptions
 from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
+from ..registry.effects import check_effects
 from ..registry.environments import SUITES, make_env
 from ..registry.loading import load_networks
 from ..storage import logs
 from ..storage.config import write_config
 from ..storage.files import check_free, make_folder, make_new_folder
+from . import memory
 
 DEBUG = ("nans", "no-jit")
 NUM_SEED_VALUES = 2**32  # a key is made from 32 bits
+MAX_WORD = 60  # characters of each word in the name of a default folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,22 +105,28 @@ class Plan:
         )
 
 
-def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
+def prepare(options: TrainOptions, *, folder: Path | None = None, training: bool = True) -> Plan:
     """Check all options, build the agent and the trainer, and make the folder.
 
     Args:
       options: what was chosen.
       folder: the run directory of a resumed training; None for a new one.
+      training: whether the plan will be trained, and not only its state be read.
 
     Raises:
-      TriglotError: if an option is invalid, or the components do not fit each other.
+      TriglotError: if an option is invalid, the components do not fit each other, or more memory
+        is needed than is free.
     """
     for mode in options.debug:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
     logs.check(options.log)
-    check_minimums(options, num_seeds=1, eval_episodes=0, checkpoint_seconds=0, metrics_every=1)
-    check_hyper(options)
+    check_minimums(options, num_seeds=1, eval_episodes=0, metrics_every=1)
+    if not 0 <= options.checkpoint_seconds < math.inf:
+        raise TriglotError(
+            "checkpoint_seconds must be finite and at least 0, got "
+            f"{options.checkpoint_seconds}; 0 writes a checkpoint at the end only."
+        )
     networks = "custom" if options.network else options.backend
     out = folder or options.out
     if folder is None and out is not None:
@@ -132,15 +142,28 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
         networks=load_networks(options.network, env),
         optimizer=options.optimizer,
     )
+    if folder is None:
+        check_effects(options, type(agent), env, agent.config)
     trainer = make_trainer(agent, env)
     if trainer.steps_on_host:
         # Otherwise each small program runs on another thread, which takes longer than the program.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     num_updates = updates_for(trainer, options.total_steps)
-    if _has_custom_components(options):
-        title = f"{options.algorithm} on {options.env}"
-        with user_error_context(f"{title} failed when it was traced"):
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+    with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+        if _has_custom_components(options):
             trainer.check()
+        if not training:
+            needed = memory.of_state(trainer, hyper, options.num_seeds)
+        else:
+            needed = memory.of_training(
+                trainer,
+                hyper,
+                num_seeds=options.num_seeds,
+                num_updates=num_updates,
+                eval_episodes=options.eval_episodes,
+            )
+    memory.check(needed, num_seeds=options.num_seeds)
     if out is None:
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
     elif folder is None:
@@ -148,7 +171,7 @@ def prepare(options: TrainOptions, *, folder: Path | None = None) -> Plan:
     return Plan(
         options=options,
         trainer=trainer,
-        hyper=fill_schedule_horizon(agent.hyper, num_updates),
+        hyper=hyper,
         num_updates=num_updates,
         out=out,
     )
@@ -161,28 +184,14 @@ def _has_custom_components(options: TrainOptions) -> bool:
 
 
 def check_minimums(options: Any, **minimums: int) -> None:
-    """Reject invalid seeds, and numbers below the given minimum of each option.
+    """Reject invalid seeds, and counts below the given minimum of each option or above 2^31 - 1.
 
     Raises:
-      TriglotError: with the option and its minimum.
+      TriglotError: with the option and what it allows.
     """
-    for name, minimum in {"seed": 0, **minimums}.items():
-        if getattr(options, name) < minimum:
-            raise TriglotError(f"{name} must be at least {minimum}, got {getattr(options, name)}.")
-    if options.seed >= NUM_SEED_VALUES:
-        raise TriglotError(f"seed must be less than {NUM_SEED_VALUES}, got {options.seed}.")
-
-
-def check_hyper(options: SharedOptions) -> None:
-    """Reject hyperparameters that are NaN.
-
-    Raises:
-      TriglotError: with the hyperparameter.
-    """
-    hyper = options.hyper if isinstance(options.hyper, Mapping) else vars(options.hyper)
-    for name, value in hyper.items():
-        if value != value:
-            raise TriglotError(f"{name} is NaN: give a number.")
+    check_count("seed", options.seed, 0, NUM_SEED_VALUES - 1)
+    for name, minimum in minimums.items():
+        check_count(name, getattr(options, name), minimum)
 
 
 def rounded_up(total_steps: int, steps_per_update: int, num_steps: int) -> str:
@@ -195,5 +204,5 @@ def rounded_up(total_steps: int, steps_per_update: int, num_steps: int) -> str:
 
 def default_folder(*names: str) -> Path:
     """Name a folder under `runs` by its contents and the time."""
-    words = [re.sub(r"[^\w.]+", "_", name) for name in names]
+    words = [re.sub(r"[^\w.]+", "_", name)[:MAX_WORD] for name in names]
     return Path("runs") / "-".join([*words, time.strftime("%Y%m%d-%H%M%S")])

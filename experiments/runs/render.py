@@ -19,6 +19,7 @@ from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import replacing
+from . import memory
 from .interrupt import raising
 from .plan import check_minimums, prepare
 from .train import restore
@@ -51,9 +52,12 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             f"seed_index must be less than the run's number of seeds, {run_options.num_seeds}; "
             f"got {options.seed_index}."
         )
-    plan = prepare(run_options, folder=options.run)
+    plan = prepare(run_options, folder=options.run, training=False)
     env, suffix = plan.env, suffix_of(plan.env)
     out = _target(env.name, suffix, options)
+    if not isinstance(env, HostRenderable):
+        step = jax.eval_shape(env.reset, jax.random.key(0))
+        memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
     state: Any = restore(plan, previous=options.previous).state
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
     # One key per episode, different from those of training and evaluation.

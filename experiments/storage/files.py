@@ -28,7 +28,7 @@ def check_free(folder: Path) -> None:
     try:
         taken = folder.exists() and (not folder.is_dir() or any(visible_files(folder)))
     except OSError as error:
-        raise TriglotError(f"cannot use the folder {folder}: {error.strerror}.") from None
+        raise TriglotError(f"{folder} cannot be used: {error.strerror}.") from None
     if taken:
         raise TriglotError(
             f"{folder} exists and is not empty, and would be overwritten: choose another folder."

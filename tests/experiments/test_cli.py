@@ -34,67 +34,6 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
-@pytest.mark.parametrize(
-    "command, says",
-    [
-        ("trian", "unknown command 'trian'; did you mean 'train'"),
-        ("list gymnas", "did you mean 'gymnax'"),
-        ("list --all", "unknown option --all"),
-        ("version 3", "unexpected argument '3'"),
-        ("train", "triglot train ppo gymnax:CartPole-v1"),
-        ("train ppo", "triglot train ppo gymnax:CartPole-v1"),
-        ("train --seed 3 ppo probe:two-step", "give an algorithm and an environment first"),
-        ("train poo probe:two-step", "unknown algorithm 'poo'; did you mean 'ppo'"),
-        ("train tqdm:nothing probe:two-step", "unknown name in tqdm 'nothing'"),
-        ("train ppo CartPole-v1", "did you mean 'gymnax:CartPole-v1'"),
-        ("train ppo prob:two-step", "did you mean 'probe'"),
-        ("train ppo probe:two-stp", "did you mean 'two-step'"),
-        ("train dqn gymnax:Pendulum-v1", "discrete actions"),
-    ],
-)
-def test_a_wrong_command_is_told_in_one_line(
-    command: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert says in fails(command.split(), capsys)
-
-
-@pytest.mark.parametrize(
-    "options, says",
-    [
-        ("--bakend linen", "unknown option --bakend; did you mean --backend?"),
-        ("--lerning-rate=3", "unknown option --lerning-rate; did you mean --learning-rate?"),
-        ("--num-envs", "--num-envs"),
-        ("--num-envs 3.5", "--num-envs: expected an integer, got '3.5'"),
-        ("--total-steps many", "--total-steps: expected a number, got 'many'"),
-        ("--learning-rate high", "--learning-rate: expected a number, got 'high'"),
-        ("--learning-rate nan", "learning_rate is NaN"),
-        ("--clip-value maybe", "unexpected argument 'maybe'"),
-        ("--num-minibatches 3", "must divide num_envs * rollout_length = 512, got 3"),
-        ("--hidden-sizes 64 0", "a layer needs at least one unit, got (64, 0)"),
-        ("--backend hiku", "unknown backend 'hiku'; did you mean 'haiku'"),
-        ("--backend table", "choose an environment with Discrete observations"),
-        ("--arithmetic native-ish", "did you mean 'native'"),
-        ("--debug nan", "unknown debug mode 'nan'; did you mean 'nans'"),
-        ("--num-seeds 0", "num_seeds must be at least 1, got 0"),
-        ("--seed -1", "seed must be at least 0, got -1"),
-        ("--seed 4294967296", "seed must be less than 4294967296"),
-        ("--total-steps 0", "total_steps must be at least 1, got 0"),
-        ("--eval-episodes -1", "eval_episodes must be at least 0"),
-        ("--network my_network", "package.module:object"),
-        ("--network nowhere:network", "no module 'nowhere'"),
-        ("--out full", "is not empty"),
-        ("--out full/file", "is not empty"),
-        ("--out full/file/below", "cannot create the folder"),
-    ],
-)
-def test_a_wrong_option_is_told_in_one_line(
-    options: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("full").mkdir()
-    Path("full/file").write_text("kept")
-    assert says in fails([*GOOD, *options.split()], capsys)
-
-
 OWN = """
 import equinox as eqx
 import flax.linen as nn

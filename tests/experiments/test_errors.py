@@ -93,7 +93,7 @@ def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> Non
     [
         ({"discount": 2.0}, r"discount must be within \[0, 1\], got 2.0"),
         ({"gae_lambda": float("nan")}, r"gae_lambda must be within \[0, 1\], got nan"),
-        ({"learning_rate": -1e-3}, r"learning_rate must be within \[0, inf\], got -0.001"),
+        ({"learning_rate": -1e-3}, "learning_rate must be finite and at least 0, got -0.001"),
     ],
 )
 def test_ppo_checks_its_numbers(number: dict[str, float], words: str) -> None:

@@ -74,7 +74,7 @@ def test_it_writes_four_files_and_prints_the_next_steps(
         ("network nn", "already uses the name 'nn'"),
         ("network here", "here already exists: choose another name or --out"),
         ("network own --out file", "cannot be written"),
-        ("network", "required"),
+        ("network", "Missing from triglot new: NAME"),
     ],
 )
 def test_what_it_cannot_write_is_reported(

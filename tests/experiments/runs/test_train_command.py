@@ -210,7 +210,7 @@ def test_nothing_is_found_where_nothing_is_wrong(mode: str, cache: Path, tmp_pat
 
 
 def test_a_nan_is_found(tmp_path: Path, cache: Path) -> None:
-    sick = ["--learning-rate", "inf", "--out", str(tmp_path / "sick")]
+    sick = ["--adam-eps", "0", "--out", str(tmp_path / "sick")]  # divides 0 by 0
     with pytest.raises(FloatingPointError) as found:
         cli.main([*TINY, *sick, "--debug", "nans", "--compilation-cache", str(cache)])
     assert "no-jit" in found.value.__notes__[-1]
@@ -220,7 +220,7 @@ def test_a_nan_is_found(tmp_path: Path, cache: Path) -> None:
 def test_a_nan_is_reported(
     finished: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--total-steps", "100", "--learning-rate", "1e38", "--eval-episodes", "0"]
+    options = ["--total-steps", "100", "--learning-rate", "1e38"]
     options += ["--out", str(tmp_path / "sick"), "--compilation-cache", str(cache)]
     assert cli.main([*COMMAND, *options]) == 1
     told = capsys.readouterr().out
