@@ -39,7 +39,8 @@ COMMANDS = [
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_its_commands_can_start(words: list[str], tmp_path: Path) -> None:
     kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
-    given = [*words, "--out", str(tmp_path / "run")]
+    written = words.index("--out") + 1 if "--out" in words else len(words) + 1
+    given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
     options = cli._parse_with_algorithm(kind, given)
     if kind is TrainOptions:
         printed = prepare(options).announcement()
