@@ -22,7 +22,7 @@ import tyro
 from tqdm import tqdm
 
 COMMAND = (
-    "train dqn gymnax:CartPole-v1 --num-envs 4 --hidden-sizes 64 64 --total-steps 100_000_000_000 "
+    "train dqn gymnax:CartPole-v1 --num-envs 4 --hidden-sizes 64 64 --total-steps 4_000_000_000 "
     "--eval-episodes 0 --checkpoint-seconds 60"
 )
 

@@ -121,7 +121,7 @@ def _check_programs(options: CompareOptions, config: Any) -> None:
             trainer,
             fill_schedule_horizon(agents[0].hyper, num_updates),
             num_seeds=options.num_seeds,
-            num_updates=num_updates,
+            num_lines=num_updates,
             eval_episodes=options.eval_episodes,
         )
     memory.check(needed, num_seeds=options.num_seeds, copies=len(options.backends))

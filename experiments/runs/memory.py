@@ -38,14 +38,14 @@ REMEDIES = {
 ON_HOST = ("metrics", "Python environments")
 # An episode that is played: two keys, its return, its length and two flags.
 EPISODE_BYTES = 26
-# At least 8 metrics of every update are kept for the summary, as float32.
-METRIC_BYTES = 8 * 4
+# Two metrics of every line of metrics.jsonl are read for the learning curve, as float32.
+METRIC_BYTES = 2 * 4
 # A Python environment and its wrappers take at least this much: CartPole 5.8 kB, FrozenLake 26 kB.
 PYTHON_BYTES = 5_000
 
 
 def of_training(
-    trainer: TrainerLike, hyper: Any, *, num_seeds: int, num_updates: int, eval_episodes: int
+    trainer: TrainerLike, hyper: Any, *, num_seeds: int, num_lines: int, eval_episodes: int
 ) -> Parts:
     """Estimate the memory of a training of all seeds; nothing is computed.
 
@@ -53,7 +53,7 @@ def of_training(
       trainer: the agent in its environments.
       hyper: the initial hyperparameters.
       num_seeds: `S`.
-      num_updates: updates per seed.
+      num_lines: updates per seed whose metrics are written.
       eval_episodes: episodes per seed after the training, which run at the same time.
     """
     state = _state(trainer, hyper, num_seeds)
@@ -63,7 +63,7 @@ def of_training(
     evaluation = eval_episodes * (played // trainer.agent.num_envs + num_seeds * EPISODE_BYTES)
     # The rollout is dropped before the evaluation.
     larger = {"rollout": rollout} if rollout > evaluation else {"evaluation": evaluation}
-    return {**parts, **larger, "metrics": num_updates * num_seeds * METRIC_BYTES}
+    return {**parts, **larger, "metrics": num_lines * num_seeds * METRIC_BYTES}
 
 
 def of_state(trainer: TrainerLike, hyper: Any, num_seeds: int) -> Parts:

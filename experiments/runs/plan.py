@@ -160,7 +160,7 @@ def prepare(options: TrainOptions, *, folder: Path | None = None, training: bool
                 trainer,
                 hyper,
                 num_seeds=options.num_seeds,
-                num_updates=num_updates,
+                num_lines=num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
     memory.check(needed, num_seeds=options.num_seeds)

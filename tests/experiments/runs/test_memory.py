@@ -47,7 +47,7 @@ def test_the_state_is_as_large_as_estimated(
 def test_a_rollout_is_as_large_as_its_arrays() -> None:
     config = {"num_envs": 5, "rollout_length": 7, "num_minibatches": 1}
     trainer = trainer_of("ppo", "probe:two-step", config=config)
-    plan = {"num_seeds": 2, "num_updates": 11, "eval_episodes": 0}
+    plan = {"num_seeds": 2, "num_lines": 11, "eval_episodes": 0}
     parts = memory.of_training(trainer, trainer.agent.hyper, **plan)
     # Two observations [1], the reward, the action, `raw` and `logits` [2]; and three flags.
     assert parts["rollout"] == 2 * 5 * 7 * (4 * (2 + 1 + 1 + 1 + 2) + 3)
@@ -58,7 +58,7 @@ def test_a_rollout_is_as_large_as_its_arrays() -> None:
 
 def test_python_environments_are_counted() -> None:
     trainer = trainer_of("ppo", "gymnasium:CartPole-v1", config={"num_envs": 1000})
-    plan: dict[str, Any] = {"num_seeds": 2, "num_updates": 1, "eval_episodes": 0}
+    plan: dict[str, Any] = {"num_seeds": 2, "num_lines": 1, "eval_episodes": 0}
     parts = memory.of_training(trainer, trainer.agent.hyper, **plan)
     assert parts["Python environments"] == 2 * 1000 * memory.PYTHON_BYTES
     assert parts["rollout"] > 2 * 1000 * 128 * 2 * 16
