@@ -9,6 +9,7 @@ programs are compiled once, in one cache folder for all test processes, new in e
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[PROGRAMS] = folder.name
         # What commands keep for the user: compiled programs, and which runs this user began.
         os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = folder.name
+    # A shell starts its background jobs with SIGINT ignored, and `nohup` with SIGHUP.
+    for name in ("SIGINT", "SIGHUP"):
+        if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+            default = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            signal.signal(getattr(signal, name), default)
     keep_programs()
 
 

@@ -279,7 +279,7 @@ def test_the_replay_is_rounded_up_to_whole_rollouts() -> None:
     [
         ({"discount": 1.5}, r"discount must be within \[0, 1\], got 1.5"),
         ({"epsilon_end": -0.1}, r"epsilon_end must be within \[0, 1\]"),
-        ({"epsilon_decay_steps": 0.0}, r"epsilon_decay_steps must be within \[1, inf\]"),
+        ({"epsilon_decay_steps": 0.0}, "epsilon_decay_steps must be at least 1"),
         ({"priority_eps": 0.0}, r"priority_eps must be finite and above 0, got 0.0"),
         ({"tau": 2.0}, r"tau must be within \[0, 1\]"),
     ],

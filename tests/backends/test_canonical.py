@@ -1,5 +1,6 @@
 """The rewriting of products: what it changes, and what it leaves alone."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -125,14 +126,21 @@ def test_the_precision_of_each_operand_is_kept(given: Any, expected: Any) -> Non
     assert type(equation.params["precision"]) is type(expected)
 
 
-def test_a_product_with_an_algorithm_runs() -> None:
-    """As a reversed tuple, the algorithm ended the process."""
+def test_a_product_with_an_algorithm_is_lowered_as_the_library_s() -> None:
+    """As a reversed tuple, the algorithm ended the process. JAX refuses it on CPU, so for a GPU."""
     algorithm = jax.lax.DotAlgorithm(jnp.float32, jnp.float32, jnp.float32)
 
     def product(w: jax.Array, x: jax.Array) -> jax.Array:
         return jax.lax.dot_general(w, x, (((1,), (1,)), ((), ())), precision=algorithm)
 
-    np.testing.assert_allclose(params_on_the_right(product)(W, X), product(W, X), rtol=1e-5)
+    def algorithms(function: Callable) -> list[str]:
+        lowered = jax.jit(function).trace(W, X).lower(lowering_platforms=("cuda",)).as_text()
+        return re.findall(r"algorithm = <[^>]*>", lowered)
+
+    assert algorithms(params_on_the_right(product)) == algorithms(product) != []
+    for each in (product, params_on_the_right(product)):
+        with pytest.raises(ValueError, match="is not supported by dot_general on CPU"):
+            each(W, X)
 
 
 @pytest.mark.parametrize("function", [left, nested_jit, only_params], ids=lambda f: f.__name__)

@@ -110,7 +110,7 @@ def test_what_cannot_be_written_is_told_and_the_rest_is_left_alone(
     assert kept.restore(state(0))[0] == 1
     blocked = Checkpoints(tmp_path / "file" / "checkpoints")
     (tmp_path / "file").touch()
-    with pytest.raises(TriglotError, match="checkpoints cannot be written: Not a directory"):
+    with pytest.raises(TriglotError, match="checkpoints cannot be read: Not a directory"):
         blocked.save(1, state(1))
 
 
