@@ -13,9 +13,9 @@ RUNS = {
     "ppo": f"ppo probe:two-step --num-seeds 2 --num-envs 2 --rollout-length 8 {NETWORK} "
     "--num-minibatches 2 --num-epochs 1 --total-steps 64_000",
     "dqn": f"dqn probe:two-step --num-seeds 2 --num-envs 2 {NETWORK} --buffer-size 256 "
-    "--learning-starts 64 --batch-size 16 --total-steps 64_000",
+    "--learning-starts 64 --batch-size 16 --total-steps 8_000",
     "sac": f"sac gymnax:Pendulum-v1 --num-envs 2 {NETWORK} --buffer-size 256 "
-    "--learning-starts 64 --batch-size 16 --total-steps 4_000",
+    "--learning-starts 64 --batch-size 16 --total-steps 2_000",
     "q_learning": "q_learning gridworld:8x8 --num-seeds 2 --total-steps 64_000",
     "host": f"ppo gymnasium:CartPole-v1 --num-envs 2 --rollout-length 8 {NETWORK} "
     "--num-minibatches 2 --num-epochs 1 --total-steps 4_000",
