@@ -140,8 +140,8 @@ def _resume(arguments: list[str], started: float) -> int:
 
     The final parameters equal those of an uninterrupted training bit for bit, on the same machine
     with the same versions. Exception: the state of host environments, such as Gymnasium's, cannot
-    be saved, so they begin new episodes. A run without a checkpoint starts again from the
-    beginning.
+    be saved, so they begin new episodes. A run that was stopped before its first checkpoint starts
+    again from the beginning. Damaged metrics, other versions and another device are reported.
 
     triglot resume runs/first
     """
