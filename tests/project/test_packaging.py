@@ -80,7 +80,7 @@ def test_the_licence_and_the_command_are_shipped(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     info = f"triglot-{triglot.__version__}.dist-info"
     assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-    assert b"triglot = triglot.experiments.cli:main" in archive.read(f"{info}/entry_points.txt")
+    assert b"triglot = triglot.__main__:main" in archive.read(f"{info}/entry_points.txt")
 
 
 def test_every_part_is_type_checked() -> None:
