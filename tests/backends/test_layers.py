@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import chex
+import equinox as eqx
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 
 from tests.backends import layer_cases as cases
 from tests.backends.layer_cases import Case, network
-from triglot import translate
+from triglot import from_equinox, from_haiku, translate
+from triglot.core.errors import Guessed
 from triglot.core.network import Network, Variables
+from triglot.core.specs import Box
 
 pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
 
@@ -146,3 +150,31 @@ SLOW = {
 def test_a_layer_is_the_same_function_in_every_library(case: Case) -> None:
     networks = {n: network(n, case.obs_spec, [built]) for n, built in case.built.items()}
     check_same_function(networks, jax.random.normal(jax.random.key(2), (2, *case.obs_spec.shape)))
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 3), (3, 3, 3)], ids=["asymmetric", "equal"])
+def test_the_libraries_own_mlp_blocks_are_one_function(sizes: tuple[int, int, int]) -> None:
+    """Their layers have other names and are paired by a guess; gradients translate likewise."""
+    n, width, m = sizes
+    spec = Box((n,))
+    source = from_haiku(lambda x: hk.nets.MLP([width, width, m])(x), spec)
+    target = from_equinox(lambda key: eqx.nn.MLP(n, m, width, depth=2, key=key))
+    x = jax.random.normal(jax.random.key(1), (4, n))
+
+    def outputs_and_gradient(built: Network, variables: Variables) -> Any:
+        def loss(params: Any) -> Any:
+            outputs, _ = built.apply(Variables(params=params, state=variables.state), x)
+            return jnp.sum(jnp.sin(outputs)), outputs
+
+        (_, outputs), gradient = jax.value_and_grad(loss, has_aux=True)(variables.params)
+        return outputs, Variables(params=gradient, state=variables.state)
+
+    start = source.init(jax.random.key(0))
+    with pytest.warns(Guessed):
+        moved = translate(start, source, target)
+    outputs, gradient = outputs_and_gradient(source, start)
+    found, own_gradient = outputs_and_gradient(target, moved)
+    chex.assert_trees_all_close(found, outputs, rtol=1e-4, atol=1e-5)
+    with pytest.warns(Guessed):
+        back = translate(own_gradient, target, source)
+    chex.assert_trees_all_close(back.params, gradient.params, rtol=1e-4, atol=1e-5)
