@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from tests.backends.layer_cases import Built, channels_first, convolution, netwo
 from triglot import translate
 from triglot.backends.layers.listed import LAYERS
 from triglot.core.errors import Guessed, TriglotError
-from triglot.core.network import Network
+from triglot.core.network import Network, Variables
 from triglot.core.specs import Box
 
 pytestmark = pytest.mark.library_promotion("flax's and equinox's norms broadcast")
@@ -342,6 +343,17 @@ def test_a_separable_convolution_is_two_depthwise_ones() -> None:
     mapping = {place: "layers/0", f"{place}/1": "layers/1"}
     moved = translate(variables, source, target, mapping)
     x = jax.random.normal(jax.random.key(1), (2, *shape))
+
+    def gradient(built: Network, variables: Variables) -> Variables:
+        def loss(params: Any) -> jax.Array:
+            return jnp.sum(jnp.sin(built.apply(replace(variables, params=params), x)[0]))
+
+        return replace(variables, params=jax.grad(loss)(variables.params))
+
     chex.assert_trees_all_close(
         source.apply(variables, x)[0], target.apply(moved, x)[0], rtol=1e-4, atol=1e-5
+    )
+    expected = translate(gradient(source, variables), source, target, mapping)
+    chex.assert_trees_all_close(
+        gradient(target, moved).params, expected.params, rtol=1e-4, atol=1e-5
     )
