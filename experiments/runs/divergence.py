@@ -19,7 +19,7 @@ def divergence(
     state: RunnerState,
     metrics: Mapping[str, np.ndarray],
     num_updates: int,
-    learning_starts: int = 0,
+    num_empty: int = 0,
 ) -> str | None:
     """Describe a divergence: the first metric that is NaN or infinite, its update and seed.
 
@@ -31,7 +31,7 @@ def divergence(
       state: the state after the updates, `[S, ...]`.
       metrics: metrics of the updates, `[S, updates]` by name.
       num_updates: updates done before these.
-      learning_starts: updates without a loss at the start of the training.
+      num_empty: updates without a loss at the start of the training.
 
     Returns:
       The description, or None if all parameters are finite.
@@ -40,7 +40,7 @@ def divergence(
         return None
     done = num_updates + next(iter(metrics.values())).shape[1]
     found = f"a parameter is NaN or infinite after update {done:,}"
-    skipped = max(0, learning_starts - num_updates)
+    skipped = max(0, num_empty - num_updates)
     for name in ("loss", "grad_norm"):
         if name not in metrics:
             continue

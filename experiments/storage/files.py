@@ -14,9 +14,11 @@ import numpy as np
 
 from ...core.errors import TriglotError, writing
 
+LOCK = ".lock"
+HOLDER = ".holder.json"
 UNFINISHED = ".unfinished-"  # begins the names of files that a killed program may leave
 # What a program leaves that was killed before it wrote anything of its own.
-LEFTOVERS = (".lock", ".holder.json", UNFINISHED)
+LEFTOVERS = (LOCK, HOLDER, UNFINISHED)
 
 
 def check_free(folder: Path) -> None:

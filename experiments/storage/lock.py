@@ -11,10 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError, writing
-from .files import sweep, write_json
-
-LOCK = ".lock"
-HOLDER = ".holder.json"
+from .files import HOLDER, LOCK, sweep, write_json
 
 
 @contextmanager

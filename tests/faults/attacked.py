@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,20 +28,19 @@ SMALL = (
 COMMON = "--eval-episodes 2 --checkpoint-seconds 0.01"
 
 
-def start(command: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start(command: str) -> subprocess.Popen[str]:
     """Start `triglot` in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "triglot", *command.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **(environ or {})},
     )
 
 
-def finish(command: str, environ: dict[str, str] | None = None) -> str:
+def finish(command: str) -> str:
     """Run `triglot` to its end, which must be a good one, and return what it printed."""
-    process = start(command, environ)
+    process = start(command)
     text, _ = process.communicate()
     assert process.returncode == 0, text
     return text

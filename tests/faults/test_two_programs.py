@@ -11,8 +11,8 @@ import pytest
 
 from triglot.core.errors import TriglotError
 from triglot.experiments.cli import main
-from triglot.experiments.storage.files import check_free, make_new_folder
-from triglot.experiments.storage.lock import HOLDER, locked
+from triglot.experiments.storage.files import HOLDER, check_free, make_new_folder
+from triglot.experiments.storage.lock import locked
 
 HOLD = """
 import sys, time
