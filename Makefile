@@ -7,11 +7,12 @@ STEPS ?= 300000
 OUT ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
 # Processes share their compiled programs on disk; one that runs out of tests takes another's.
 PYTEST ?= -n logical --maxprocesses 4 --dist worksteal
-# Halves the time of compilation. Tests marked `optimized` run without, as users do. XLA ends a
-# process at a flag that it does not know, and newer versions do not know this one.
-QUICK_FLAG := --xla_cpu_use_fusion_emitters=false
-QUICK_XLA = $(shell XLA_FLAGS=$(QUICK_FLAG) $(BIN)/python -c "import jax; jax.devices()" \
-    >/dev/null 2>&1 && echo $(QUICK_FLAG))
+# More than halves the time of compilation: simple fusions, and one thread of code generation, since
+# the test processes fill the cores. Tests marked `optimized` run without, as users do. XLA ends a
+# process at a flag that it does not know, and newer versions may not know these.
+QUICK_FLAGS := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+QUICK_XLA = $(shell XLA_FLAGS="$(QUICK_FLAGS)" $(BIN)/python -c "import jax; jax.devices()" \
+    >/dev/null 2>&1 && echo $(QUICK_FLAGS))
 
 BIN := .venv/bin
 READY := .venv/.ready
