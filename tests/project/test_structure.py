@@ -22,8 +22,9 @@ MAY_IMPORT = {
     "algorithms": {"core"},
     "backends": {"core"},
     "checks": {"core"},
+    "diff": {"core", "backends"},
     "envs": {"core"},
-    "experiments": {"core", "algorithms", "backends", "checks", "envs"},
+    "experiments": {"core", "algorithms", "backends", "checks", "diff", "envs"},
 }
 COMMAND_LINE = "triglot.experiments.cli"
 MAX_MODULES = 15

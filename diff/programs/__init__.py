@@ -1,0 +1,1 @@
+"""The traced programs of two networks: where they differ, and why."""

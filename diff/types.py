@@ -1,0 +1,84 @@
+"""What a comparison of two networks is made of and what it finds."""
+
+from dataclasses import dataclass
+
+from ..core.network import Network, Variables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two networks, with the weights at which they are compared.
+
+    Attributes:
+      label: shown in the report, such as `my_haiku:net (Haiku)`.
+      network: in native arithmetic.
+      variables: its weights; those of both sides are equal in canonical form where `names` pairs
+        them.
+      names: canonical names of this side's parameters by the names that both sides share. A
+        parameter that only one side has is missing here.
+    """
+
+    label: str
+    network: Network
+    variables: Variables
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a traced program.
+
+    Attributes:
+      name: the primitive or the layer, such as `dot_general` or `layer norm`.
+      source: `file:line` in the module that the user gave, or in the library's layer.
+      scope: the names of the enclosing modules and functions, as far as known.
+    """
+
+    name: str
+    source: str
+    scope: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The first operation of each side whose inputs agree and whose results do not.
+
+    Attributes:
+      one, other: the operation of each side; None if this side has no counterpart.
+      max_abs, max_rel: the largest absolute and relative difference of their results.
+      compiled_only: whether the results are equal operation by operation and differ when compiled.
+    """
+
+    one: Operation | None
+    other: Operation | None
+    max_abs: float
+    max_rel: float
+    compiled_only: bool = False
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A likely cause of a difference.
+
+    Attributes:
+      name: an entry of the catalogue, such as `norm_epsilon`.
+      where: the place in both modules.
+      evidence: the numbers that support it.
+    """
+
+    name: str
+    where: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the traced programs say about a difference.
+
+    Attributes:
+      first_difference: None if all values agree up to rounding.
+      causes: none if no value differs by more than rounding.
+    """
+
+    first_difference: Difference | None
+    causes: tuple[Cause, ...] = ()
