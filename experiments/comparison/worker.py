@@ -24,6 +24,7 @@ from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions
 from ..registry.overrides import from_overrides
+from .rungs import rung_named
 
 NUM_ERROR_LINES = 12
 
@@ -150,7 +151,13 @@ class _Stages:
         _, library_seconds = _import(library)
         session, rest_seconds = _import("triglot.experiments.comparison.session")
         options = from_overrides(CompareOptions, arguments["options"])
-        self.session = session.Session(options, backend)
+        self.session = session.Session(
+            options,
+            backend,
+            env=arguments["env"],
+            rung=rung_named(arguments["rung"]),
+            reference=arguments["reference"],
+        )
         facts = self.session.facts
         return {
             "import_jax_seconds": jax_seconds,
