@@ -154,8 +154,8 @@ def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list
                     "cost",
                     old["median"],
                     new["median"],
-                    f"{libraries.title(name)}: {titles.get(stage, stage)} is {ratio:.2f} times what "
-                    "it was",
+                    f"{libraries.title(name)}: {titles.get(stage, stage)} is {ratio:.2f} times "
+                    "what it was",
                 )
             )
     return found

@@ -28,7 +28,8 @@ IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
 
 # Causes that make two trainings compute different functions, not only round differently.
 FUNCTION_CAUSES = (
-    "seed", "environment", "hyperparameters", "dtype", "weights", "network", "gradient", "optimizer",
+    "seed", "environment", "hyperparameters", "dtype", "weights", "network", "gradient",
+    "optimizer",
 )  # fmt: skip
 
 
@@ -141,41 +142,56 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
 
 def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
     one, other = map(libraries.title, pair.names)
-    num_updates = pair.records[0].facts["num_updates"]
-    num_seeds = len(pair.records[0].facts["final_returns"])
     if level == IDENTICAL:
+        num_updates = pair.records[0].facts["num_updates"]
         return f"{one} and {other} are equal bit for bit over {num_updates:,} updates."
-    where = _where(result)
-    size = (
-        f"parameters differ by up to {result['max_abs_param_difference']:.2g}, outputs by up to "
-        f"{result['max_abs_output_difference']:.2g}"
+    causes = ", ".join(CAUSES.get(cause["name"], cause["name"]) for cause in result["causes"])
+    return (
+        f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "
+        f"{result['max_abs_param_difference']:.2g}, outputs by up to "
+        f"{result['max_abs_output_difference']:.2g}; {_return_clause(pair, result)}."
     )
-    head = f"{other} diverges from {one} at {where}; {size}"
+
+
+# What a cause is called in a sentence.
+CAUSES = {
+    "seed": "other random keys",
+    "environment": "other environments",
+    "hyperparameters": "other hyperparameters",
+    "dtype": "another dtype",
+    "weights": "other initial weights",
+    "initializer": "another initializer",
+    "network": "the network computes another function",
+    "gradient": "the network has another gradient",
+    "optimizer": "another optimizer",
+    "summation_order": "another order of summation",
+    "leaf_order": "another order of parameters in the optimizer",
+    "compilation": "a difference that only the compiled training has",
+}
+
+
+def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     found = result["return_difference"]
     if found is None:
-        return f"{head}; the returns of a seed are NaN or infinite."
-    by = format_return(-found["mean"])
+        return "a seed's return is NaN or infinite"
+    if result["returns_level"] == "equal":
+        return "the final returns of all seeds are equal"
+    num_seeds = len(pair.records[0].facts["final_returns"])
+    change = f"the return differs by {format_return(-found['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
-            f"{head}. Its returns differ by {by} on average over {num_seeds} "
-            f"seed{'s' if num_seeds > 1 else ''}; {MIN_SEEDS} seeds are needed to judge returns."
+            f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
+            f"{MIN_SEEDS} are needed to judge it"
         )
     interval = f"[{format_return(-found['high'])}, {format_return(-found['low'])}]"
-    margin = format_return(pair.margin)
-    change = f"its return differs by {by} {interval}"
-    if level == DIFFERENT and result["returns_level"] != DIFFERENT:
-        names = ", ".join(cause["name"] for cause in result["causes"])
-        return f"{head}: more than rounding ({names}); {change}."
-    if level == DIFFERENT:
-        return f"{head}; {change}, not within the margin of ±{margin}."
-    if level == EQUIVALENT:
-        return f"{head}; {change}, within the margin of ±{margin}."
+    change, margin = f"{change} {interval}", f"the margin of ±{format_return(pair.margin)}"
+    if result["returns_level"] == EQUIVALENT:
+        return f"{change}, within {margin}"
+    if result["returns_level"] == DIFFERENT:
+        return f"{change}, not within {margin}"
     needed = result["seeds_needed"]
-    advice = f"about {needed:,} seeds would do" if needed else "more seeds alone may not settle it"
-    return (
-        f"{head}; {change}, which {num_seeds} seeds cannot tell from the margin of ±{margin}: "
-        f"{advice}."
-    )
+    advice = f"about {needed:,} would do" if needed else "more may not settle it"
+    return f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
 
 
 def _where(result: Mapping[str, Any]) -> str:

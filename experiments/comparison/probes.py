@@ -117,10 +117,13 @@ def probe(
         transform = agent.optimizer(state.agent.hyper)
         opt_state, params = transform.init(variables.params), variables.params
         with jax.numpy_dtype_promotion("standard"):
-            for _ in range(2):
-                updates, opt_state = transform.update(grads, opt_state, params)
-                params = optax.apply_updates(params, updates)
-        return encoded(jax.tree.map(jnp.subtract, params, variables.params))
+            first, opt_state = transform.update(grads, opt_state, params)
+            second, _ = transform.update(grads, opt_state, optax.apply_updates(params, first))
+        return {
+            f"{step}/{name}": array
+            for step, updates in (("first step", first), ("second step", second))
+            for name, array in encoded(updates).items()
+        }
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},

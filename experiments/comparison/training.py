@@ -1,21 +1,18 @@
 """Run the jobs of a comparison, one worker process after the other."""
 
-import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from ...core.errors import TriglotError
 from ...core.loop.chunks import chunk_sizes
 from ..options import CompareOptions
 from ..runs.plan import rounded_up
-from ..storage.files import plain, write_json
+from ..storage.files import plain
 from .jobs import Job, Ledger
 from .results import Arrays, Record
 from .worker import Worker

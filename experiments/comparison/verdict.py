@@ -42,8 +42,8 @@ def verdict(
         )
         return {
             "level": level,
-            "sentence": f"{count} learning curves and final parameters are equal, bit for bit, over "
-            f"{num_updates:,} updates.",
+            "sentence": f"{count} learning curves and final parameters are equal, bit for bit, "
+            f"over {num_updates:,} updates.",
         }
     worst = [pair for pair in pairs if pair["level"] == level]
     decisive = max(worst, key=lambda pair: pair["max_abs_param_difference"])

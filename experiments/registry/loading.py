@@ -170,8 +170,8 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
             made = _call("network", texts[0], made, env.obs_spec, env.action_spec)
     else:
         raise TriglotError(
-            "give one dictionary of networks, or several as LIBRARY=package.module:object each, got "
-            f"{' '.join(texts)}."
+            "give one dictionary of networks, or several as LIBRARY=package.module:object each; "
+            f"got {' '.join(texts)}."
         )
     if not isinstance(made, Mapping) or not made:
         raise TriglotError(
