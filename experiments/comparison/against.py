@@ -13,7 +13,7 @@ from ..options import CompareOptions
 from ..statistics import format_return
 from ..statistics.paired import equivalence
 from .jobs import SCHEMA
-from .pairs import DIFFERENT
+from .verdict.pairs import DIFFERENT
 
 Json: TypeAlias = dict[str, Any]
 

@@ -16,12 +16,12 @@ from ..registry.bounds import Bounds
 from ..statistics import estimate
 from ..statistics.aggregate import interquartile_mean, normalized, performance_profile
 from ..statistics.curves import area_under_curve
-from .identity import Trace, compare_traces
 from .jobs import SCHEMA, Job, Ledger, environments
-from .pairs import Pair
 from .results import Record
 from .rungs import RUNGS, Rung, rung_of_arithmetic
-from .verdict import ladder, margin_of, verdict
+from .verdict.identity import Trace, compare_traces
+from .verdict.overall import ladder, margin_of, verdict
+from .verdict.pairs import Pair
 
 Records: TypeAlias = Mapping[str, Record]  # by library
 Json: TypeAlias = dict[str, Any]

@@ -29,13 +29,15 @@ from ..runs.interrupt import raising
 from ..runs.plan import check_minimums, default_folder
 from ..storage.files import make_new_folder, write_json
 from ..storage.lock import locked
-from . import against, identity, networks, report, tables
+from . import against, report, tables
 from .assemble import Finished, assemble
-from .causes import find_growth
 from .jobs import Job, Ledger, environments, job_list
-from .pairs import DIFFERENT, INCONCLUSIVE
 from .rungs import RUNGS, rung_of_arithmetic
-from .training import BAR, Failure, Progress, run_jobs
+from .training import networks
+from .training.run import BAR, Failure, Progress, run_jobs
+from .verdict import identity
+from .verdict.causes import find_growth
+from .verdict.pairs import DIFFERENT, INCONCLUSIVE
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 FAIL_ON = {DIFFERENT: (DIFFERENT,), INCONCLUSIVE: (DIFFERENT, INCONCLUSIVE)}

@@ -10,7 +10,7 @@ import pytest
 from triglot.core.errors import TriglotError
 from triglot.core.learner import LearnerState
 from triglot.core.network import Codec, Leaf, Network, Variables
-from triglot.experiments.comparison.identity import (
+from triglot.experiments.comparison.verdict.identity import (
     PREFIX,
     Trace,
     compare_traces,

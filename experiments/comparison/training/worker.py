@@ -20,11 +20,11 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from ...backends import libraries
-from ...core.errors import TriglotError
-from ..options import CompareOptions
-from ..registry.overrides import from_overrides
-from .rungs import rung_named
+from ....backends import libraries
+from ....core.errors import TriglotError
+from ...options import CompareOptions
+from ...registry.overrides import from_overrides
+from ..rungs import rung_named
 
 NUM_ERROR_LINES = 12
 
@@ -149,7 +149,7 @@ class _Stages:
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)
-        session, rest_seconds = _import("triglot.experiments.comparison.session")
+        session, rest_seconds = _import("triglot.experiments.comparison.training.session")
         options = from_overrides(CompareOptions, arguments["options"])
         self.session = session.Session(
             options,

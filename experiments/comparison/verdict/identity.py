@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.errors import TriglotError
-from ...core.learner import LearnerState
-from ...core.loop.trainer import Monitor
-from ...core.network import Codec, Network, Variables
+from ....core.errors import TriglotError
+from ....core.learner import LearnerState
+from ....core.loop.trainer import Monitor
+from ....core.network import Codec, Network, Variables
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
-from ...core.errors import Guessed, TriglotError
-from ..options import CompareOptions
-from ..registry.agents import make_agent
-from ..registry.algorithms import find_algorithm
-from ..registry.loading import load_networks_by_library
-from ..registry.overrides import from_overrides
-from .rungs import Rung
+from ....core.errors import Guessed, TriglotError
+from ...options import CompareOptions
+from ...registry.agents import make_agent
+from ...registry.algorithms import find_algorithm
+from ...registry.loading import load_networks_by_library
+from ...registry.overrides import from_overrides
+from ..rungs import Rung
 
 if TYPE_CHECKING:
-    from ...core.agent import Agent
-    from ...core.network import Network
-    from ...core.types import PyTree
+    from ....core.agent import Agent
+    from ....core.network import Network
+    from ....core.types import PyTree
 
 Mapping_: TypeAlias = Mapping[str, Mapping[str, str]]
 
@@ -31,8 +31,8 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
     Raises:
       TriglotError: if the parts do not fit each other.
     """
-    from ...backends import build
-    from ...core.networks.architecture import NetworkSpec
+    from ....backends import build
+    from ....core.networks.architecture import NetworkSpec
 
     shared: Any = {
         "config": options.config,
@@ -95,9 +95,9 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    from ...backends.translate import translate
-    from ...core.network import Variables
-    from .identity import codec_of
+    from ....backends.translate import translate
+    from ....core.network import Variables
+    from ..verdict.identity import codec_of
 
     own = codec_of(network)
     if reference is None or reference is network:

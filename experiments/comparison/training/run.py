@@ -8,13 +8,13 @@ import numpy as np
 from safetensors.numpy import save_file
 from tqdm import tqdm
 
-from ...core.errors import TriglotError
-from ...core.loop.chunks import chunk_sizes
-from ..options import CompareOptions
-from ..runs.plan import rounded_up
-from ..storage.files import plain
-from .jobs import Job, Ledger
-from .results import Arrays, Record
+from ....core.errors import TriglotError
+from ....core.loop.chunks import chunk_sizes
+from ...options import CompareOptions
+from ...runs.plan import rounded_up
+from ...storage.files import plain
+from ..jobs import Job, Ledger
+from ..results import Arrays, Record
 from .worker import Worker
 
 BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts chunks of training

@@ -10,21 +10,22 @@ import numpy as np
 import psutil
 from safetensors.numpy import load_file
 
-from ...core.evaluate import evaluate
-from ...core.hyper import fill_schedule_horizon
-from ...core.loop.chunks import run_chunk
-from ...core.loop.state import RunnerState
-from ...core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
-from ...core.loop.vectorize import VectorEnvironment
-from ...core.network import Variables
-from ...core.networks.combinators import start_from
-from .. import version
-from ..options import CompareOptions
-from ..registry.environments import make_env
-from . import identity, networks, probes
+from ....core.evaluate import evaluate
+from ....core.hyper import fill_schedule_horizon
+from ....core.loop.chunks import run_chunk
+from ....core.loop.state import RunnerState
+from ....core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
+from ....core.loop.vectorize import VectorEnvironment
+from ....core.network import Variables
+from ....core.networks.combinators import start_from
+from ... import version
+from ...options import CompareOptions
+from ...registry.environments import make_env
+from ..rungs import Rung, rung_of_arithmetic
+from ..verdict import identity
+from . import networks, probes
 from .measure import peak_memory_bytes, program_facts, timed
 from .random_policy import random_return
-from .rungs import Rung, rung_of_arithmetic
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16

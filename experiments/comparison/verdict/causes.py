@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .results import Record
+from ..results import Record
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Cause: TypeAlias = dict[str, str]

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...backends import libraries
-from ..statistics import format_return
+from ....backends import libraries
+from ...statistics import format_return
+from ..rungs import RUNGS, Rung
 from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
-from .rungs import RUNGS, Rung
 
 # From the best to the worst, for `--fail-on`: a difference that is shown is worse than one that
 # could not be excluded.

@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ...core.network import Network, Variables
-from ...core.networks.architecture import NetworkSpec
-from ...core.networks.combinators import part_of
-from ...core.specs import Spec, sample
+from ....core.network import Network, Variables
+from ....core.networks.architecture import NetworkSpec
+from ....core.networks.combinators import part_of
+from ....core.specs import Spec, sample
 from .networks import SharedNames
 from .random_policy import random_observations
 
 if TYPE_CHECKING:
-    from ...core.agent import Agent
-    from ...core.loop.state import RunnerState
+    from ....core.agent import Agent
+    from ....core.loop.state import RunnerState
 
 NUM_INPUTS = 64
 PROBE_KEY = 20_260_131  # of all that is drawn for the probes; no training uses it

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .results import Arrays, Record
+from ..results import Arrays, Record
 
 
 def divergence(one: Record, other: Record) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.agent import PolicyInput, PolicyOutput
-from ...core.environment import Environment
-from ...core.loop.episode import play_episodes
-from ...core.specs import Spec, sample
-from ...core.types import PyTree
+from ....core.agent import PolicyInput, PolicyOutput
+from ....core.environment import Environment
+from ....core.loop.episode import play_episodes
+from ....core.specs import Spec, sample
+from ....core.types import PyTree
 
 
 @dataclass(frozen=True)

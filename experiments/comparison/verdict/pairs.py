@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import libraries
-from ..statistics import format_return
-from ..statistics.aggregate import probability_of_improvement
-from ..statistics.curves import area_under_curve
-from ..statistics.estimate import MIN_SEEDS, Bounds, Estimate
-from ..statistics.paired import equivalence, paired_difference
+from ....backends import libraries
+from ...statistics import format_return
+from ...statistics.aggregate import probability_of_improvement
+from ...statistics.curves import area_under_curve
+from ...statistics.estimate import MIN_SEEDS, Bounds, Estimate
+from ...statistics.paired import equivalence, paired_difference
+from ..results import Record
+from ..rungs import Rung
 from .causes import Cause, find_causes
 from .divergence import divergence
 from .identity import Trace, compare_traces
-from .results import Record
-from .rungs import Rung
 
 IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
     "identical",
