@@ -92,7 +92,7 @@ def probe(
 
     Returns:
       Arrays called `PART/NAME`. `gradients` are those of a fixed linear function of the outputs,
-      `optimizer` are the changes of two optimizer steps with fixed gradients.
+      `optimizer` are the changes of two optimizer steps with fixed gradients, and their norm.
     """
 
     def encoded(changes: Any) -> dict[str, jax.Array]:
@@ -112,18 +112,20 @@ def probe(
     @jax.jit
     def optimizer() -> dict[str, jax.Array]:
         named = names.encode(variables.params)
-        fixed = {n: (_pattern(a.shape) * 0.1).astype(a.dtype) for n, a in sorted(named.items())}
+        fixed = {n: _pattern(a.shape).astype(a.dtype) for n, a in sorted(named.items())}
         grads = _decoded_changes(names.decode, named, fixed)
         transform = agent.optimizer(state.agent.hyper)
         opt_state, params = transform.init(variables.params), variables.params
         with jax.numpy_dtype_promotion("standard"):
             first, opt_state = transform.update(grads, opt_state, params)
             second, _ = transform.update(grads, opt_state, optax.apply_updates(params, first))
-        return {
+        steps = {
             f"{step}/{name}": array
             for step, updates in (("first step", first), ("second step", second))
             for name, array in encoded(updates).items()
         }
+        # Adam hides the last bit of a clipped gradient, so the norm is compared by itself.
+        return {**steps, "global norm": optax.tree.norm(grads)}
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},

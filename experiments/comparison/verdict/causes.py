@@ -55,6 +55,8 @@ def find_causes(one: Record, other: Record, *, weights_shared: bool) -> list[Cau
         causes.append(_cause("dtype", *dtypes))
     elif found["params"]:
         causes.append(_weights(found["params"], weights_shared))
+    elif found["environment"] and not found["keys"]:
+        pass  # the fixed inputs come from it
     elif found["outputs"]:
         causes.append(_computed("outputs", found["outputs"], "network", "summation_order"))
     elif found["gradients"]:
