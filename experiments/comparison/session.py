@@ -20,10 +20,11 @@ from ...core.network import Variables
 from ...core.networks.combinators import start_from
 from .. import version
 from ..options import CompareOptions
+from ..programs.describe import describe
 from ..registry.agents import make_agent
 from ..registry.environments import make_env
 from . import identity
-from .measure import peak_memory_bytes, program_facts, timed
+from .measure import peak_memory_bytes, timed
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
@@ -158,7 +159,7 @@ class Session:
             "final_returns": np.asarray(returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
-            "program": program_facts(self.program),
+            "program": describe(self.program),
         }
         return Reply(facts, params)
 
