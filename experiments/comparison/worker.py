@@ -26,6 +26,7 @@ from ..options import CompareOptions
 from ..registry.overrides import from_overrides
 
 NUM_ERROR_LINES = 12
+SESSION = "triglot.experiments.comparison.session:Session"  # which class serves the stages
 
 
 class WorkerDied(TriglotError):
@@ -148,9 +149,10 @@ class _Stages:
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)
-        session, rest_seconds = _import("triglot.experiments.comparison.session")
+        module, _, session = arguments.get("session", SESSION).partition(":")
+        imported, rest_seconds = _import(module)
         options = from_overrides(CompareOptions, arguments["options"])
-        self.session = session.Session(options, backend)
+        self.session = getattr(imported, session)(options, backend)
         facts = self.session.facts
         return {
             "import_jax_seconds": jax_seconds,

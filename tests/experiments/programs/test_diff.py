@@ -167,7 +167,7 @@ OLD_METADATA = """HloModule jit_f, entry_computation_layout={(f32[2]{0})->(f32[2
 %region (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
-  ROOT %r = f32[] maximum(%a, %b), metadata={op_name="f/max{}(%x" source_file="/o/f.py" source_line=7}
+  ROOT %r = f32[] maximum(%a, %b), metadata={op_name="max{}(%x" source_file="/o/f.py" source_line=7}
 }
 
 ENTRY %main (x: f32[8,128]) -> (f32[], f32[8,128]) {
