@@ -34,15 +34,27 @@ def grouped(values: Mapping[str, Any]) -> list[Group]:
     members: dict[Hashable, list[str]] = {}
     for name, value in values.items():
         members.setdefault(_key(value), []).append(name)
-    colour = colours(list(values))
+    return labelled(list(members.values()))
+
+
+def labelled(groups: Sequence[Sequence[str]]) -> list[Group]:
+    """Add a label and a colour to groups of libraries."""
+    backends = [name for group in groups for name in group]
+    colour = colours(backends)
     return [
         Group(
             backends=tuple(equal),
-            label=capitalized(names(equal, total=len(values))),
-            colour=ALL if len(equal) == len(values) > 1 else colour[equal[0]],
+            label=capitalized(names(equal, total=len(backends))),
+            colour=ALL if len(equal) == len(backends) > 1 else colour[equal[0]],
         )
-        for equal in members.values()
+        for equal in groups
     ]
+
+
+def equal_curves(result: Mapping[str, Any]) -> list[Group]:
+    """Group the libraries by equality of their learning curves."""
+    curves = result.get("curves") or {}
+    return labelled(curves["equal"]) if "equal" in curves else grouped(curves.get("backends", {}))
 
 
 def _key(value: Any) -> Hashable:

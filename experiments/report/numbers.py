@@ -95,19 +95,32 @@ def quantity(value: float | None, unit: str) -> str:
     >>> quantity(912e6, "bytes"), quantity(41_234.5, "steps/s")
     ('912 MB', '41,234 steps/s')
     """
+    return measured({"median": value}, unit)
+
+
+def measured(estimate: Mapping[str, float | None], unit: str) -> str:
+    """Format a median with its interval, all in one unit.
+
+    >>> measured({"median": 0.95, "low": 0.9, "high": 1.1}, "s")
+    '950 [900, 1,100] ms'
+    """
+    median = estimate.get("median")
+    if median is None:
+        return MISSING
+    scale, name = _unit(median, unit)
+    scaled = {key: None if v is None else v / scale for key, v in estimate.items()}
+    return f"{_three(median / scale)} {interval(scaled, _three)}".strip() + f" {name}"
+
+
+def _unit(value: float, unit: str) -> tuple[float, str]:
+    if unit == "s" and value < 1:
+        return (1e-3, "ms") if value >= 1e-3 or value == 0 else (1e-6, "µs")
+    return {"bytes": (1e6, "MB"), "us": (1.0, "µs")}.get(unit, (1.0, unit))
+
+
+def _three(value: float | None) -> str:
     if value is None:
         return MISSING
-    if unit == "bytes":
-        return f"{1e-6 * value:,.0f} MB"
-    if unit == "s":
-        for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-            if abs(value) >= scale:
-                return f"{_three(value / scale)} {name}"
-        return "0 s" if value == 0 else f"{value:.1e} s"
-    return f"{_three(value)} {'µs' if unit == 'us' else unit}"
-
-
-def _three(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.{2 if abs(value) < 10 else 1}f}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...statistics import interval95
-from ..groups import Group, grouped
+from ..groups import equal_curves
 from .chart import (
     HIDDEN,
     SHOWN,
@@ -29,7 +29,7 @@ def curves_chart(result: Mapping[str, Any]) -> Chart | None:
     curves = result.get("curves")
     if not curves or not curves["backends"]:
         return None
-    groups = grouped(curves["backends"])
+    groups = equal_curves(result)
     series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
     values = [_filled(curves["backends"][group.backends[0]]) for group in groups]
     num_seeds = max(map(len, values))
@@ -79,11 +79,6 @@ def curves_chart(result: Mapping[str, Any]) -> Chart | None:
         heights=(360, 260),
         series=series,
     )
-
-
-def equal_curves(result: Mapping[str, Any]) -> list[Group]:
-    """Group the libraries by equality of their learning curves."""
-    return grouped((result.get("curves") or {}).get("backends") or {})
 
 
 def _filled(seeds: Sequence[Sequence[float | None]]) -> np.ndarray:

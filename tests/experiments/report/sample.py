@@ -148,7 +148,7 @@ def _pair(a: str, b: str, sizes: dict[str, float], num_seeds: int) -> dict[str, 
     apart = abs(sizes[a] - sizes[b])
     equal, leaf = apart == 0, LEAVES.get(b, "actor/torso/0/bias")
     level = "identical" if equal else "different" if apart > 10 else "equivalent"
-    half = 7.0 if num_seeds >= 5 else None
+    half = None if num_seeds < 5 else 0.0 if equal else 7.0
     mean = 0.5 * apart
     operation = {
         "one": {"name": "dot_general", "source": f"{a}/linear.py:42", "scope": "torso/0"},
@@ -156,7 +156,7 @@ def _pair(a: str, b: str, sizes: dict[str, float], num_seeds: int) -> dict[str, 
         "compiled_only": True,
         "fusion": "fusion.12",
     }
-    bounds = {"low": None, "high": None} if half is None else {"low": mean - half, "high": mean + 7}
+    bounds = {"low": None, "high": None} if half is None else {"low": mean - half, "high": mean + half}
     return {
         "backends": [a, b],
         "level": level,
