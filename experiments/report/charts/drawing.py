@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import vl_convert
 
 from ....core.errors import TriglotError
-from .chart import DESK, PHONE, Chart
+from .chart import Chart
 from .theme import Spec, finished
 
 VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
@@ -28,10 +28,9 @@ def live_spec(chart: Chart) -> Spec:
     return spec
 
 
-def svg(chart: Chart, *, phone: bool = False, width: int | None = None) -> str:
+def svg(chart: Chart, width: int, *, narrow: bool = False) -> str:
     """Draw a chart as it stands in the page, without a legend."""
-    spec = _in_page(chart, width or (PHONE if phone else DESK), chart.heights[phone])
-    return _tidy(_draw(spec))
+    return _tidy(_draw(_in_page(chart, width, chart.heights[narrow])))
 
 
 def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
