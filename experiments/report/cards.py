@@ -50,9 +50,10 @@ def _identity(result: Mapping[str, Any]) -> Card | None:
     more = place["num_differing"] - 1
     what = place.get("leaf") or place.get("metric")
     also = f" and {more:,} more" if more else ""
+    verb = "differ" if len(place["backends"]) > 1 else "differs"
     meaning = (
-        f"{numbers.names(place['backends'])} {'differ' if len(place['backends']) > 1 else 'differs'}"
-        f" first at update {place['update']:,} of {updates}, in {what}{also}."
+        f"{numbers.names(place['backends'])} {verb} first at update {place['update']:,} of "
+        f"{updates}, in {what}{also}."
     )
     return Card("Identical?", "No", meaning, detail=f"from update {place['update']:,}")
 
@@ -65,10 +66,10 @@ def _largest(pairs: list[Mapping[str, Any]]) -> Card | None:
     largest = pair["max_abs_param_difference"]
     if largest == 0:
         return Card("Largest difference", "0", "No parameter differs at any update.", "identical")
-    meaning = f"Of one parameter, {_between(pair)}: {_in_rounding_steps(largest)}."
+    meaning = f"{numbers.names(pair['backends'])}, in one parameter: {_in_rounding_steps(largest)}."
     outputs = pair.get("max_abs_output_difference")
     if outputs is not None:
-        meaning += f" On the same observations their outputs differ by at most {numbers.size(outputs)}."
+        meaning += f" Their outputs for the same observations differ by {numbers.size(outputs)}."
     relative = pair.get("max_rel_param_difference")
     detail = "" if relative is None else f"{numbers.size(relative)} relative"
     return Card("Largest difference", numbers.size(largest), meaning, detail=detail)
@@ -76,14 +77,10 @@ def _largest(pairs: list[Mapping[str, Any]]) -> Card | None:
 
 def _in_rounding_steps(value: float) -> str:
     steps = value / numbers.EPSILON
-    one = f"one float32 rounding step at 1 ({numbers.size(numbers.EPSILON)})"
-    if steps < 1:
-        return f"less than {one}"
-    return f"{numbers.count(steps) if steps < 1e6 else numbers.size(steps)} times {one}"
-
-
-def _between(pair: Mapping[str, Any]) -> str:
-    return f"between {numbers.names(pair['backends'])}"
+    size = f"float32 rounding step at 1.0 ({numbers.size(numbers.EPSILON)})"
+    if steps <= 1:
+        return f"at most one {size}"
+    return f"{numbers.count(steps) if steps < 1e6 else numbers.size(steps)} times the {size}"
 
 
 def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
@@ -141,7 +138,8 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
     noise = (result.get("cost") or {}).get("noise") or {}
     if noise.get("noisy"):
         meaning += " The machine was noisy."
-    return Card("Slowest against fastest", f"{ratio:.2f} ×", meaning)
+    detail = f"{libraries.title(slow)} against {libraries.title(fast)}"
+    return Card("Slowest against fastest", f"{ratio:.2f} ×", meaning, detail=detail)
 
 
 def _measured_speeds(cost: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:

@@ -84,6 +84,34 @@ def tables(result: Result) -> list[Table]:
     return [table for table in found if table is not None]
 
 
+def series(result: Result) -> list[Table]:
+    """Build the tables of curves and differences over updates, for programs only."""
+    built = []
+    curves, divergence = result.get("curves"), result.get("divergence")
+    if curves:
+        columns = {
+            f"{name}_seed{seed}": values
+            for name, seeds in curves["backends"].items()
+            for seed, values in enumerate(seeds)
+        }
+        built.append(_over_steps("curves", {"env_steps": curves["env_steps"], **columns}))
+    if divergence:
+        columns = {
+            "_".join((*pair["backends"], measure)): values
+            for pair in divergence["pairs"]
+            for measure, values in pair.items()
+            if measure != "backends" and values
+        }
+        steps = {name: divergence[name] for name in ("updates", "env_steps")}
+        built.append(_over_steps("divergence", {**steps, **columns}))
+    return built
+
+
+def _over_steps(name: str, columns: Mapping[str, Sequence[Any]]) -> Table:
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return Table(name=name, title=name, columns=(), records=records)
+
+
 def returns_table(result: Result) -> Table | None:
     """Build the table of returns after training: mean, interquartile mean, area."""
     statistics = result.get("statistics")
@@ -98,7 +126,9 @@ def returns_table(result: Result) -> Table | None:
         {
             "library": name,
             **{
-                f"{measure}{'' if key == 'value' else '_' + key}": (each.get(measure) or {}).get(key)
+                f"{measure}{'' if key == 'value' else '_' + key}": (each.get(measure) or {}).get(
+                    key
+                )
                 for measure in measures
                 for key in ("value", "low", "high", "count")
             },

@@ -74,7 +74,9 @@ class Detail:
 
 
 def details(result: Mapping[str, Any]) -> list[Detail]:
-    """Describe the pairs that differ."""
+    """Describe the pairs that differ, the largest difference first."""
+    pairs = [pair for pair in result.get("pairs") or () if not pair["identical"]]
+    pairs.sort(key=lambda pair: pair.get("max_abs_param_difference") or 0.0, reverse=True)
     return [
         Detail(
             backends=tuple(pair["backends"]),
@@ -84,8 +86,7 @@ def details(result: Mapping[str, Any]) -> list[Detail]:
             facts=_facts(pair),
             causes=pair.get("causes") or [],
         )
-        for pair in result.get("pairs") or ()
-        if not pair["identical"]
+        for pair in pairs
     ]
 
 

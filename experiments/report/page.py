@@ -19,7 +19,7 @@ from . import numbers
 from .cards import cards
 from .charts import cost, curves, divergence, drawing, returns, theme
 from .charts.chart import DESK, PHONE, Chart
-from .contents import tables
+from .contents import series, tables
 from .groups import equal_curves
 from .matrix import details, matrix
 from .tables import as_csv
@@ -47,31 +47,35 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     drawn = [chart for chart in _charts(result) if chart is not None]
     found = tables(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
-    return _environment().get_template("page.html").render(
-        result=result,
-        title=f"{result['algorithm']} on {_envs(result)}",
-        verdict=result["verdict"],
-        levels=LEVELS,
-        cards=cards(result),
-        charts={chart.name: chart for chart in drawn},
-        plots={chart.name: _drawn(chart) for chart in drawn},
-        specs={chart.name: drawing.live_spec(chart) for chart in drawn},
-        equal=[group for group in equal_curves(result) if len(group.backends) > 1],
-        num_curves=len(equal_curves(result)),
-        measures=divergence.measures(result),
-        equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
-        matrix=matrix(result),
-        details=details(result),
-        rates=[(s, Markup(drawing.svg(c, RATE_WIDTH, narrow=True)), c) for s, c in rates],
-        tables={table.name: table for table in found},
-        downloads=_downloads(found, comparison_json),
-        code=_code(result.get("code")),
-        colours=theme.colours(list(result["backends"])),
-        style=Markup(_style()),
-        script=Markup((ASSETS / "page.js").read_text()),
-        library=drawing.script(),
-        n=numbers,
-        titled=libraries.title,
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            result=result,
+            title=f"{result['algorithm']} on {_envs(result)}",
+            verdict=result["verdict"],
+            levels=LEVELS,
+            cards=cards(result),
+            charts={chart.name: chart for chart in drawn},
+            plots={chart.name: _drawn(chart) for chart in drawn},
+            specs={chart.name: drawing.live_spec(chart) for chart in drawn},
+            equal=[group for group in equal_curves(result) if len(group.backends) > 1],
+            num_curves=len(equal_curves(result)),
+            measures=divergence.measures(result),
+            equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
+            matrix=matrix(result),
+            details=details(result),
+            rates=[(s, Markup(drawing.svg(c, RATE_WIDTH, narrow=True)), c) for s, c in rates],
+            tables={table.name: table for table in found},
+            downloads=_downloads([*found, *series(result)], comparison_json),
+            code=_code(result.get("code")),
+            colours=theme.colours(list(result["backends"])),
+            style=Markup(_style()),
+            script=Markup((ASSETS / "page.js").read_text()),
+            library=drawing.script(),
+            n=numbers,
+            titled=libraries.title,
+        )
     )
 
 
@@ -103,8 +107,7 @@ def _downloads(found: Sequence[Any], comparison_json: str) -> list[tuple[str, st
     offered = [
         (
             "comparison.json",
-            "data:application/json;base64,"
-            + base64.b64encode(comparison_json.encode()).decode(),
+            "data:application/json;base64," + base64.b64encode(comparison_json.encode()).decode(),
             len(comparison_json.encode()),
         )
     ]

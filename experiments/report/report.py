@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import TriglotError, writing
 from ..storage.files import creating, replacing
 from .charts import curves, drawing
-from .contents import summary_table, tables
+from .contents import series, summary_table, tables
 from .page import page
 from .tables import as_csv, as_markdown
 from .tables import as_text as table_as_text
@@ -37,7 +37,7 @@ def write(out: Path, result: Mapping[str, Any]) -> None:
     with creating(out / "tables"):
         (out / "tables").mkdir(parents=True, exist_ok=True)
     _write(out / "comparison.json", text)
-    for table in found:
+    for table in (*found, *series(small)):
         _write(out / "tables" / f"{table.name}.csv", as_csv(table))
     _write(out / "tables.md", markdown(small))
     chart = curves.curves_chart(small)

@@ -44,9 +44,12 @@
 
   async function enliven(embed, figure) {
     const spec = document.querySelector(`[data-spec="${figure.dataset.plot}"]`).textContent;
-    const { view } = await embed(figure.querySelector(".live"), JSON.parse(spec), {
+    const parsed = JSON.parse(spec);
+    if (matchMedia("(max-width: 40rem)").matches) parsed.height = parsed.usermeta.phone;
+    const { view } = await embed(figure.querySelector(".live"), parsed, {
       actions: false,
       renderer: "svg",
+      logLevel: 1, // errors; an empty layer, such as the seeds' before they are shown, is none
       tooltip: { disableDefaultStyle: true, offsetX: 16, offsetY: 16 },
     });
     const hidden = new Set();
@@ -63,19 +66,15 @@
     figure.classList.add("enlivened");
   }
 
+  root.classList.remove("static-only");
   if (typeof DecompressionStream === "undefined") return; // the static plots stay
   const embed = await library();
-  const figures = [...document.querySelectorAll("figure[data-plot]")];
-  await Promise.all(
-    figures.map(async (figure) => {
-      const folded = figure.closest("details:not([open])");
-      if (folded) {
-        // A folded plot has no width yet.
-        await new Promise((open) => folded.addEventListener("toggle", open, { once: true }));
-      }
-      return enliven(embed, figure);
-    }).filter((_, index) => !figures[index].closest("details:not([open])"))
-  );
-  root.classList.remove("static-only");
+  const waiting = [];
+  for (const figure of document.querySelectorAll("figure[data-plot]")) {
+    const folded = figure.closest("details:not([open])");
+    if (folded) folded.addEventListener("toggle", () => enliven(embed, figure), { once: true });
+    else waiting.push(enliven(embed, figure)); // a folded plot has no width yet
+  }
+  await Promise.all(waiting);
   root.dataset.ready = "";
 })();

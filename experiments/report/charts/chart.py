@@ -18,7 +18,7 @@ class Chart:
       description: what a screen reader says.
       content: marks, data and parameters of a Vega-Lite specification.
       pointer: the layer that follows the pointer, for interactive plots only.
-      heights: on a desk and on a phone, in pixels, or `{"step": pixels}` for each row.
+      heights: on a desk and on a phone, in pixels.
       series: label and colour of each curve, in the order of the legend.
     """
 
@@ -26,7 +26,7 @@ class Chart:
     description: str
     content: Spec
     pointer: Spec | None = None
-    heights: tuple[int | Spec, int | Spec] = (340, 260)
+    heights: tuple[int, int] = (340, 260)
     series: tuple["Series", ...] = ()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ....backends import libraries
 from .chart import SHORT, Chart, Series, rows_axis, table
-from .theme import INK, STAGES, Spec, colours
+from .theme import GROUND, INK, STAGES, Spec, colours
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
 # Shown beside the stacked bars, in this order; the others are in the table.
@@ -61,20 +61,23 @@ def start_chart(cost: Mapping[str, Any]) -> Chart | None:
             ],
         },
     }
-    whiskers = {
-        "data": table(("backend", "low", "high"), ends, text=("backend",)),
-        "mark": {"type": "rule", "color": INK, "strokeWidth": 1.4},
-        "encoding": {
-            "y": rows_axis("backend"),
-            "x": {**seconds, "field": "low"},
-            "x2": {"field": "high"},
-        },
-    }
+    whiskers = [
+        {
+            "data": table(("backend", "low", "high"), ends, text=("backend",)),
+            "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
+            "encoding": {
+                "y": rows_axis("backend"),
+                "x": {**seconds, "field": "low"},
+                "x2": {"field": "high"},
+            },
+        }
+        for colour, width in ((GROUND, 4.5), (INK, 1.8))  # visible on light and dark bars
+    ]
     return Chart(
         name="cost",
         description="Seconds that each library takes before training runs, stacked by stage.",
-        content={"layer": [bars, *([whiskers] if ends else [])]},
-        heights=({"step": 46}, {"step": 40}),
+        content={"layer": [bars, *(whiskers if ends else [])]},
+        heights=(46 * len(cost["backends"]), 40 * len(cost["backends"])),
         series=series,
     )
 
@@ -195,5 +198,5 @@ def dots_chart(
         name=name,
         description=description,
         content={"layer": layers},
-        heights=({"step": step}, {"step": step}),
+        heights=(step * len(rows), step * len(rows)),
     )

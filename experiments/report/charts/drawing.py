@@ -9,6 +9,7 @@ import functools
 import gzip
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import vl_convert
 
@@ -21,8 +22,12 @@ PIXELS = 2.0  # of a PNG for each of the plot's
 
 
 def live_spec(chart: Chart) -> Spec:
-    """Build the specification that fills the width of the page."""
-    spec = _in_page(chart, "container", chart.heights[0])
+    """Build the specification that fills the width of the page.
+
+    The height on a phone stands in `usermeta`.
+    """
+    desk, phone = chart.heights
+    spec = _in_page(chart, "container", desk) | {"usermeta": {"phone": phone}}
     if chart.pointer is not None:
         spec["layer"] = [*spec["layer"], chart.pointer]
     return spec
@@ -41,9 +46,19 @@ def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     return drawn, vl_convert.svg_to_png(drawn, scale=PIXELS)
 
 
-def _in_page(chart: Chart, width: int | str, height: int | Spec) -> Spec:
-    spec = finished(chart.content, description=chart.description, width=width, height=height)
-    return {**spec, "config": {**spec["config"], "legend": {"disable": True}}}
+def _in_page(chart: Chart, width: int | str, height: int) -> Spec:
+    content = _without_legends(chart.content)
+    return finished(content, description=chart.description, width=width, height=height)
+
+
+def _without_legends(content: Any) -> Any:
+    """Remove the legends, in whose place the page has labels that can be ticked."""
+    if isinstance(content, dict):
+        return {
+            name: None if name == "legend" else _without_legends(child)
+            for name, child in content.items()
+        }
+    return list(map(_without_legends, content)) if isinstance(content, list) else content
 
 
 def _draw(spec: Spec) -> str:

@@ -105,6 +105,6 @@ def ladder_chart(ladder: list[Mapping[str, Any]] | None, backends: list[str]) ->
                 ],
             },
         },
-        heights=({"step": 14}, {"step": 13}),
+        heights=(70 * len(run), 66 * len(run)),
         series=series,
     )

@@ -41,7 +41,7 @@ def finished(
     *,
     description: str,
     width: int | str,
-    height: int | Spec,
+    height: int,
     title: Sequence[str] = (),
 ) -> Spec:
     """Add size, look and description to a specification.
@@ -50,13 +50,13 @@ def finished(
       spec: marks and data.
       description: what a screen reader says.
       width: pixels, or `"container"` to fill the page.
-      height: pixels, or a step per row.
+      height: pixels.
       title: a title, and the lines below it; empty in the page, which has headings.
     """
     head: Spec = {}
     if title:
         head = {"title": {"text": title[0], "subtitle": list(title[1:])}}
-    fit = {"type": "fit-x" if width == "container" else "pad", "contains": "padding"}
+    fit = {"type": "pad" if title else "fit-x", "contains": "padding"}
     return {
         "$schema": SCHEMA,
         "description": description,
