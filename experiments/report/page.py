@@ -55,6 +55,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
             title=f"{result['algorithm']} on {_envs(result)}",
             verdict=result["verdict"],
             levels=LEVELS,
+        sections=_sections(result, drawn),
             cards=cards(result),
             charts={chart.name: chart for chart in drawn},
             plots={chart.name: _drawn(chart) for chart in drawn},
@@ -82,6 +83,24 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
 def _envs(result: Mapping[str, Any]) -> str:
     envs = result.get("envs") or [result["env"]]
     return envs[0] if len(envs) == 1 else f"{len(envs)} environments"
+
+
+def _sections(result: Mapping[str, Any], drawn: Sequence[Chart]) -> list[tuple[str, str]]:
+    """List the sections that the page has: their identifiers and short names."""
+    names = {chart.name for chart in drawn}
+    present = {
+        "against": ("Since then", result.get("against")),
+        "curves": ("Curves", "curves" in names),
+        "returns": ("Returns", "returns" in names),
+        "divergence": ("Divergence", result.get("divergence")),
+        "pairs": ("Libraries", result.get("pairs")),
+        "ladder": ("Ladder", result.get("ladder")),
+        "cost": ("Cost", True),
+        "programs": ("Programs", result.get("programs")),
+        "code": ("Code", result.get("code")),
+        "run": ("Run", True),
+    }
+    return [(name, title) for name, (title, shown) in present.items() if shown]
 
 
 def _charts(result: Mapping[str, Any]) -> list[Chart | None]:

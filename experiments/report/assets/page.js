@@ -42,6 +42,12 @@
     return window.vegaEmbed;
   }
 
+  // A curve that is hidden, or that has not begun, has no value under the pointer.
+  function shown(value) {
+    const text = String(value);
+    return text === "NaN" ? "–" : text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  }
+
   async function enliven(embed, figure) {
     const spec = document.querySelector(`[data-spec="${figure.dataset.plot}"]`).textContent;
     const parsed = JSON.parse(spec);
@@ -50,7 +56,7 @@
       actions: false,
       renderer: "svg",
       logLevel: 1, // errors; an empty layer, such as the seeds' before they are shown, is none
-      tooltip: { disableDefaultStyle: true, offsetX: 16, offsetY: 16 },
+      tooltip: { disableDefaultStyle: true, offsetX: 16, offsetY: 16, sanitize: shown },
     });
     const hidden = new Set();
     figure.addEventListener("change", ({ target }) => {

@@ -71,7 +71,7 @@ def start_chart(cost: Mapping[str, Any]) -> Chart | None:
                 "x2": {"field": "high"},
             },
         }
-        for colour, width in ((GROUND, 4.5), (INK, 1.8))  # visible on light and dark bars
+        for colour, width in ((GROUND, 3.5), (INK, 1.5))  # visible on light and dark bars
     ]
     return Chart(
         name="cost",

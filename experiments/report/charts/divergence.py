@@ -53,7 +53,7 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
         "type": "quantitative",
         "title": "largest difference",
         "scale": {"type": "log"},
-        "axis": {"format": ".0e", "tickCount": 6},
+        "axis": {"labelExpr": "replace(format(datum.value, '.0e'), '+', '')", "tickCount": 6},
     }
     line = {"type": "line", "strokeJoin": "round", "strokeWidth": 2.4}
     # A pair has both libraries' colours: a line of the first, with dashes of the second.

@@ -47,7 +47,7 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
             profiles["thresholds"], profiles["backends"][group.backends[0]], strict=True
         )
     ]
-    x = {"field": "x", "type": "quantitative", "title": "return", "scale": {"nice": False}}
+    x = {"field": "x", "type": "quantitative", "title": "return", "axis": {"tickCount": 6}}
     share = {"field": "y", "type": "quantitative", "title": "seeds at or above it"}
     return Chart(
         name="profiles",
@@ -57,7 +57,7 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
             "mark": {"type": "line", "strokeWidth": 2.2, "interpolate": "step-before"},
             "encoding": {
                 "x": {**x, "scale": {"nice": False, "zero": False}},
-                "y": {**share, "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}},
+                "y": {**share, "axis": {"format": ".0%", "tickCount": 5}, "scale": {"domain": [0, 1]}},
                 "color": colour_of(series),
             },
         },

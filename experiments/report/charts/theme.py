@@ -64,7 +64,7 @@ def finished(
         "width": width,
         "height": height,
         "autosize": fit,
-        "padding": 12 if title else {"left": 0, "right": 6, "top": 6, "bottom": 0},
+        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
         "background": GROUND if title else None,
         "config": CONFIG,
         **spec,
