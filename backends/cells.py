@@ -65,7 +65,8 @@ def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module
     """Lift a zoo's module, given as the first arguments of the adapter's `lift`."""
     if spec.cell is None:
         return lift(*module, name=name)
-    return _match_initializers(lift(*module, name=name, initial_carry=spec.cell.initial_carry))
+    network = lift(*module, name=name, initial_carry=spec.cell.initial_carry)
+    return network if spec.layers.scale is None else _match_initializers(network)
 
 
 def _match_initializers(network: Network) -> Network:

@@ -219,11 +219,10 @@ def _compare(arguments: list[str], started: float) -> int:
     from .registry.overrides import overrides_of
 
     options = _parse_with_algorithm(CompareOptions, arguments)
-    from .comparison.compare import compare
+    from .comparison.compare import compare, exit_code
 
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    compare(replace(options, config=config, hyper=hyper))
-    return 0
+    return exit_code(options, compare(replace(options, config=config, hyper=hyper)))
 
 
 def _check(arguments: list[str], started: float) -> int:

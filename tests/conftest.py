@@ -63,11 +63,17 @@ OPTIMIZED = (
     "test_inverted_pendulum",
 )
 
+# Test files and folders whose tests get the marker `packaging`: they run what documents show, or
+# start and kill programs.
+PACKAGING = ("faults", "test_extending", "test_readme")
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the files above."""
     for item in items:
+        if not {item.path.stem, item.path.parent.name}.isdisjoint(PACKAGING):
+            item.add_marker(pytest.mark.packaging)
         if any(part in item.path.name for part in OPTIMIZED):
             item.add_marker(pytest.mark.optimized)
 

@@ -20,8 +20,13 @@ def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
     return lambda key: module(spec, key=key)
 
 
-def _orthogonal(layer: Any, scale: float, *, key: jax.Array) -> Any:
-    """Initialize a layer's weight `[out, in]` orthogonally at `scale` and its bias with zeros."""
+def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
+    """Initialize a layer's weight `[out, in]` orthogonally at `scale` and its bias with zeros.
+
+    A `scale` of None leaves the layer as it is.
+    """
+    if scale is None:
+        return layer
     init = jax.nn.initializers.orthogonal(scale, column_axis=0)
     weight = init(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
@@ -30,10 +35,10 @@ def _orthogonal(layer: Any, scale: float, *, key: jax.Array) -> Any:
 
 
 def _linear(
-    size: int, width: int | Literal["scalar"], scale: float, *, key: jax.Array
+    size: int, width: int | Literal["scalar"], scale: float | None, *, key: jax.Array
 ) -> eqx.nn.Linear:
     layer_key, init_key = jax.random.split(key)
-    return _orthogonal(eqx.nn.Linear(size, width, key=layer_key), scale, key=init_key)
+    return _initialized(eqx.nn.Linear(size, width, key=layer_key), scale, key=init_key)
 
 
 class TorsoAndHeads(eqx.Module):
@@ -52,7 +57,7 @@ class TorsoAndHeads(eqx.Module):
         self.torso = []
         for width in torso.channels:
             layer = eqx.nn.Conv2d(shape[-1], width, torso.kernel_size, key=next(keys))
-            self.torso.append(_orthogonal(layer, torso.scale, key=next(keys)))
+            self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
             shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:

@@ -40,7 +40,7 @@ def _recurrent(
 
 def _torso(features: jax.Array, torso: Layers) -> jax.Array:
     activation = getattr(jax.nn, torso.activation)
-    init = hk.initializers.Orthogonal(torso.scale)
+    init = _initializer(torso.scale)
     for index, width in enumerate(torso.channels):
         convolution = hk.Conv2D(
             width, torso.kernel_size, padding="VALID", w_init=init, name=f"torso_{index}"
@@ -52,9 +52,13 @@ def _torso(features: jax.Array, torso: Layers) -> jax.Array:
     return features
 
 
+def _initializer(scale: float | None) -> hk.initializers.Initializer | None:
+    return None if scale is None else hk.initializers.Orthogonal(scale)
+
+
 def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
     def dense(size: int, suffix: str = "") -> jax.Array:
-        init = hk.initializers.Orthogonal(head.scale)
+        init = _initializer(head.scale)
         return hk.Linear(size, w_init=init, name=f"head_{name}{suffix}")(features)
 
     if head.size is None:

@@ -43,7 +43,7 @@ class TorsoAndHeads(nn.Module):
 
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
-        init = nn.initializers.orthogonal(torso.scale)
+        init = _initializer(torso.scale)
         for index, width in enumerate(torso.channels):
             window = (torso.kernel_size, torso.kernel_size)
             convolution = nn.Conv(
@@ -58,7 +58,7 @@ class TorsoAndHeads(nn.Module):
 
     def _head(self, features: jax.Array, name: str, head: Head) -> jax.Array:
         def dense(size: int, suffix: str = "") -> jax.Array:
-            init = nn.initializers.orthogonal(head.scale)
+            init = _initializer(head.scale)
             return nn.Dense(size, kernel_init=init, name=f"head_{name}{suffix}")(features)
 
         if head.size is None:
@@ -69,6 +69,11 @@ class TorsoAndHeads(nn.Module):
             return dense(head.size)
         advantage = dense(head.size, "_advantage")
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+
+
+def _initializer(scale: float | None) -> nn.initializers.Initializer:
+    orthogonal = nn.initializers.orthogonal
+    return nn.linear.default_kernel_init if scale is None else orthogonal(scale)
 
 
 class StateIndependent(nn.Module):

@@ -22,7 +22,7 @@ class TorsoAndHeads(nnx.Module):
 
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
         torso = spec.layers
-        init = nnx.initializers.orthogonal(torso.scale)
+        init = _initializer(torso.scale)
         window = (torso.kernel_size, torso.kernel_size)
         shape = spec.obs_shape
         layers: list[nnx.Conv | nnx.Linear] = []
@@ -93,15 +93,21 @@ def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | S
         return Dueling(head, size, rngs=rngs)
     if head.state_independent is not None:
         return StateIndependent(head.size or 1, head.state_independent)
-    init = nnx.initializers.orthogonal(head.scale)
+    init = _initializer(head.scale)
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
+
+
+def _initializer(scale: float | None) -> nnx.Initializer:
+    return (
+        nnx.nn.linear.default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
+    )
 
 
 class Dueling(nnx.Module):
     """The sum of a value and mean-free advantages."""
 
     def __init__(self, head: Head, size: int, *, rngs: nnx.Rngs) -> None:
-        init = nnx.initializers.orthogonal(head.scale)
+        init = _initializer(head.scale)
         self.value = nnx.Linear(size, 1, kernel_init=init, rngs=rngs)
         self.advantage = nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 

@@ -1,7 +1,7 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 import jax
@@ -16,11 +16,14 @@ SQRT_2 = 2.0**0.5
 
 @dataclass(frozen=True)
 class MLP:
-    """Dense layers of `hidden_sizes`, each orthogonal at `scale` with a zero bias."""
+    """Dense layers of `hidden_sizes`, each orthogonal at `scale` with a zero bias.
+
+    A `scale` of None leaves the library's default initializers.
+    """
 
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
-    scale: float = SQRT_2
+    scale: float | None = SQRT_2
 
     # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
@@ -39,7 +42,7 @@ class CNN:
     kernel_size: int = 4
     hidden_sizes: tuple[int, ...] = (64,)
     activation: str = "relu"
-    scale: float = SQRT_2
+    scale: float | None = SQRT_2
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Head:
 
     Attributes:
       size: number of outputs `[B, size]`; None for a scalar, `[B]`.
-      scale: gain of its orthogonal initializer.
+      scale: gain of its orthogonal initializer; None for the library's default initializers.
       dueling: sum a value and mean-free advantages (Wang et al. 2016, equation 9,
         https://arxiv.org/abs/1511.06581) instead of one dense layer.
       state_independent: the initial value of `size` parameters that are the output for every
@@ -97,7 +100,7 @@ class Head:
     """
 
     size: int | None = None
-    scale: float = 1.0
+    scale: float | None = 1.0
     dueling: bool = False
     state_independent: float | None = None
 
@@ -179,6 +182,12 @@ class NetworkSpec:
                     f"{len(torso.channels)} convolutions of size {torso.kernel_size} need images "
                     f"larger than {shrink}x{shrink}, got {spec.shape[:2]}."
                 )
+
+    def with_library_initializers(self) -> "NetworkSpec":
+        """Leave all layers' initializers to the library; a table and a `log_std` keep theirs."""
+        torso = self.torso if isinstance(self.torso, Table) else replace(self.torso, scale=None)
+        heads = tuple((name, replace(head, scale=None)) for name, head in self.heads)
+        return replace(self, torso=torso, heads=heads)
 
     @property
     def layers(self) -> Layers:

@@ -1,13 +1,14 @@
 """Train one agent with several libraries from the same weights and keys, and report differences."""
 
-import os
+import inspect
 import shlex
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from ...backends import libraries
 from ...backends.canonical import ARITHMETICS
@@ -16,62 +17,105 @@ from ...core.host_environment import require_jittable
 from ...core.hyper import fill_schedule_horizon
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
-from .. import version
-from ..options import CompareOptions
-from ..registry.agents import make_agent
+from ..options import CompareOptions, SharedOptions
 from ..registry.algorithms import find_algorithm
+from ..registry.bounds import Bounds, return_bounds
 from ..registry.effects import check_effects
 from ..registry.environments import make_env
+from ..registry.loading import load_networks_by_library
 from ..registry.overrides import from_overrides, overrides_of
 from ..runs import memory
 from ..runs.interrupt import raising
 from ..runs.plan import check_minimums, default_folder
-from ..storage.files import check_free, make_new_folder
-from . import identity, report, tables
-from .identity import Trace, compare_traces
-from .results import Record, save_records
-from .turns import run_all
+from ..storage.files import make_new_folder, write_json
+from ..storage.lock import locked
+from . import against, report, tables
+from .assemble import Finished, assemble
+from .jobs import Job, Ledger, environments, job_list
+from .rungs import RUNGS, rung_of_arithmetic
+from .training import networks
+from .training.run import BAR, Failure, Progress, run_jobs
+from .verdict import identity
+from .verdict.causes import find_growth
+from .verdict.pairs import DIFFERENT, INCONCLUSIVE
 
-# Options that `comparison.json` shows in another form or under another name.
-SHOWN_OTHERWISE = ("backends", "total_steps", "out")
+BACKENDS = ("haiku", "linen", "nnx", "equinox")
+FAIL_ON = {DIFFERENT: (DIFFERENT,), INCONCLUSIVE: (DIFFERENT, INCONCLUSIVE)}
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
-    """Run a comparison, print its table and write its folder.
+    """Run a comparison, print its table and write its folder; or continue an interrupted one.
 
     Returns:
       The contents of `comparison.json`.
 
     Raises:
       TriglotError: before any process starts, if an option is invalid, a library is not installed
-        or the folder is not empty; later, if a worker rejects the options or dies.
+        or the folder holds something else; later, if fewer than two libraries could be trained.
     """
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    options = replace(options, config=config, hyper=hyper)
-    check(options)
+    options = _with_backends(replace(options, config=config, hyper=hyper))
+    before = against.read(options.against, options) if options.against else None
+    excluded, bounds = check(options)
     out = options.out
     if out is None:
         out = make_new_folder(default_folder("compare", options.algorithm, options.env))
     options = replace(options, out=out)
-    records = {backend: Record() for backend in options.backends}
-    try:
-        with raising():
-            run_all(options, out, records)
-    except BaseException:
-        _save_unfinished(out, records)
-        with suppress(OSError):  # keeps it if anything was written
-            out.rmdir()
-        raise
-    result = _result(options, records)
-    save_records(out, records)
-    report.write(out, result, {name: record.metrics for name, record in records.items()})
+    ledger = Ledger.open(out, options)
+    jobs = [job for job in job_list(options) if (job.rung, job.backend) not in excluded]
+    failures = [
+        Failure(job, "translate", excluded[job.rung, job.backend])
+        for job in job_list(options)
+        if (job.rung, job.backend) in excluded
+    ]
+    with locked(out), raising():
+        failures += _train(options, ledger, jobs)
+        done = [job for job in jobs if ledger.is_done(job)]
+        _check_enough(options, done, failures)
+        finished = Finished(options=options, ledger=ledger, jobs=done, bounds=bounds)
+        result = assemble(finished, command(options))
+        result["failures"] = [failure.as_json() for failure in failures]
+        result["code"] = {name: _code(options, name) for name in result["backends"]}
+        _add_growth(result, finished)
+        result["against"] = (
+            against.changes(options.against, before, result) if options.against and before else None
+        )
+        _write(out, result, finished)
     print(tables.as_text(tables.MAIN, result))
-    print(f"\n{result['verdict']}\n\nReport: {out / 'report.html'}")
+    for failure in failures:
+        print(f"\n{failure.job.backend} ({failure.job.rung}): {failure.message}")
+    if result["against"]:
+        print(f"\n{result['against']['sentence']}")
+    print(f"\n{result['verdict']['sentence']}\n\nReport: {out / 'report.html'}")
     return result
 
 
-def check(options: CompareOptions) -> None:
+def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
+    """Give the exit code that `--fail-on` asks for: 1 at that verdict or a worse one, else 0."""
+    if options.fail_on is None:
+        return 0
+    levels = [result["verdict"]["level"], (result["against"] or {}).get("level")]
+    return int(any(level in FAIL_ON[options.fail_on] for level in levels))
+
+
+def _with_backends(options: CompareOptions) -> CompareOptions:
+    """Fill in the default libraries: those of the custom networks, or the built-in ones."""
+    if options.backends:
+        return options
+    if not options.network:
+        return replace(options, backends=BACKENDS)
+    custom = load_networks_by_library(options.network, make_env(options.env))
+    return replace(options, backends=tuple(custom))
+
+
+def check(
+    options: CompareOptions,
+) -> tuple[dict[tuple[str, str], str], dict[str, Bounds]]:
     """Reject invalid options before anything starts.
+
+    Returns:
+      Why a library cannot be trained, by rung and library: custom networks whose weights cannot be
+      translated; and the bounds of the return by environment.
 
     Raises:
       TriglotError: with the option and the nearest valid choice.
@@ -88,52 +132,167 @@ def check(options: CompareOptions) -> None:
         )
     if options.arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
-    check_minimums(options, num_seeds=1, eval_episodes=1)
-    if options.out is not None:
-        check_free(options.out)
-    _check_programs(options, config)
+    if options.fail_on not in (None, *FAIL_ON):
+        raise unknown("verdict", str(options.fail_on), FAIL_ON)
+    if options.margin is not None and not options.margin > 0:
+        raise TriglotError(f"margin must be a positive return, got {options.margin}.")
+    if options.mapping is not None and not options.network:
+        raise TriglotError("--mapping has no effect: it pairs custom networks (--network).")
+    networks.read_mapping(options.mapping)
+    check_minimums(options, num_seeds=1, eval_episodes=1, repetitions=0)
+    names = environments(options)
+    if len(set(names)) < len(names):
+        raise TriglotError(f"each environment is given once; got {' '.join(names)}.")
+    excluded: dict[tuple[str, str], str] = {}
+    bounds = {}
+    for name in names:
+        env = make_env(name)
+        bounds[name] = return_bounds(env, name)
+        excluded |= _check_programs(options, env, config)
+    return excluded, bounds
 
 
-def _check_programs(options: CompareOptions, config: Any) -> None:
+def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tuple[str, str], str]:
     """Build every backend's agent, without computing anything, and compare what they need."""
-    env = make_env(options.env)
     require_jittable(env)
     check_effects(options, find_algorithm(options.algorithm), env, config)
-    agents = [
-        make_agent(
-            options.algorithm,
-            env,
-            backend=backend,
-            arithmetic=options.arithmetic,
-            config=options.config,
-            hyper=options.hyper,
-            optimizer=options.optimizer,
-        )
-        for backend in options.backends
-    ]
-    trainer = make_trainer(agents[0], env)
+    rung = rung_of_arithmetic(options.arithmetic)
+    agents = {
+        backend: networks.build_agent(options, env, backend, rung) for backend in options.backends
+    }
+    first = agents[options.backends[0]]
+    trainer = make_trainer(first, env)
     num_updates = updates_for(trainer, options.total_steps)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
-        shapes = [identity.shapes_of(agent.network) for agent in agents]
-        for backend, own in zip(options.backends, shapes, strict=True):
-            identity.check_architecture(backend, own, shapes[0])
+        excluded = _check_weights(options, agents)
         needed = memory.of_training(
             trainer,
-            fill_schedule_horizon(agents[0].hyper, num_updates),
+            fill_schedule_horizon(first.hyper, num_updates),
             num_seeds=options.num_seeds,
             num_lines=num_updates,
             eval_episodes=options.eval_episodes,
         )
-    memory.check(needed, num_seeds=options.num_seeds, copies=len(options.backends))
+    memory.check(needed, num_seeds=options.num_seeds)
+    return excluded
+
+
+def _check_weights(
+    options: CompareOptions, agents: Mapping[str, Any]
+) -> dict[tuple[str, str], str]:
+    """Find the libraries that cannot start from the first one's weights.
+
+    Raises:
+      TriglotError: if none can.
+    """
+    first, *others = options.backends
+    reference = agents[first].network
+    mapping = networks.read_mapping(options.mapping)
+    why: dict[str, str] = {}
+    for backend in others:
+        network = agents[backend].network
+        try:
+            if options.network:
+                networks.shared_names(network, reference, mapping.get(backend))
+            else:
+                shapes = identity.shapes_of(network), identity.shapes_of(reference)
+                identity.check_architecture(backend, *shapes)
+        except TriglotError as error:
+            if not options.network:
+                raise
+            why[backend] = str(error)
+    if len(why) == len(others):
+        raise TriglotError(
+            f"no network can start from the weights of {first}. {next(iter(why.values()))}"
+        )
+    return {
+        (one.name, backend): message
+        for one in RUNGS
+        if one.shared_weights
+        for backend, message in why.items()
+    }
+
+
+def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Failure]:
+    left = [job for job in jobs if not ledger.is_done(job)]
+    if len(left) < len(jobs):
+        print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
+    with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as bar:
+        progress = Progress(bar, num_jobs=len(left))
+        try:
+            return run_jobs(options, ledger, left, progress)
+        except BaseException:
+            _say_what_is_left(options, ledger, jobs, progress)
+            ledger.drop_if_empty()
+            raise
+
+
+def _say_what_is_left(
+    options: CompareOptions, ledger: Ledger, jobs: list[Job], progress: Progress
+) -> None:
+    done = sum(ledger.is_done(job) for job in jobs)
+    if not done and not any(record.updates for record in progress.records.values()):
+        return
+    print(
+        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept. "
+        f"Continue with the same command and --out {options.out}",
+        file=sys.stderr,
+    )
+
+
+def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:
+    """Check that two libraries can be compared."""
+    main = rung_of_arithmetic(options.arithmetic).name
+    counts = [
+        sum((job.env, job.rung) == (env, main) for job in done) for env in environments(options)
+    ]
+    if max(counts) < 2:
+        messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
+        raise TriglotError(f"fewer than two libraries could be trained. {messages}")
+
+
+def _add_growth(result: dict[str, Any], finished: Finished) -> None:
+    """Report memory that grows without an end."""
+    main = rung_of_arithmetic(finished.options.arithmetic)
+    for name, record in finished.records(finished.options.env, main).items():
+        found = find_growth(record)
+        result["backends"][name]["causes"] = [] if found is None else [found]
+
+
+def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
+    """Give the source of a library's network."""
+    if options.network:
+        text = next((t for t in options.network if t.startswith(f"{backend}=")), options.network[0])
+        module = sys.modules.get(text.rpartition("=")[2].partition(":")[0])
+        path = text
+    else:
+        adapter = libraries.find(backend).load_adapter()
+        zoo = getattr(adapter, "zoo", None)
+        module = sys.modules.get(f"triglot.backends.zoo.{backend}") or inspect.getmodule(zoo)
+        path = getattr(module, "__name__", backend)
+    try:
+        source = inspect.getsource(module) if module else ""
+    except OSError:  # written in an interpreter
+        source = ""
+    return {"path": path, "lines": len(source.splitlines()), "source": source}
+
+
+def _write(out: Path, result: dict[str, Any], finished: Finished) -> None:
+    main = rung_of_arithmetic(finished.options.arithmetic)
+    records = finished.records(finished.options.env, main)
+    write_json(out / "comparison.json", result)
+    report.write(out, result, {name: record.metrics for name, record in records.items()})
 
 
 def command(options: CompareOptions) -> str:
-    """Format the command line of a comparison."""
-    words = ["triglot", "compare", options.algorithm, options.env, "--backends", *options.backends]
-    for name in ("num_seeds", "seed", "total_steps", "eval_episodes", "arithmetic", "out"):
-        words += _option(name, getattr(options, name))
-    if options.optimizer is not None:
-        words += _option("optimizer", options.optimizer)
+    """Format the command line of a comparison, with every option that it depends on."""
+    words = ["triglot", "compare", options.algorithm, options.env]
+    names = [one.name for one in fields(options)]
+    given = {"algorithm", "env", "config", "hyper", "open", "against", "fail_on"}
+    first = [one.name for one in fields(SharedOptions)]
+    for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
+        value = getattr(options, name)
+        if name not in given and value not in (None, (), False):
+            words += _option(name, value)
     for name, value in (options.config | options.hyper).items():
         words += _option(name, value)
     return shlex.join(words)
@@ -145,34 +304,3 @@ def _option(name: str, value: Any) -> list[str]:
         return [f"--{flag}" if value else f"--no-{flag}"]
     values = value if isinstance(value, list | tuple) else [value]
     return [f"--{flag}", *(str(each) for each in values)]
-
-
-def _result(options: CompareOptions, records: Mapping[str, Record]) -> dict[str, Any]:
-    facts = next(iter(records.values())).facts
-    traces = {name: Trace(metrics=r.metrics, params=r.params) for name, r in records.items()}
-    chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}
-    result = {
-        "command": command(options),
-        **chosen,
-        "num_updates": facts["num_updates"],
-        "steps_per_update": facts["steps_per_update"],
-        "env_steps_per_seed": facts["num_updates"] * facts["steps_per_update"],
-        "identity": compare_traces(traces, facts["steps_per_update"]),
-        "backends": {name: record.summary(options.num_seeds) for name, record in records.items()},
-        "versions": version.versions(),
-        "device": facts["device"],
-        "cpu_cores": os.cpu_count(),
-    }
-    return {**result, "verdict": report.verdict(result)}
-
-
-def _save_unfinished(out: Path, records: Mapping[str, Record]) -> None:
-    if not any(record.updates for record in records.values()):
-        return  # at most the initial weights were written
-    save_records(out, records)
-    done = ", ".join(f"{name} {record.updates}" for name, record in records.items())
-    print(
-        f"The comparison did not finish. Updates done: {done}. Their metrics are in "
-        f"{out / 'metrics'}; no comparison was written.",
-        file=sys.stderr,
-    )

@@ -2,8 +2,7 @@
 
 import base64
 import html
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any, TypeAlias
@@ -12,38 +11,9 @@ import numpy as np
 
 from ...backends import libraries
 from ..plots import learning_curves as plots
-from ..storage.files import plain
 from . import tables
 
 Result: TypeAlias = Mapping[str, Any]
-
-
-def verdict(result: Result) -> str:
-    """Summarize a comparison in one sentence."""
-    identity, names = result["identity"], list(result["backends"])
-    if identity["identical"]:
-        count = {2: "Both", 3: "All three", 4: "All four"}.get(len(names), f"All {len(names)}")
-        return (
-            f"{count} learning curves and final parameters are equal, bit for bit, over "
-            f"{result['num_updates']:,} updates."
-        )
-    params = identity["first_difference"]
-    place = params or identity["first_metric_difference"]
-    where = tables.where(place, *(("leaf", "arrays") if params else ("metric", "metrics")))
-    diverged = [libraries.title(name) for name in place["backends"]]
-    rest = [libraries.title(name) for name in names if name not in place["backends"]]
-    sentence = (
-        f"{_listed(diverged)} diverge{'s' if len(diverged) == 1 else ''} from "
-        f"{rest[0] if len(rest) == 1 else 'the others'} at update {place['update']:,} "
-        f"({place['step']:,} environment steps), {where}"
-    )
-    if result["arithmetic"] == "canonical":
-        return f"{sentence}, although the arithmetic is canonical."
-    return f"{sentence}; rerun with --arithmetic canonical for one order of summation."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarray]]) -> None:
@@ -54,8 +24,6 @@ def write(out: Path, result: Result, metrics: Mapping[str, Mapping[str, np.ndarr
       result: the result of `compare`.
       metrics: by backend and name, `[S, U]`.
     """
-    text = json.dumps(plain(result), indent=2, allow_nan=False)
-    (out / "comparison.json").write_text(text + "\n")
     env_steps = result["steps_per_update"] * np.arange(1, result["num_updates"] + 1)
     curves = {
         libraries.title(name): plots.Curve(env_steps, metrics[name]["episode_return"])
@@ -81,7 +49,7 @@ def page(result: Result, curves_png: bytes) -> str:
     return template.substitute(
         title=html.escape(f"{result['algorithm']} on {result['env']}"),
         kind="equal" if result["identity"]["identical"] else "apart",
-        verdict=html.escape(result["verdict"]),
+        verdict=html.escape(result["verdict"]["sentence"]),
         groups=html.escape("; ".join(" = ".join(map(libraries.title, group)) for group in groups)),
         reference=libraries.title(next(iter(result["backends"]))),
         curves=base64.b64encode(curves_png).decode(),

@@ -1,47 +1,56 @@
-"""The results of one backend in a comparison, and the statistics computed from them."""
+"""The results of one job, in memory and in its folder."""
 
+import json
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from ..statistics import interval95, last_return
+from ..storage.files import write_json
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 SHARED_FACTS = ("num_updates", "chunk_size", "steps_per_update", "device")  # equal for all backends
+FACTS = "facts.json"
+NO_TIME = 1e-9  # seconds; a chunk never takes less
 
 
 @dataclass
 class Record:
-    """The results so far; it grows while the backend trains.
+    """The results of one training; it grows while the training runs.
 
     Attributes:
       facts: JSON values by name.
       history: the metrics of each chunk, `[S, updates]` by name.
-      chunk_seconds: updates and seconds of each chunk.
-      dispatch_seconds: times of single calls.
-      params: final parameters by canonical name, after training.
+      chunks: updates, seconds and resident bytes after each chunk.
+      snapshots: parameters and outputs `[S, ...]` by name, by updates done.
+      probe: the parts of the first update, see `probes`.
+      params: final parameters by shared name, after training.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
     history: list[Arrays] = field(default_factory=list)
-    chunk_seconds: list[tuple[int, float]] = field(default_factory=list)
-    dispatch_seconds: list[float] = field(default_factory=list)
+    chunks: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: dict[int, Arrays] = field(default_factory=dict)
+    probe: Arrays = field(default_factory=dict)
     params: Arrays = field(default_factory=dict)
 
-    def add_chunk(self, count: int, seconds: float, metrics: Arrays) -> None:
+    def add_chunk(self, count: int, facts: dict[str, Any], metrics: Arrays) -> None:
         """Add a chunk of `count` updates."""
-        self.chunk_seconds.append((count, seconds))
+        self.chunks.append({"updates": count, **facts})
         self.history.append(metrics)
+
+    def add_snapshot(self, update: int, arrays: Arrays) -> None:
+        """Add the parameters and outputs after `update` updates."""
+        self.snapshots[update] = arrays
 
     @property
     def updates(self) -> int:
         """Updates done."""
-        return sum(count for count, _ in self.chunk_seconds)
+        return sum(chunk["updates"] for chunk in self.chunks)
 
     @property
     def metrics(self) -> Arrays:
@@ -56,24 +65,44 @@ class Record:
         without the first one if there are others.
         """
         returns = self.facts["final_returns"]
-        steady = self.chunk_seconds[1:] or self.chunk_seconds
+        steady = self.chunks[1:] or self.chunks
         steps = self.facts["steps_per_update"] * num_seeds
+        speeds = [chunk["updates"] * steps / max(chunk["seconds"], NO_TIME) for chunk in steady]
         return {
             "final_return_mean": statistics.fmean(returns),
             "final_return_interval": interval95(returns),
             "training_return_mean": last_return(self.metrics),
-            "steps_per_second": statistics.median(n * steps / seconds for n, seconds in steady),
-            "first_chunk_seconds": self.chunk_seconds[0][1],
-            "chunk_seconds": self.chunk_seconds,
-            "dispatch_microseconds": 1e6 * statistics.median(self.dispatch_seconds),
+            "steps_per_second": statistics.median(speeds),
+            "first_chunk_seconds": self.chunks[0]["seconds"],
             **{name: fact for name, fact in self.facts.items() if name not in SHARED_FACTS},
         }
 
+    def save(self, folder: Path) -> None:
+        """Write everything into a job's folder, the JSON last."""
+        save_file(self.metrics, folder / "metrics.safetensors")
+        save_file(self.params, folder / "params.safetensors")
+        save_file(self.probe, folder / "probe.safetensors")
+        named = {
+            f"{update}/{name}": array
+            for update, arrays in self.snapshots.items()
+            for name, array in arrays.items()
+        }
+        save_file(named, folder / "snapshots.safetensors")
+        write_json(folder / FACTS, {"facts": self.facts, "chunks": self.chunks})
 
-def save_records(out: Path, records: Mapping[str, Record]) -> None:
-    """Write all metrics and the final parameters, one file per backend."""
-    for name, record in records.items():
-        for folder, arrays in (("metrics", record.metrics), ("params", record.params)):
-            if arrays:
-                (out / folder).mkdir(parents=True, exist_ok=True)
-                save_file(arrays, out / folder / f"{name}.safetensors")
+    @classmethod
+    def load(cls, folder: Path) -> "Record":
+        """Read a job's folder."""
+        content = json.loads((folder / FACTS).read_text())
+        snapshots: dict[int, Arrays] = {}
+        for name, array in load_file(folder / "snapshots.safetensors").items():
+            update, _, rest = name.partition("/")
+            snapshots.setdefault(int(update), {})[rest] = array
+        return cls(
+            facts=content["facts"],
+            chunks=content["chunks"],
+            history=[load_file(folder / "metrics.safetensors")],
+            snapshots=dict(sorted(snapshots.items())),
+            probe=load_file(folder / "probe.safetensors"),
+            params=load_file(folder / "params.safetensors"),
+        )

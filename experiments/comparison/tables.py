@@ -14,7 +14,7 @@ Column: TypeAlias = tuple[str, Callable[[Row], str]]
 
 
 def _number(name: str, form: str = ",.0f", scale: float = 1.0) -> Callable[[Row], str]:
-    return lambda row: "–" if row[name] is None else format(row[name] * scale, form)
+    return lambda row: "–" if row.get(name) is None else format(row[name] * scale, form)
 
 
 def _return(name: str) -> Callable[[Row], str]:

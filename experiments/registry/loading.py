@@ -142,6 +142,54 @@ def load_networks(
     return {name: make_network(text, load("network", text), env) for name, _, text in pairs}
 
 
+def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[str, Any]:
+    """Load the custom networks of a comparison.
+
+    Args:
+      texts: one object, a dictionary from library to network or a function of `env`'s obs_spec and
+        action_spec that returns one; or several objects as `LIBRARY=package.module:object`. A
+        network may be a dictionary of networks by the names that the algorithm gives them.
+      env: the environment.
+
+    Returns:
+      The argument `networks` of `make_agent`, by library.
+
+    Raises:
+      TriglotError: if an object is not such a dictionary or a network, or a name is no library.
+    """
+    from ...core.network import Network
+
+    if all("=" in text for text in texts):
+        made: Any = {}
+        for text in texts:
+            library, _, path = text.partition("=")
+            made[library] = make_network(text, load("network", path), env)
+    elif len(texts) == 1:
+        made = load("network", texts[0])
+        if callable(made) and not isinstance(made, Network):
+            made = _call("network", texts[0], made, env.obs_spec, env.action_spec)
+    else:
+        raise TriglotError(
+            "give one dictionary of networks, or several as LIBRARY=package.module:object each; "
+            f"got {' '.join(texts)}."
+        )
+    if not isinstance(made, Mapping) or not made:
+        raise TriglotError(
+            f"network {texts[0]!r} must be a dictionary from library to network, or a function of "
+            f"obs_spec and action_spec that returns one; got a {type(made).__name__}."
+        )
+    for library, networks in made.items():
+        libraries.find(library)
+        parts = networks.values() if isinstance(networks, Mapping) else [networks]
+        for part in parts:
+            if not isinstance(part, Network):
+                raise TriglotError(
+                    f"network {texts[0]!r}: {library} must be a Network or a dictionary of them "
+                    f"(see triglot.from_{library}); got a {type(part).__name__}."
+                )
+    return dict(made)
+
+
 def make_network(text: str, made: Any, env: "Environment") -> "Network":
     """Return the object loaded as `text` if it is a `Network`, or call it to make one.
 

@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from triglot.core.loop.chunks import chunk_sizes
-from triglot.experiments.comparison.identity import Trace, compare_traces
-from triglot.experiments.comparison.session import Session
+from triglot.experiments.comparison.training.session import Session
+from triglot.experiments.comparison.verdict.identity import Trace, compare_traces
 from triglot.experiments.options import CompareOptions
 
 FOUR = ("haiku", "linen", "nnx", "equinox")

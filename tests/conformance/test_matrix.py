@@ -13,7 +13,7 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.experiments.comparison.identity import learned
+from triglot.experiments.comparison.verdict.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 # The environment of each suite.

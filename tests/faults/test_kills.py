@@ -30,10 +30,11 @@ def attack(*options: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_killed_comparison_leaves_no_process(tmp_path: Path) -> None:
-    """Its workers end with it, and the same command then gives the same parameters."""
+def test_a_killed_comparison_is_continued(tmp_path: Path) -> None:
+    """Its workers end with it, and the same command then gives the same results."""
     options = "--backends linen equinox --num-envs 2 --rollout-length 8 --num-minibatches 2"
     command = f"compare ppo probe:two-step {options} --hidden-sizes 8 --total-steps 64_000"
+    command += " --repetitions 0"
     finish(f"{command} --out {tmp_path / 'whole'}")
     for seconds in np.random.default_rng(0).uniform(1, 15, size=5):
         out = tmp_path / f"killed-{seconds:.3f}"
@@ -44,9 +45,10 @@ def test_a_killed_comparison_leaves_no_process(tmp_path: Path) -> None:
         process.communicate()
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive
-    finish(f"{command} --out {tmp_path / 'again'}")
-    whole, again = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.safetensors")}
-        for name in ("whole", "again")
-    )
-    assert whole and whole == again
+        finish(f"{command} --out {out}")
+        assert results(out) and results(out) == results(tmp_path / "whole")
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """Read all arrays of a comparison."""
+    return {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*.safetensors")}

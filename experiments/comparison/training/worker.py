@@ -20,10 +20,11 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from ...backends import libraries
-from ...core.errors import TriglotError
-from ..options import CompareOptions
-from ..registry.overrides import from_overrides
+from ....backends import libraries
+from ....core.errors import TriglotError
+from ...options import CompareOptions
+from ...registry.overrides import from_overrides
+from ..rungs import rung_named
 
 NUM_ERROR_LINES = 12
 
@@ -148,9 +149,15 @@ class _Stages:
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)
-        session, rest_seconds = _import("triglot.experiments.comparison.session")
+        session, rest_seconds = _import("triglot.experiments.comparison.training.session")
         options = from_overrides(CompareOptions, arguments["options"])
-        self.session = session.Session(options, backend)
+        self.session = session.Session(
+            options,
+            backend,
+            env=arguments["env"],
+            rung=rung_named(arguments["rung"]),
+            reference=arguments["reference"],
+        )
         facts = self.session.facts
         return {
             "import_jax_seconds": jax_seconds,

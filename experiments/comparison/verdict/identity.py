@@ -4,7 +4,7 @@ The fingerprints are computed inside the compiled program after every update; th
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.errors import TriglotError
-from ...core.learner import LearnerState
-from ...core.loop.trainer import Monitor
-from ...core.network import Codec, Network, Variables
+from ....core.errors import TriglotError
+from ....core.learner import LearnerState
+from ....core.loop.trainer import Monitor
+from ....core.network import Codec, Network, Variables
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -51,12 +51,15 @@ def fingerprint(array: jax.Array) -> jax.Array:
     return jnp.sum(words * factor, dtype=jnp.uint32)
 
 
-def fingerprints(network: Network) -> Monitor:
-    """Build the monitor that fingerprints the parameters an agent learns, in canonical layout."""
-    codec = codec_of(network)
+def fingerprints(encode: Callable[[Any], Mapping[str, jax.Array]]) -> Monitor:
+    """Build the monitor that fingerprints the parameters an agent learns.
+
+    Args:
+      encode: names the parameters, in canonical layout.
+    """
 
     def monitor(agent_state: Any) -> dict[str, jax.Array]:
-        named = codec.encode(learned(agent_state).params)
+        named = encode(learned(agent_state).params)
         return {f"{PREFIX}{name}": fingerprint(named[name]) for name in sorted(named)}
 
     return monitor

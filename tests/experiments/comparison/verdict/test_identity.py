@@ -10,9 +10,10 @@ import pytest
 from triglot.core.errors import TriglotError
 from triglot.core.learner import LearnerState
 from triglot.core.network import Codec, Leaf, Network, Variables
-from triglot.experiments.comparison.identity import (
+from triglot.experiments.comparison.verdict.identity import (
     PREFIX,
     Trace,
+    codec_of,
     compare_traces,
     differing,
     fingerprint,
@@ -151,6 +152,11 @@ def test_the_hash_of_parameters_is_of_names_types_shapes_and_bytes() -> None:
     assert told != params_sha256({**params, "a": flip(params["a"], 3, 0)})
 
 
+def encode(codec: Codec | None) -> Any:
+    """Give the names of a network's parameters, as a comparison does."""
+    return codec_of(a_network(codec)).encode
+
+
 def a_network(codec: Codec | None) -> Network:
     """Make a network of which only the codec is looked at."""
 
@@ -166,14 +172,14 @@ def test_the_monitor_reads_the_canonical_layout() -> None:
     variables = Variables(params=kernel, state=())
     learner = LearnerState(variables=variables, opt_state=(), num_gradient_steps=jnp.int32(0))
     state = {"learner": learner, "hyper": jnp.ones(2)}
-    ((name, value),) = fingerprints(a_network(codec))(state).items()
+    ((name, value),) = fingerprints(encode(codec))(state).items()
     assert name == f"{PREFIX}kernel"
     assert value == fingerprint(kernel.T) != fingerprint(kernel)
 
 
 def test_what_cannot_be_compared_says_why() -> None:
     with pytest.raises(TriglotError, match="no canonical names"):
-        fingerprints(a_network(None))
-    monitor = fingerprints(a_network(Codec.named(0.0, [Leaf.one("x")])))
+        encode(None)
+    monitor = fingerprints(encode(Codec.named(0.0, [Leaf.one("x")])))
     with pytest.raises(TriglotError, match="holds 0 LearnerStates"):
         monitor({"table": jnp.ones(3)})

@@ -1,4 +1,4 @@
-"""Train with one backend, and time every stage; runs in a worker process."""
+"""Train one library on one rung; runs in a worker process."""
 
 import functools
 import time
@@ -7,23 +7,25 @@ from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+import psutil
 from safetensors.numpy import load_file
 
-from ...core.agent import PolicyInput
-from ...core.evaluate import evaluate
-from ...core.hyper import fill_schedule_horizon
-from ...core.loop.chunks import run_chunk
-from ...core.loop.state import RunnerState
-from ...core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
-from ...core.loop.vectorize import VectorEnvironment
-from ...core.network import Variables
-from ...core.networks.combinators import start_from
-from .. import version
-from ..options import CompareOptions
-from ..registry.agents import make_agent
-from ..registry.environments import make_env
-from . import identity
+from ....core.evaluate import evaluate
+from ....core.hyper import fill_schedule_horizon
+from ....core.loop.chunks import run_chunk
+from ....core.loop.state import RunnerState
+from ....core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
+from ....core.loop.vectorize import VectorEnvironment
+from ....core.network import Variables
+from ....core.networks.combinators import start_from
+from ... import version
+from ...options import CompareOptions
+from ...registry.environments import make_env
+from ..rungs import Rung, rung_of_arithmetic
+from ..verdict import identity
+from . import networks, probes
 from .measure import peak_memory_bytes, program_facts, timed
+from .random_policy import random_return
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
@@ -38,34 +40,52 @@ class Reply:
 
 
 class Session:
-    """Runs the stages of a comparison: `init`, `load`, `compile`, `train` repeatedly, `finish`.
+    """Runs the stages of a training: `init`, `load`, `probe`, `compile`, `train` and `snapshot`
+    repeatedly, `finish`.
 
     It is mutable, because compiled programs and donated buffers pass from stage to stage. The
     caller is responsible for the order.
     """
 
-    def __init__(self, options: CompareOptions, backend: str) -> None:
-        self.env, seconds = timed(lambda: make_env(options.env))
+    def __init__(
+        self,
+        options: CompareOptions,
+        backend: str,
+        *,
+        env: str | None = None,
+        rung: Rung | None = None,
+        reference: str | None = None,
+    ) -> None:
+        """Build the agent.
+
+        Args:
+          options: of the comparison.
+          backend: the library.
+          env: one of its environments; None for the first.
+          rung: what all libraries share; None for what `options.arithmetic` says.
+          reference: the library whose names of custom networks are shared.
+        """
+        self.env, seconds = timed(lambda: make_env(env or options.env))
         self.facts: dict[str, Any] = {"env_seconds": seconds}
         self.facts["device"] = version.device()  # starts XLA, outside the timed construction
         self.options, self.backend = options, backend
-        self.agent, seconds = timed(
-            lambda: make_agent(
-                options.algorithm,
-                self.env,
-                backend=backend,
-                arithmetic=options.arithmetic,
-                config=options.config,
-                hyper=options.hyper,
-                optimizer=options.optimizer,
-            )
-        )
+        self.rung = rung or rung_of_arithmetic(options.arithmetic)
+
+        def build(backend: str) -> Any:
+            return networks.build_agent(options, self.env, backend, self.rung)
+
+        self.agent, seconds = timed(lambda: build(backend))
         self.facts["construct_seconds"] = seconds
-        self.codec = identity.codec_of(self.agent.network)
+        custom = reference is not None and reference != backend and options.network
+        other = build(reference).network if custom else None
+        mapping = networks.read_mapping(options.mapping).get(backend)
+        self.names = networks.shared_names(self.agent.network, other, mapping)
+        self.facts["guessed"] = self.names.guessed
         sized = self._trainer(MAX_CHUNK_UPDATES)
         self.num_updates = updates_for(sized, options.total_steps)
         chunk_size = max(1, min(MAX_CHUNK_UPDATES, self.num_updates // MIN_CHUNKS))
         self.trainer = self._trainer(chunk_size)
+        self.outputs = probes.Outputs(self.agent, self.env)
         self.facts |= {
             "num_updates": self.num_updates,
             "chunk_size": chunk_size,
@@ -73,12 +93,12 @@ class Session:
         }
 
     def init(self) -> Reply:
-        """Initialize every seed with the library's own initializers; return the weights."""
+        """Initialize every seed with the network's own initializers; return the weights."""
         self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
         return Reply({"init_seconds": seconds}, self.named_params())
 
     def load(self, path: str) -> Reply:
-        """Replace the weights by those of a safetensors file, `[S, ...]` in canonical form.
+        """Replace the weights by those of a safetensors file, `[S, ...]` by shared names.
 
         Raises:
           TriglotError: if the architectures differ.
@@ -89,7 +109,7 @@ class Session:
             for arrays in (self.named_params(), given)
         )
         identity.check_architecture(self.backend, own, wanted)
-        params = jax.vmap(self.codec.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
+        params = jax.vmap(self.names.decode)({n: jax.numpy.asarray(a) for n, a in given.items()})
 
         def start(inputs: tuple[jax.Array, Any]) -> RunnerState:
             key, params = inputs
@@ -101,6 +121,12 @@ class Session:
 
         self.state = jax.jit(lambda *inputs: jax.lax.map(start, inputs))(self._keys, params)
         return Reply()
+
+    def probe(self) -> Reply:
+        """Compute the parts of the first update for the first seed; see `probes`."""
+        state = jax.tree.map(lambda leaf: leaf[0], self.state)
+        variables = identity.learned(state.agent)
+        return Reply({}, probes.probe(self.agent, state, variables, self.names, self.outputs))
 
     @property
     def _keys(self) -> jax.Array:
@@ -130,20 +156,23 @@ class Session:
         """Run `count` updates of every seed."""
         chunk = run_chunk(self.program, self.state, count)
         self.state = chunk.runner_states
-        return Reply({"seconds": chunk.seconds}, chunk.metrics)
+        resident = psutil.Process().memory_info().rss
+        return Reply({"seconds": chunk.seconds, "resident_bytes": resident}, chunk.metrics)
 
-    def dispatch(self, calls: int = 300) -> Reply:
-        """Time single calls of the jitted `act` from Python, as in a notebook."""
-        if not hasattr(self, "act"):
-            self.act = jax.jit(functools.partial(self.agent.act, explore=True))
-        all_seeds = (self.state.agent, self.state.carry, self.state.env)
-        state, carry, env = jax.tree.map(lambda leaf: leaf[0], all_seeds)
-        inputs = PolicyInput(obs=env.obs, first=env.first, action_mask=env.action_mask)
-        key = jax.random.key(0)
-        for _ in range(10):
-            jax.block_until_ready(self.act(state, carry, inputs, key))
-        seconds = [timed(lambda: self.act(state, carry, inputs, key))[1] for _ in range(calls)]
-        return Reply({"seconds": seconds})
+    def snapshot(self) -> Reply:
+        """Return every seed's parameters, and the network's outputs on the fixed inputs."""
+        outputs = self._vmapped_outputs(identity.learned(self.state.agent))
+        return Reply(
+            {},
+            {
+                **{f"params/{name}": array for name, array in self.named_params().items()},
+                **{f"outputs/{name}": np.asarray(array) for name, array in outputs.items()},
+            },
+        )
+
+    @functools.cached_property
+    def _vmapped_outputs(self) -> Any:
+        return jax.jit(jax.vmap(self.outputs))
 
     def finish(self, eval_episodes: int) -> Reply:
         """Evaluate greedily and describe the program; return the final parameters."""
@@ -162,15 +191,24 @@ class Session:
         }
         return Reply(facts, params)
 
+    def random_return(self, num_episodes: int) -> Reply:
+        """Play with uniformly random actions."""
+        key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds + 1)
+        return Reply({"random_return": random_return(self.env, key, num_episodes=num_episodes)})
+
     def named_params(self) -> Arrays:
-        """Encode every seed's parameters in canonical form, `[S, ...]`."""
+        """Encode every seed's parameters by shared names, `[S, ...]`."""
         params = identity.learned(self.state.agent).params
-        return {name: np.asarray(a) for name, a in jax.vmap(self.codec.encode)(params).items()}
+        return {name: np.asarray(a) for name, a in self._encode(params).items()}
+
+    @functools.cached_property
+    def _encode(self) -> Any:
+        return jax.jit(jax.vmap(self.names.encode))
 
     def _trainer(self, chunk_size: int) -> Trainer:
         return Trainer(
             self.agent,
             VectorEnvironment(self.env, self.agent.num_envs),
             chunk_size=chunk_size,
-            monitor=identity.fingerprints(self.agent.network),
+            monitor=identity.fingerprints(self.names.encode),
         )

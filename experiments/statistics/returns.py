@@ -1,4 +1,4 @@
-"""Means, confidence intervals and formatting of returns."""
+"""The mean of returns, its interval, and their format: what every command prints."""
 
 import math
 import statistics

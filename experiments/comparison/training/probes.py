@@ -1,0 +1,157 @@
+"""What one training would compute first, in parts: to find the part in which two libraries differ.
+
+Each probe depends on the parts before it only: keys, environments, outputs, gradients, optimizer.
+All probes are of the first seed.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ....core.network import Network, Variables
+from ....core.networks.architecture import NetworkSpec
+from ....core.networks.combinators import part_of
+from ....core.specs import Spec, sample
+from .networks import SharedNames
+from .random_policy import random_observations
+
+if TYPE_CHECKING:
+    from ....core.agent import Agent
+    from ....core.loop.state import RunnerState
+
+NUM_INPUTS = 64
+PROBE_KEY = 20_260_131  # of all that is drawn for the probes; no training uses it
+
+
+class Outputs:
+    """A network's outputs on a fixed set of inputs.
+
+    Attributes:
+      inputs: by part of the network, `[64, ...]`; one entry `""` for a network without parts.
+    """
+
+    def __init__(self, agent: "Agent", env: Any) -> None:
+        self._network = agent.network
+        obs_key, self._key = jax.random.split(jax.random.key(PROBE_KEY))
+        obs = random_observations(env, obs_key, count=NUM_INPUTS)
+        specs = agent.networks(env.obs_spec, env.action_spec, agent.config)
+        parts = self._network.parts or {"": self._network}
+        self.inputs = {
+            name: self._inputs(specs.get(name), env.obs_spec, obs) for name in sorted(parts)
+        }
+
+    def _inputs(self, spec: Any, obs_spec: Spec, obs: Any) -> Any:
+        """Give the observations, with drawn values for further inputs such as an action."""
+        if not isinstance(spec, NetworkSpec) or spec.obs_spec == obs_spec:
+            return obs
+
+        def one(index: int, own: Spec) -> Any:
+            if own == obs_spec:
+                return obs
+            keys = jax.random.split(jax.random.fold_in(self._key, index), NUM_INPUTS)
+            return jax.vmap(lambda key: sample(own, key))(keys)
+
+        return tuple(one(index, own) for index, own in enumerate(spec.inputs))
+
+    def __call__(self, variables: Variables) -> dict[str, jax.Array]:
+        """Compute the outputs by name, `[64, ...]` each."""
+        outputs = {}
+        for name, inputs in self.inputs.items():
+            whole = not self._network.parts
+            part: Network = self._network if whole else self._network.parts[name]
+            own = variables if whole else part_of(variables, name)
+            if part.recurrent:
+                inputs = (inputs, part.initial_carry(own, NUM_INPUTS))
+            found, _ = part.apply(own, inputs, key=self._key, train=False)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(
+                found[0] if part.recurrent else found
+            ):
+                outputs["/".join(filter(None, (name, _text(path))))] = leaf
+        return outputs
+
+
+def _text(path: Any) -> str:
+    return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+
+
+def probe(
+    agent: "Agent", state: "RunnerState", variables: Variables, names: SharedNames, outputs: Outputs
+) -> dict[str, np.ndarray]:
+    """Compute every part once for the first seed.
+
+    Args:
+      agent: of one library.
+      state: of one seed, as the training starts.
+      variables: its network's.
+      names: the shared names of its parameters.
+      outputs: of the agent's network.
+
+    Returns:
+      Arrays called `PART/NAME`. `gradients` are those of a fixed linear function of the outputs,
+      `optimizer` are the changes of two optimizer steps with fixed gradients, and their norm.
+    """
+
+    def encoded(changes: Any) -> dict[str, jax.Array]:
+        # A layout may add a constant, so changes are encoded by its linear part.
+        return jax.jvp(names.encode, (variables.params,), (changes,))[1]
+
+    def objective(params: Any) -> Any:
+        found = outputs(Variables(params=params, state=variables.state))
+        return sum(
+            jnp.sum(out.astype(jnp.float32) * _pattern(out.shape)) for out in found.values()
+        ), ()
+
+    @jax.jit
+    def gradients() -> dict[str, jax.Array]:
+        return encoded(agent.network.value_and_grad(objective)(variables.params)[1])
+
+    @jax.jit
+    def optimizer() -> dict[str, jax.Array]:
+        named = names.encode(variables.params)
+        fixed = {n: _pattern(a.shape).astype(a.dtype) for n, a in sorted(named.items())}
+        grads = _decoded_changes(names.decode, named, fixed)
+        transform = agent.optimizer(state.agent.hyper)
+        opt_state, params = transform.init(variables.params), variables.params
+        with jax.numpy_dtype_promotion("standard"):
+            first, opt_state = transform.update(grads, opt_state, params)
+            second, _ = transform.update(grads, opt_state, optax.apply_updates(params, first))
+        steps = {
+            f"{step}/{name}": array
+            for step, updates in (("first step", first), ("second step", second))
+            for name, array in encoded(updates).items()
+        }
+        # Adam hides the last bit of a clipped gradient, so the norm is compared by itself.
+        return {**steps, "global norm": optax.tree.norm(grads)}
+
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "keys": lambda: {"run": jax.random.key_data(state.key)},
+        "hyper": lambda: _named(state.agent.hyper),
+        "environment": lambda: _named(state.env.obs),
+        "params": lambda: names.encode(variables.params),
+        "outputs": lambda: jax.jit(outputs)(variables),
+        "gradients": gradients,
+        "optimizer": optimizer,
+    }
+    return {
+        f"{part}/{name}": np.asarray(array)
+        for part, compute in parts.items()
+        for name, array in compute().items()
+    }
+
+
+def _decoded_changes(decode: Any, named: Any, changes: Any) -> Any:
+    return jax.jvp(decode, (named,), (changes,))[1]
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    return {_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def _pattern(shape: tuple[int, ...]) -> jax.Array:
+    """Make fixed numbers in [-1, 1] that differ from entry to entry."""
+    count = int(np.prod(shape))
+    return jnp.cos(jnp.arange(1, count + 1, dtype=jnp.float32) * 1.7).reshape(shape)

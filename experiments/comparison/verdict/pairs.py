@@ -1,0 +1,203 @@
+"""Judge one pair of libraries: identical, equivalent, different, or too few seeds to say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....backends import libraries
+from ...statistics import format_return
+from ...statistics.aggregate import probability_of_improvement
+from ...statistics.curves import area_under_curve
+from ...statistics.estimate import MIN_SEEDS, Bounds, Estimate
+from ...statistics.paired import equivalence, paired_difference
+from ..results import Record
+from ..rungs import Rung
+from .causes import Cause, find_causes
+from .divergence import divergence
+from .identity import Trace, compare_traces
+
+IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
+    "identical",
+    "equivalent",
+    "inconclusive",
+    "different",
+)
+
+
+# Causes that make two trainings compute different functions, not only round differently.
+FUNCTION_CAUSES = (
+    "seed", "environment", "hyperparameters", "dtype", "weights", "network", "gradient",
+    "optimizer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two trainings of one environment on one rung.
+
+    Attributes:
+      names: the libraries.
+      records: their results.
+      rung: what they share.
+      margin: the largest difference of returns that counts as equal.
+      bounds: the lowest and highest possible return, or None.
+    """
+
+    names: tuple[str, str]
+    records: tuple[Record, Record]
+    rung: Rung
+    margin: float
+    bounds: Bounds | None = None
+
+    def judge(self) -> dict[str, Any]:
+        """Compare bits, outputs and returns.
+
+        Returns:
+          The entry of `pairs` in `comparison.json`, with `divergence` (see there).
+        """
+        one, other = self.records
+        traces = [Trace(metrics=r.metrics, params=r.params) for r in self.records]
+        steps_per_update = one.facts["steps_per_update"]
+        found = compare_traces(dict(zip(self.names, traces, strict=True)), steps_per_update)
+        distance = divergence(one, other)
+        causes = [] if found["identical"] else self._causes()
+        returns = [np.asarray(r.facts["final_returns"], np.float64) for r in self.records]
+        result = {
+            "backends": list(self.names),
+            "identical": found["identical"],
+            "first_difference": found["first_difference"],
+            "first_metric_difference": found["first_metric_difference"],
+            "max_abs_param_difference": max(distance["params_abs"]),
+            "max_rel_param_difference": max(distance["params_rel"]),
+            "max_abs_output_difference": max(distance["outputs_abs"]),
+            "causes": causes,
+            "margin": self.margin,
+            "divergence": distance,
+            **self._returns(returns),
+        }
+        level = self._level(result)
+        return {**result, "level": level, "sentence": _sentence(self, result, level)}
+
+    def _causes(self) -> list[Cause]:
+        one, other = self.records
+        causes = find_causes(one, other, weights_shared=self.rung.shared_weights)
+        return causes or [
+            {
+                "name": "compilation",
+                "where": "the training program",
+                "evidence": "keys, weights, outputs, gradients and optimizer are equal when they "
+                "are compiled one by one; the difference appears in the compiled training only",
+            }
+        ]
+
+    def _returns(self, returns: list[np.ndarray]) -> dict[str, Any]:
+        areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
+        whole = all(np.isfinite(values).all() for values in returns)
+        equal = whole and bool((returns[0] == returns[1]).all())
+        tested = equivalence(*returns, self.margin, bounds=self.bounds) if whole else None
+        return {
+            "return_difference": _as_json(tested.difference if tested else None),
+            "area_difference": _as_json(
+                paired_difference(*areas, self.bounds)
+                if all(np.isfinite(values).all() for values in areas)
+                else None
+            ),
+            "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
+            "p_value": tested.p_value if tested else None,
+            "seeds_needed": tested.seeds_needed if tested else None,
+            "probability_of_improvement": (
+                _estimate(probability_of_improvement(*returns)) if whole else None
+            ),
+        }
+
+    def _level(self, result: Mapping[str, Any]) -> str:
+        if result["identical"]:
+            return IDENTICAL
+        if result["returns_level"] == DIFFERENT or self._functions_differ(result):
+            return DIFFERENT
+        few = len(self.records[0].facts["final_returns"]) < MIN_SEEDS
+        if few or result["returns_level"] == INCONCLUSIVE:
+            return INCONCLUSIVE
+        return EQUIVALENT
+
+    def _functions_differ(self, result: Mapping[str, Any]) -> bool:
+        """Whether equal weights give outputs that differ by more than rounding."""
+        if not self.rung.shared_weights:
+            return False
+        names = {cause["name"] for cause in result["causes"]}
+        return not names.isdisjoint(FUNCTION_CAUSES)
+
+
+def _as_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
+    one, other = map(libraries.title, pair.names)
+    if level == IDENTICAL:
+        num_updates = pair.records[0].facts["num_updates"]
+        return f"{one} and {other} are equal bit for bit over {num_updates:,} updates."
+    causes = ", ".join(CAUSES.get(cause["name"], cause["name"]) for cause in result["causes"])
+    return (
+        f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "
+        f"{result['max_abs_param_difference']:.2g}, outputs by up to "
+        f"{result['max_abs_output_difference']:.2g}; {_return_clause(pair, result)}."
+    )
+
+
+# What a cause is called in a sentence.
+CAUSES = {
+    "seed": "other random keys",
+    "environment": "other environments",
+    "hyperparameters": "other hyperparameters",
+    "dtype": "another dtype",
+    "weights": "other initial weights",
+    "initializer": "another initializer",
+    "network": "the network computes another function",
+    "gradient": "the network has another gradient",
+    "optimizer": "another optimizer",
+    "summation_order": "another order of summation",
+    "leaf_order": "another order of parameters in the optimizer",
+    "compilation": "a difference that only the compiled training has",
+}
+
+
+def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
+    found = result["return_difference"]
+    if found is None:
+        return "a seed's return is NaN or infinite"
+    if result["returns_level"] == "equal":
+        return "the final returns of all seeds are equal"
+    num_seeds = len(pair.records[0].facts["final_returns"])
+    change = f"the return differs by {format_return(-found['mean'])}"
+    if num_seeds < MIN_SEEDS:
+        return (
+            f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
+            f"{MIN_SEEDS} are needed to judge it"
+        )
+    interval = f"[{format_return(-found['high'])}, {format_return(-found['low'])}]"
+    change, margin = f"{change} {interval}", f"the margin of ±{format_return(pair.margin)}"
+    if result["returns_level"] == EQUIVALENT:
+        return f"{change}, within {margin}"
+    if result["returns_level"] == DIFFERENT:
+        return f"{change}, not within {margin}"
+    needed = result["seeds_needed"]
+    advice = f"about {needed:,} would do" if needed else "more may not settle it"
+    return f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
+
+
+def _where(result: Mapping[str, Any]) -> str:
+    params = result["first_difference"]
+    place = params or result["first_metric_difference"]
+    kind, things = ("leaf", "arrays") if params else ("metric", "metrics")
+    more = place["num_differing"] - 1
+    rest = f" and {more:,} more {things}" if more else ""
+    return f"update {place['update']:,} in {place[kind]}{rest}"

@@ -1,0 +1,163 @@
+"""Compare two libraries on the same seeds: the paired difference, and whether it matters."""
+
+import math
+from bisect import bisect_left
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from ...core.errors import TriglotError
+from .estimate import MIN_SEEDS, Bounds, Estimate, mean, samples_of
+
+POWER = 0.8
+MAX_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Whether two libraries' scores differ by less than a margin.
+
+    Attributes:
+      level: the conclusion; see `equivalence`.
+      difference: the mean of the paired differences, with its 95% interval.
+      margin: the largest difference that does not matter, in the scores' unit.
+      p_value: of the two one-sided tests, the larger; None with fewer than 5 seeds.
+      seeds_needed: if inconclusive, the number of seeds that would show equivalence with
+        probability 0.8 if mean and spread of the differences stayed as they are; None if more than
+        10,000, or if the mean is outside of the margin.
+    """
+
+    level: Literal["equivalent", "different", "inconclusive"]
+    difference: Estimate
+    margin: float
+    p_value: float | None
+    seeds_needed: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields by name, the difference's too."""
+        return asdict(self)
+
+
+def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) -> Estimate:
+    """Estimate the mean of `scores - others`, seed by seed, with Student's t interval.
+
+    Args:
+      scores: `[S]`, or `[S]` per environment.
+      others: of the same seeds and environments.
+      bounds: the lowest and the highest possible score.
+
+    Raises:
+      TriglotError: if a score is not finite, or the numbers of seeds differ.
+    """
+    differences = _differences(scores, others)
+    width = None if bounds is None else bounds[1] - bounds[0]
+    return mean(differences, None if width is None else (-width, width))
+
+
+def equivalence(
+    scores: Any, others: Any, margin: float, level: float = 0.05, bounds: Bounds | None = None
+) -> Equivalence:
+    """Test whether the mean paired difference is within ±`margin`.
+
+    - *inconclusive* with fewer than 5 seeds, whatever the scores;
+    - *equivalent* if two one-sided paired t tests reject both a mean of `-margin` or less and one
+      of `margin` or more: the larger of their p-values is below `level`;
+    - *different* if not equivalent, and the 95% interval of the mean excludes 0 and is not within
+      the margin;
+    - *inconclusive* otherwise.
+
+    For several environments, pass each seed's normalized score averaged over them.
+
+    Args:
+      scores: `[S]`.
+      others: `[S]`, of the same seeds.
+      margin: positive, in the scores' unit.
+      level: significance level of the one-sided tests.
+      bounds: the lowest and the highest possible score.
+
+    Raises:
+      TriglotError: if the margin is not positive, a score is not finite, or the numbers of seeds
+        differ.
+
+    Source: Schuirmann 1987, https://doi.org/10.1007/BF01068419.
+    """
+    if not (0 < margin < math.inf):
+        raise TriglotError(
+            f"the margin is {margin}; expected a positive number: the largest difference of the "
+            "return that does not matter."
+        )
+    samples = _differences(scores, others)
+    if len(samples) > 1:
+        raise TriglotError(
+            f"the scores are of {len(samples)} environments; equivalence is tested on one score "
+            "per seed [S]: average the normalized scores over the environments."
+        )
+    difference = paired_difference(scores, others, bounds)
+    if difference.count == 1:
+        return Equivalence("inconclusive", difference, margin, None, None)
+    spread = float(samples[0].std(ddof=1))
+    needed = seeds_needed(difference.value, spread, margin, level)
+    if difference.low is None or difference.high is None:
+        return Equivalence("inconclusive", difference, margin, None, needed)
+    p_value = _p_value(difference.value, spread, difference.count, margin)
+    if p_value < level:
+        return Equivalence("equivalent", difference, margin, p_value, None)
+    excludes_zero = difference.low > 0 or difference.high < 0
+    if excludes_zero and max(-difference.low, difference.high) > margin:
+        return Equivalence("different", difference, margin, p_value, None)
+    return Equivalence("inconclusive", difference, margin, p_value, needed)
+
+
+def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.05) -> int | None:
+    """Find the smallest number of seeds, at least 5, with which equivalence has power 0.8.
+
+    Args:
+      centre: the true mean of the paired differences.
+      spread: their standard deviation.
+      margin: positive.
+      level: significance level of the one-sided tests.
+
+    Returns:
+      None if `centre` is outside of the margin, or more than 10,000 seeds are needed.
+    """
+    if abs(centre) >= margin:
+        return None
+    counts = range(MIN_SEEDS, MAX_SEEDS + 1)
+    index = bisect_left(
+        counts, True, key=lambda count: _power(centre, spread, count, margin, level) >= POWER
+    )
+    return None if index == len(counts) else counts[index]
+
+
+def _power(centre: float, spread: float, count: int, margin: float, level: float) -> float:
+    """Approximate the power of the two tests by two noncentral t distributions.
+
+    Source: Phillips 1990, https://doi.org/10.1007/BF01063556.
+    """
+    if spread == 0:
+        return 1.0
+    freedom, error = count - 1, spread / math.sqrt(count)
+    critical = stats.t.ppf(1 - level, freedom)
+    # Beyond 100 the probabilities are 0 and 1, and scipy loses precision.
+    above, below = np.clip([(centre + margin) / error, (centre - margin) / error], -100, 100)
+    both = stats.nct.cdf(-critical, freedom, below) - stats.nct.cdf(critical, freedom, above)
+    return max(0.0, float(both))
+
+
+def _p_value(centre: float, spread: float, count: int, margin: float) -> float:
+    if spread == 0:
+        return float(abs(centre) > margin)
+    return float(stats.t.sf((margin - abs(centre)) / spread * math.sqrt(count), count - 1))
+
+
+def _differences(scores: Any, others: Any) -> list[np.ndarray]:
+    first, second = samples_of(scores), samples_of(others)
+    counts = [len(sample) for sample in first], [len(sample) for sample in second]
+    if counts[0] != counts[1]:
+        raise TriglotError(
+            f"paired scores need the same seeds on both sides; got {counts[0]} and {counts[1]} "
+            "seeds per environment."
+        )
+    return [one - other for one, other in zip(first, second, strict=True)]

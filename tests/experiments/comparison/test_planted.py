@@ -1,0 +1,230 @@
+"""A defect planted in one of two trainings is named, and where none was planted none is named."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from triglot.core.network import Variables
+from triglot.experiments.comparison.results import Record
+from triglot.experiments.comparison.rungs import rung_named
+from triglot.experiments.comparison.training.session import Reply, Session
+from triglot.experiments.comparison.verdict.causes import find_causes, find_growth, find_slower
+from triglot.experiments.comparison.verdict.pairs import Pair
+
+from .in_process import probe, train
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def sound(
+    tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch
+) -> tuple[Record, Path]:
+    """Train Haiku without a defect; its folder has the shared weights."""
+    folder = tmp_path_factory.mktemp("sound")
+    return train(folder, patch, backend="haiku"), folder
+
+
+@pytest.fixture
+def folder(sound: tuple[Record, Path], tmp_path: Path) -> Path:
+    """Copy the shared weights into a new folder."""
+    shutil.copy(sound[1] / "initial_params.safetensors", tmp_path)
+    return tmp_path
+
+
+def names(one: Record, other: Record, *, weights_shared: bool = True) -> list[str]:
+    """Name the causes."""
+    return [cause["name"] for cause in find_causes(one, other, weights_shared=weights_shared)]
+
+
+def rebuilt(session: Session, **changes: Any) -> None:
+    """Give a session another agent."""
+    session.agent = replace(session.agent, **changes)  # pyright: ignore
+    session.trainer = replace(session.trainer, agent=session.agent)
+
+
+def another_epsilon(session: Session) -> None:
+    """Use Adam with a larger epsilon, which no hyperparameter shows."""
+
+    def optimizer(hyper: Any) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(hyper.max_grad_norm)
+        return optax.chain(clip, optax.adam(hyper.learning_rate, eps=1e-3))
+
+    rebuilt(session, optimizer=optimizer)
+
+
+def no_clipping(session: Session) -> None:
+    """Leave the global norm as it is."""
+    rebuilt(session, optimizer=lambda hyper: optax.adam(hyper.learning_rate, eps=1e-5))
+
+
+def with_apply(session: Session, change: Any) -> None:
+    """Change what the network computes."""
+    network: Any = session.agent.network
+
+    def changed(part: Any) -> Any:
+        def apply(variables: Variables, inputs: Any, **options: Any) -> Any:
+            outputs, state = part.apply(variables, inputs, **options)
+            return jax.tree.map(change, outputs), state
+
+        return replace(part, apply=apply)
+
+    parts = {name: changed(part) for name, part in network.parts.items()}
+    rebuilt(session, network=replace(changed(network), parts=parts))
+    session.outputs._network = session.agent.network
+
+
+def scaled_outputs(session: Session) -> None:
+    """Multiply the outputs by 1.001."""
+    with_apply(session, lambda output: output * jnp.float32(1.001))
+
+
+def rounded_outputs(session: Session) -> None:
+    """Round the outputs to bfloat16, as a network in lower precision does."""
+    with_apply(session, lambda output: output.astype(jnp.bfloat16).astype(output.dtype))
+
+
+def half_outputs(session: Session) -> None:
+    """Return the outputs in bfloat16."""
+    with_apply(session, lambda output: output.astype(jnp.bfloat16))
+
+
+def half_gradients(session: Session) -> None:
+    """Halve the gradients, not the outputs."""
+    with_apply(session, lambda out: jax.lax.stop_gradient(out / 2) + out / 2)
+
+
+def nudged_weight(session: Session) -> None:
+    """Add 1e-7 to one weight of the shared ones."""
+    load = session.load
+
+    def nudged(path: str) -> Reply:
+        arrays = load_file(path)
+        name = next(name for name in sorted(arrays) if name.endswith("kernel"))
+        arrays[name].reshape(-1)[3] += np.float32(1e-7)
+        other = Path(path).with_name("nudged.safetensors")
+        save_file(arrays, other)
+        return load(str(other))
+
+    session.load = nudged  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        pytest.param(nudged_weight, ["weights"], id="one-weight-nudged"),
+        pytest.param(another_epsilon, ["optimizer"], id="optimizer-epsilon"),
+        pytest.param(no_clipping, ["optimizer"], id="no-clipping"),
+        pytest.param(scaled_outputs, ["network"], id="scaled-outputs"),
+        pytest.param(rounded_outputs, ["network"], id="bfloat16-inside"),
+        pytest.param(half_gradients, ["gradient"], id="half-gradients"),
+        pytest.param(None, [], id="nothing"),
+    ],
+)
+def test_a_planted_defect_is_named(
+    plant: Any, expected: list[str], sound: tuple[Record, Path], folder: Path
+) -> None:
+    assert names(sound[0], probe(folder, plant=plant)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"seed": 1}, ["seed"], id="wrong-seed"),
+        pytest.param({"hyper": {"learning_rate": 2e-3}}, ["hyperparameters"], id="learning-rate"),
+        pytest.param({"env": "probe:obs-reward"}, ["environment"], id="another-environment"),
+    ],
+)
+def test_another_option_is_named(
+    changes: dict[str, Any], expected: list[str], sound: tuple[Record, Path], folder: Path
+) -> None:
+    assert names(sound[0], probe(folder, **changes)) == expected
+
+
+def test_the_default_initializers_are_named(sound: tuple[Record, Path], folder: Path) -> None:
+    other = probe(folder, rung="defaults")
+    assert names(sound[0], other, weights_shared=False) == ["initializer"]
+
+
+def test_the_order_of_leaves_is_named(folder: Path) -> None:
+    """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
+    own = probe(folder, backend="equinox", rung="weights")
+    in_order = probe(folder, backend="equinox", rung="leaf_order")
+    assert names(own, in_order) == ["leaf_order"]
+
+
+def test_the_side_of_a_product_is_rounding(sound: tuple[Record, Path], folder: Path) -> None:
+    found = set(names(sound[0], probe(folder, backend="equinox")))
+    assert found and found <= {"summation_order", "leaf_order"}
+
+
+def test_a_difference_is_judged_with_its_place(
+    sound: tuple[Record, Path], folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    other = train(folder, patch, plant=scaled_outputs)
+    pair = Pair(
+        names=("haiku", "linen"), records=(sound[0], other), rung=rung_named("weights"), margin=1.0
+    ).judge()
+    assert (pair["level"], pair["identical"]) == ("different", False)
+    assert pair["first_difference"]["update"] == 1
+    assert pair["max_abs_param_difference"] > 0
+    assert [cause["name"] for cause in pair["causes"]] == ["network"]
+    assert pair["sentence"].startswith("Flax Linen diverges from Haiku at update 1 in ")
+    distance = pair["divergence"]
+    assert distance["updates"][0] == 0 and distance["updates"][-1] == 24
+    assert distance["params_abs"][0] == 0 < distance["params_abs"][-1]
+    assert distance["outputs_abs"][0] > 0
+
+
+def test_a_memory_leak_is_named(
+    sound: tuple[Record, Path], folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+
+    def leak(session: Session) -> None:
+        train_chunk = session.train
+
+        def leaking(count: int) -> Reply:
+            kept.append(np.ones(2**20))  # 8 MB
+            return train_chunk(count)
+
+        session.train = leaking  # pyright: ignore
+
+    found = find_growth(train(folder, patch, plant=leak))
+    assert found is not None and found["name"] == "memory_leak"
+    assert "MB per chunk" in found["evidence"]
+    assert find_growth(sound[0]) is None
+
+
+def a_speed(median: float, spread: float = 0.02) -> dict[str, float]:
+    """Make a measured speed with its interval."""
+    return {"median": median, "low": median * (1 - spread), "high": median * (1 + spread)}
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        (a_speed(80.0), True),
+        (a_speed(99.0), False),
+        (a_speed(93.0), False),  # significant, and too small to matter
+        (a_speed(80.0, spread=0.3), False),  # too noisy to tell
+    ],
+)
+def test_a_slow_library_is_named(own: dict[str, float], named: bool) -> None:
+    found = find_slower("linen", {"haiku": a_speed(100.0), "linen": own}, "haiku")
+    assert (found is not None) == named
+    if found is not None:
+        assert found["name"] == "slower" and "20 % less than haiku" in found["evidence"]
