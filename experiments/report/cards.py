@@ -1,13 +1,13 @@
 """The four cards at the top of the page: a number each, and what it means."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...backends import libraries
+from ..statistics.estimate import MIN_SEEDS
 from . import numbers
-
-MIN_SEEDS = 5  # with fewer, returns are shown and not judged
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ def _largest(pairs: list[Mapping[str, Any]]) -> Card | None:
 
 def _in_rounding_steps(value: float) -> str:
     steps = value / numbers.EPSILON
+    if math.isinf(steps):
+        return "a parameter is infinite or NaN"
     size = f"float32 rounding step at 1.0 ({numbers.size(numbers.EPSILON)})"
     if steps <= 1:
         return f"at most one {size}"
@@ -100,7 +102,8 @@ def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
         return Card("Return difference", numbers.difference(estimate["mean"]), meaning)
     if margin is not None:
         meaning += f" {_against_margin(estimate, margin)}"
-    level = pair["level"] if pair["level"] in ("equivalent", "different") else ""
+    level = pair.get("returns_level", pair["level"])
+    level = level if level in ("equivalent", "different") else ""
     return Card("Return difference", numbers.difference(estimate["mean"]), meaning, level, bounds)
 
 

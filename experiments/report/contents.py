@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from ...backends import libraries
 from . import numbers
+from .environments import environments_table
 from .tables import Column, Record, Table
 
 Result: TypeAlias = Mapping[str, Any]
@@ -77,6 +78,7 @@ def tables(result: Result) -> list[Table]:
         summary_table(result),
         returns_table(result),
         pairs_table(result),
+        environments_table(result),
         ladder_table(result),
         cost_table(result),
         programs_table(result),
@@ -154,14 +156,14 @@ def returns_table(result: Result) -> Table | None:
 
 
 def _pair_record(pair: Mapping[str, Any]) -> dict[str, Any]:
-    first = pair.get("first_difference") or {}
+    first = pair.get("first_difference") or pair.get("first_metric_difference") or {}
     return {
         "one": pair["backends"][0],
         "other": pair["backends"][1],
         "level": pair["level"],
         "identical": pair["identical"],
         "first_update": first.get("update"),
-        "first_array": first.get("leaf"),
+        "first_place": first.get("leaf") or first.get("metric"),
         **{
             name: pair.get(name)
             for name in (
@@ -202,7 +204,7 @@ def _first(row: Record) -> str:
         return "never"
     if row["first_update"] is None:
         return numbers.MISSING
-    return f"update {row['first_update']:,}, {row['first_array']}"
+    return f"update {row['first_update']:,}, {row['first_place']}"
 
 
 def _difference(row: Record) -> str:

@@ -22,6 +22,11 @@ class Group:
     label: str
     colour: str
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other library is equal."""
+        return len(self.backends) == 1
+
 
 def grouped(values: Mapping[str, Any]) -> list[Group]:
     """Group libraries by exact equality of their values.
@@ -51,10 +56,14 @@ def labelled(groups: Sequence[Sequence[str]]) -> list[Group]:
     ]
 
 
-def equal_curves(result: Mapping[str, Any]) -> list[Group]:
-    """Group the libraries by equality of their learning curves."""
-    curves = result.get("curves") or {}
-    return labelled(curves["equal"]) if "equal" in curves else grouped(curves.get("backends", {}))
+def equal_libraries(result: Mapping[str, Any]) -> list[Group]:
+    """Group the libraries whose parameters and metrics are equal bit for bit.
+
+    Learning curves in a result are rounded, and cannot tell.
+    """
+    names = list(result["backends"])
+    identity = result.get("identity") or {"groups": [[name] for name in names]}
+    return labelled(identity["groups"])
 
 
 def _key(value: Any) -> Hashable:

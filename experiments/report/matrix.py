@@ -42,7 +42,7 @@ def _parameters(pair: Mapping[str, Any]) -> Cell:
     title = f"{numbers.pair_title(pair['backends'])}: {pair['sentence']}"
     if pair["identical"]:
         return Cell("equal", "bit for bit", "identical", title)
-    first = pair.get("first_difference")
+    first = pair.get("first_difference") or pair.get("first_metric_difference")
     second = f"from update {first['update']:,}" if first else ""
     return Cell(numbers.size(pair.get("max_abs_param_difference")), second, pair["level"], title)
 
@@ -58,7 +58,9 @@ def _returns(pair: Mapping[str, Any], swapped: bool) -> Cell:
     title = " minus ".join(names[::-1] if swapped else names)
     mean = value.get("mean")
     text = numbers.difference(mean if mean is None else mean + 0.0)
-    return Cell(text, numbers.interval(value, numbers.difference), pair["level"], title)
+    level = pair.get("returns_level", pair["level"])
+    level = "identical" if level == "equal" else level
+    return Cell(text, numbers.interval(value, numbers.difference), level, title)
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,13 @@ def details(result: Mapping[str, Any]) -> list[Detail]:
 
 def _facts(pair: Mapping[str, Any]) -> dict[str, str]:
     facts = {}
-    first = pair.get("first_difference")
+    first = pair.get("first_difference") or pair.get("first_metric_difference")
     if first:
         more = first["num_differing"] - 1
         also = f" and {more:,} more" if more else ""
         facts["First difference"] = (
             f"update {first['update']:,} ({first['step']:,} environment steps), seed "
-            f"{first['seed']}, in {first['leaf']}{also}"
+            f"{first['seed']}, in {first.get('leaf') or first.get('metric')}{also}"
         )
         facts |= _operation(first.get("operation"), pair["backends"])
     for name, title in (

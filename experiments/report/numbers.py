@@ -1,5 +1,6 @@
 """Numbers, intervals and names as a reader sees them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,17 +10,26 @@ from ..statistics import format_return
 MISSING = "–"
 EPSILON = 2.0**-23  # the distance of float32 numbers at 1
 
+# The verdicts from the best to the worst: a sign and a title.
+LEVELS = {
+    "identical": ("=", "Identical"),
+    "equivalent": ("≈", "Equivalent"),
+    "inconclusive": ("?", "Inconclusive"),
+    "different": ("≠", "Different"),
+}
 COUNTS = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
 
 
 def size(value: float | None) -> str:
     """Format the size of a difference with two digits.
 
-    >>> size(0.0), size(1.234e-7), size(0.0123), size(15.3), size(None)
-    ('0', '1.2e-7', '0.012', '15', '–')
+    >>> size(0.0), size(1.234e-7), size(0.0123), size(15.3), size(None), size(math.inf)
+    ('0', '1.2e-7', '0.012', '15', '–', '∞')
     """
     if value is None:
         return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:

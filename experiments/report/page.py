@@ -20,17 +20,12 @@ from .cards import cards
 from .charts import cost, curves, divergence, drawing, returns, theme
 from .charts.chart import DESK, PHONE, Chart
 from .contents import series, tables
-from .groups import equal_curves
+from .environments import aggregate_chart, curves_by_environment, environment_names
+from .groups import equal_libraries
 from .matrix import details, matrix
 from .tables import as_csv
 
 ASSETS = Path(__file__).parent / "assets"
-LEVELS = {
-    "identical": ("=", "Identical"),
-    "equivalent": ("≈", "Equivalent"),
-    "inconclusive": ("?", "Inconclusive"),
-    "different": ("≠", "Different"),
-}
 RATE_WIDTH = 330  # of a small plot, in pixels
 
 
@@ -47,42 +42,47 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     drawn = [chart for chart in _charts(result) if chart is not None]
     found = tables(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            result=result,
-            title=f"{result['algorithm']} on {_envs(result)}",
-            verdict=result["verdict"],
-            levels=LEVELS,
+    template = _environment().get_template("page.html")
+    return template.render(
+        result=result,
+        title=title(result),
+        verdict=result["verdict"],
+        levels=numbers.LEVELS,
         sections=_sections(result, drawn),
-            cards=cards(result),
-            charts={chart.name: chart for chart in drawn},
-            plots={chart.name: _drawn(chart) for chart in drawn},
-            specs={chart.name: drawing.live_spec(chart) for chart in drawn},
-            equal=[group for group in equal_curves(result) if len(group.backends) > 1],
-            num_curves=len(equal_curves(result)),
-            measures=divergence.measures(result),
-            equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
-            matrix=matrix(result),
-            details=details(result),
-            rates=[(s, Markup(drawing.svg(c, RATE_WIDTH, narrow=True)), c) for s, c in rates],
-            tables={table.name: table for table in found},
-            downloads=_downloads([*found, *series(result)], comparison_json),
-            code=_code(result.get("code")),
-            colours=theme.colours(list(result["backends"])),
-            style=Markup(_style()),
-            script=Markup((ASSETS / "page.js").read_text()),
-            library=drawing.script(),
-            n=numbers,
-            titled=libraries.title,
-        )
+        cards=cards(result),
+        findings=[
+            (name, cause)
+            for name, facts in result["backends"].items()
+            for cause in facts.get("causes") or ()
+        ],
+        charts={chart.name: chart for chart in drawn},
+        plots={chart.name: _drawn(chart) for chart in drawn},
+        specs={chart.name: drawing.live_spec(chart) for chart in drawn},
+        groups=equal_libraries(result),
+        envs=environment_names(result),
+        curves_in={env: c.name for env, c in curves_by_environment(result).items()},
+        measures=divergence.measures(result),
+        equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
+        matrix=matrix(result),
+        details=details(result),
+        rates=[(s, Markup(drawing.svg(c, RATE_WIDTH, narrow=True)), c) for s, c in rates],
+        tables={table.name: table for table in found},
+        downloads=_downloads([*found, *series(result)], comparison_json),
+        code=_code(result.get("code")),
+        colours=theme.colours(list(result["backends"])),
+        style=Markup(_style()),
+        script=Markup((ASSETS / "page.js").read_text()),
+        library=drawing.script(),
+        n=numbers,
+        titled=libraries.title,
     )
 
 
-def _envs(result: Mapping[str, Any]) -> str:
-    envs = result.get("envs") or [result["env"]]
-    return envs[0] if len(envs) == 1 else f"{len(envs)} environments"
+def title(result: Mapping[str, Any]) -> str:
+    """Name a comparison."""
+    envs = environment_names(result)
+    where = envs[0] if len(envs) == 1 else f"{len(envs)} environments"
+    return f"{result['algorithm']} on {where}"
 
 
 def _sections(result: Mapping[str, Any], drawn: Sequence[Chart]) -> list[tuple[str, str]]:
@@ -91,6 +91,7 @@ def _sections(result: Mapping[str, Any], drawn: Sequence[Chart]) -> list[tuple[s
     present = {
         "against": ("Since then", result.get("against")),
         "curves": ("Curves", "curves" in names),
+        "environments": ("Environments", result.get("environments")),
         "returns": ("Returns", "returns" in names),
         "divergence": ("Divergence", result.get("divergence")),
         "pairs": ("Libraries", result.get("pairs")),
@@ -107,6 +108,8 @@ def _charts(result: Mapping[str, Any]) -> list[Chart | None]:
     return [
         curves.curves_chart(result),
         divergence.divergence_chart(result),
+        *curves_by_environment(result).values(),
+        aggregate_chart(result),
         returns.returns_chart(result),
         returns.profiles_chart(result),
         returns.ladder_chart(result.get("ladder"), list(result["backends"])),

@@ -9,7 +9,7 @@ from ...core.errors import TriglotError, writing
 from ..storage.files import creating, replacing
 from .charts import curves, drawing
 from .contents import series, summary_table, tables
-from .page import page
+from .page import page, title
 from .tables import as_csv, as_markdown
 from .tables import as_text as table_as_text
 from .thinning import as_json, thinned
@@ -25,8 +25,8 @@ def write(out: Path, result: Mapping[str, Any]) -> None:
 
     Args:
       out: the folder; files of these names are replaced.
-      result: the result of `compare`; see `docs/design.md`. Fields of parts that were not run may
-        be None or absent, and the report leaves their sections out.
+      result: the result of `compare`. A part that was not run may be None or absent; the report
+        leaves its section out.
 
     Raises:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
@@ -56,7 +56,7 @@ def as_text(result: Mapping[str, Any]) -> str:
 def markdown(result: Mapping[str, Any]) -> str:
     """Format the verdict and all tables as Markdown, for papers and pull requests."""
     parts = [
-        f"# {result['algorithm']} on {result['env']}",
+        f"# {title(result)}",
         f"**{result['verdict']['level'].capitalize()}.** {result['verdict']['sentence']}",
         f"```\n{result['command']}\n```",
     ]
@@ -86,7 +86,7 @@ def open_report(path: Path) -> None:
 def _title(result: Mapping[str, Any]) -> list[str]:
     seeds = f"{result['num_seeds']} seed{'' if result['num_seeds'] == 1 else 's'}"
     return [
-        f"{result['algorithm']} on {result['env']}",
+        title(result),
         f"{seeds}, {result['arithmetic']} arithmetic; verdict: {result['verdict']['level']}",
     ]
 

@@ -8,13 +8,12 @@ import numpy as np
 
 from ..plots.learning_curves import finite_mean
 from ..storage.files import plain
-from .groups import grouped
 
 MAX_POINTS = 200
 MAX_BYTES = 300_000
 DIGITS = 6
 # Smaller and smaller, until the file is small enough: points of a curve, lines of two programs.
-STEPS = ((MAX_POINTS, 400), (MAX_POINTS, 120), (120, 60), (80, 20), (40, 8))
+STEPS = ((MAX_POINTS, 400), (MAX_POINTS, 120), (120, 60), (80, 20), (40, 8), (20, 4))
 
 
 def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,19 +21,38 @@ def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
 
     Final returns and statistics stay exact. A point of a learning curve becomes the average of
     neighbouring updates, as far as an episode ended there; a point of a difference, the largest.
+    NaN becomes None, and an infinite number stays one.
     """
-    result = plain(result)
+    result = _with_infinities(plain(result))
+    smaller = result
     for points, lines in STEPS:
-        smaller = {
-            **result,
-            "curves": _thin_curves(result.get("curves"), points),
-            "divergence": _thin_divergence(result.get("divergence"), points),
+        smaller = _thin(result, points) | {
+            "environments": {
+                env: _thin(found, points)
+                for env, found in (result.get("environments") or {}).items()
+            }
+            or None,
             "programs": _thin_programs(result.get("programs"), lines),
         }
         smaller = {name: smaller[name] for name in result}
         if len(as_json(smaller).encode()) < MAX_BYTES:
             break
     return smaller
+
+
+def _thin(result: Mapping[str, Any], points: int) -> dict[str, Any]:
+    curves = _thin_curves(result.get("curves"), points)
+    divergence = _thin_divergence(result.get("divergence"), points)
+    return {**result, "curves": curves, "divergence": divergence}
+
+
+def _with_infinities(value: Any) -> Any:
+    """Restore the infinite numbers of strict JSON, which has none."""
+    if isinstance(value, dict):
+        return {name: _with_infinities(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_infinities, value))
+    return float(value) if isinstance(value, str) and value in ("inf", "-inf") else value
 
 
 def as_json(result: Mapping[str, Any]) -> str:
@@ -68,11 +86,8 @@ def _thin_curves(curves: Mapping[str, Any] | None, points: int) -> dict[str, Any
         values = np.array(seed, np.float64)
         return _rounded(plain([float(finite_mean(values[part])) for part in bins]))
 
-    # Rounded averages cannot tell whether curves are equal bit for bit.
-    equal = [group.backends for group in grouped(curves["backends"])]
     return {
         **curves,
-        "equal": curves.get("equal") or equal,
         "env_steps": [curves["env_steps"][part[-1]] for part in bins],
         "backends": {
             name: [averaged(seed) for seed in seeds] for name, seeds in curves["backends"].items()

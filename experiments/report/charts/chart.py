@@ -1,5 +1,7 @@
 """What a plot is made of, and the parts that several plots share."""
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,23 +46,24 @@ def named(name: str, data: Spec) -> tuple[Spec, Spec]:
     return {name: data["values"]}, {"name": name, "format": data["format"]}
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text: Sequence[str] = ()) -> Spec:
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], words: Sequence[str] = ()) -> Spec:
     """Build inline data as CSV, which takes a third of the space of JSON records.
 
     Args:
-      columns: names; values are numbers, or null, except in the columns `text`.
-      rows: values in the order of `columns`.
-      text: columns that hold text without commas.
+      columns: names.
+      rows: values in the order of `columns`; None is a missing number.
+      words: columns that hold text, not numbers.
     """
-    lines = [",".join(columns), *(",".join(map(_cell, row)) for row in rows)]
-    parse = {name: "string" if name in text else "number" for name in columns}
-    return {"values": "\n".join(lines), "format": {"type": "csv", "parse": parse}}
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(map(_cell, row) for row in rows)
+    parse = {name: "string" if name in words else "number" for name in columns}
+    return {"values": lines.getvalue(), "format": {"type": "csv", "parse": parse}}
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _cell(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spec:

@@ -35,7 +35,7 @@ def start_chart(cost: Mapping[str, Any]) -> Chart | None:
     )
     seconds = {"type": "quantitative", "title": "seconds", "axis": {"grid": True, "tickCount": 6}}
     bars = {
-        "data": table(("backend", "g", "from", "to"), rows, text=("backend", "g")),
+        "data": table(("backend", "g", "from", "to"), rows, words=("backend", "g")),
         "transform": [
             {"calculate": _lookup(titles), "as": "stage"},
             {"calculate": "datum.to - datum.from", "as": "seconds"},
@@ -63,7 +63,7 @@ def start_chart(cost: Mapping[str, Any]) -> Chart | None:
     }
     whiskers = [
         {
-            "data": table(("backend", "low", "high"), ends, text=("backend",)),
+            "data": table(("backend", "low", "high"), ends, words=("backend",)),
             "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
             "encoding": {
                 "y": rows_axis("backend"),
@@ -161,7 +161,7 @@ def dots_chart(
         "scale": {"domain": labels, "range": list(palette)},
         "legend": None,
     }
-    data = table(("row", "value", "low", "high"), rows, text=("row",))
+    data = table(("row", "value", "low", "high"), rows, words=("row",))
     tooltip = [
         {"field": "row", "title": " ", "type": "nominal"},
         *(
@@ -189,7 +189,7 @@ def dots_chart(
     ]
     if seeds:
         ticks = {
-            "data": table(("row", "value"), seeds, text=("row",)),
+            "data": table(("row", "value"), seeds, words=("row",)),
             "mark": {"type": "tick", "thickness": 1.5, "opacity": 0.55, "height": {"band": 0.55}},
             "encoding": {"y": y, "x": {**x, "field": "value"}, "color": color},
         }

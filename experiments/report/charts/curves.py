@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...statistics import interval95
-from ..groups import equal_curves
+from ...statistics.estimate import MIN_SEEDS
+from ..groups import equal_libraries
 from .chart import (
     HIDDEN,
     SHOWN,
@@ -20,16 +21,18 @@ from .chart import (
     table,
 )
 
-MIN_SEEDS = 5  # below, seeds are drawn instead of an interval
 OVERLAP = 0.01  # of the range of the returns
 
 
-def curves_chart(result: Mapping[str, Any]) -> Chart | None:
-    """Build the plot of the learning curves; None if the result has none."""
+def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | None:
+    """Build the plot of the learning curves; None if the result has none.
+
+    With few seeds, each is drawn in place of an interval.
+    """
     curves = result.get("curves")
     if not curves or not curves["backends"]:
         return None
-    groups = equal_curves(result)
+    groups = equal_libraries(result)
     series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
     values = [_filled(curves["backends"][group.backends[0]]) for group in groups]
     num_seeds = max(map(len, values))
@@ -63,7 +66,7 @@ def curves_chart(result: Mapping[str, Any]) -> Chart | None:
     if stats.get("random_return") is not None:
         layers += reference(stats["random_return"], "random policy")
     return Chart(
-        name="curves",
+        name=name,
         description=f"Learning curves of {', '.join(group.label for group in groups)}: return per "
         "episode against environment steps.",
         content={
@@ -108,7 +111,7 @@ def _means(
             if low is not None and high is not None:
                 low, high = max(low, lowest), min(high, highest)
             rows.append((one.key, step, float(np.mean(found)), low, high, width))
-    return table(("g", "x", "y", "low", "high", "w"), rows, text=("g",))
+    return table(("g", "x", "y", "low", "high", "w"), rows, words=("g",))
 
 
 def _widths(values: Sequence[np.ndarray]) -> list[float]:

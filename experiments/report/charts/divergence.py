@@ -131,4 +131,4 @@ def _data(
             point = [values[name][index] if values[name] else None for name in MEASURES]
             if any(point):
                 rows.append((one.key, step, *(None if v is None else float(v) for v in point)))
-    return table(("g", "x", *MEASURES), rows, text=("g",))
+    return table(("g", "x", *MEASURES), rows, words=("g",))

@@ -19,9 +19,9 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
     rows, seeds = [], []
     for group in groups:
         each = found[group.backends[0]]
-        mean, label = each["mean"], group.label.replace(",", ";")
-        rows.append((label, mean["value"], mean["low"], mean["high"]))
-        seeds += [(label, float(value)) for value in each["final_returns"]]
+        mean, label = each["mean"] or {}, group.label
+        rows.append((label, *(mean.get(key) for key in ("value", "low", "high"))))
+        seeds += [(label, value) for value in each["final_returns"] if value is not None]
     return dots_chart(
         "returns",
         rows,
@@ -53,11 +53,15 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
         name="profiles",
         description="Performance profiles: the fraction of seeds at or above each return.",
         content={
-            "data": table(("g", "x", "y"), rows, text=("g",)),
+            "data": table(("g", "x", "y"), rows, words=("g",)),
             "mark": {"type": "line", "strokeWidth": 2.2, "interpolate": "step-before"},
             "encoding": {
                 "x": {**x, "scale": {"nice": False, "zero": False}},
-                "y": {**share, "axis": {"format": ".0%", "tickCount": 5}, "scale": {"domain": [0, 1]}},
+                "y": {
+                    **share,
+                    "axis": {"format": ".0%", "tickCount": 5},
+                    "scale": {"domain": [0, 1]},
+                },
                 "color": colour_of(series),
             },
         },
@@ -77,7 +81,7 @@ def ladder_chart(ladder: list[Mapping[str, Any]] | None, backends: list[str]) ->
     )
     keys = dict(zip(backends, series, strict=True))
     rows = [
-        (rung["title"].replace(",", ";"), keys[name].key, float(each["final_return"]))
+        (rung["title"], keys[name].key, float(each["final_return"]))
         for rung in run
         for name, each in rung["backends"].items()
         if each["final_return"] is not None and name in keys
@@ -86,7 +90,7 @@ def ladder_chart(ladder: list[Mapping[str, Any]] | None, backends: list[str]) ->
         name="ladder",
         description="Return after training of each library on each rung of the ladder.",
         content={
-            "data": table(("rung", "g", "y"), rows, text=("rung", "g")),
+            "data": table(("rung", "g", "y"), rows, words=("rung", "g")),
             "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
             "encoding": {
                 "y": rows_axis("rung"),

@@ -61,13 +61,13 @@ def sample(
     curves = _curves(rng, sizes, num_seeds, num_updates)
     level = level or ("identical" if identical else "different")
     pairs = [_pair(a, b, sizes, num_seeds) for a, b in combinations(backends, 2)]
-    return {
+    result = {
         "schema": 2,
         "command": f"triglot compare ppo {envs[0]} --backends {' '.join(backends)} "
         f"--num-seeds {num_seeds} --seed 0 --total-steps {steps[-1]} --arithmetic native --ladder",
         "algorithm": "ppo",
         "env": envs[0],
-        "envs": list(envs),
+        "envs": list(envs[1:]),
         "num_seeds": num_seeds,
         "seed": 0,
         "total_steps": int(steps[-1]),
@@ -115,6 +115,30 @@ def sample(
         "cpu_cores": 8,
         "python": "3.11.7",
         "platform": "Linux-6.1-x86_64",
+    }
+    if len(envs) > 1:
+        result |= _environments(result, envs)
+    return result
+
+
+ENVIRONMENT = (
+    "num_updates", "steps_per_update", "env_steps_per_seed", "identity", "pairs", "divergence",
+    "curves", "statistics", "backends", "device",
+)  # fmt: skip
+
+
+def _environments(result: dict[str, Any], envs: Sequence[str]) -> dict[str, Any]:
+    scores = {
+        name: {
+            measure: {"value": 1 - 0.1 * index, "low": 0.95 - 0.1 * index, "high": 1.02}
+            for measure in ("mean", "iqm")
+        }
+        for index, name in enumerate(result["backends"])
+    }
+    scales = {env: [22.1, 490.0] for env in envs[:2]}
+    return {
+        "environments": {env: {name: result[name] for name in ENVIRONMENT} for env in envs},
+        "aggregate": {"scales": scales, "left_out": list(envs[2:]), "backends": scores},
     }
 
 
