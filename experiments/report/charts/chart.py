@@ -76,7 +76,11 @@ def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spe
             "domain": [one.key for one in series],
             "range": [one.colours[min(which, len(one.colours) - 1)] for one in series],
         },
-        "legend": {"labelExpr": f"({_literal(labels)})[datum.value]", "symbolType": "stroke"},
+        "legend": {
+            "labelExpr": f"({_literal(labels)})[datum.value]",
+            "symbolType": "stroke",
+            "symbolOpacity": 1,
+        },
     }
 
 
@@ -99,7 +103,8 @@ def steps_axis(field: str = "x") -> Spec:
     }
 
 
-SHORT = "format(datum.value, '~s')"  # 200k; as an axis's `format`, 0 would be 0k
+# 200k, and 0.8; as an axis's `format`, d3's prefixes would also give 0k and 800m.
+SHORT = "format(datum.value, abs(datum.value) < 1000 ? '~g' : '~s')"
 SHOWN: Spec = {"filter": "indexof(hidden, datum.g) < 0"}
 HIDDEN: Spec = {"name": "hidden", "value": []}  # the page sets it; see assets/page.js
 

@@ -40,7 +40,6 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
     bounds = stats.get("return_bounds") or (None, None)
     datasets, means = named("means", _means(values, series, steps, bounds))
     colour = {"color": colour_of(series)}
-    plain = {"color": {**colour["color"], "legend": None}}
     x, y = steps_axis(), {"type": "quantitative", "title": "return per episode, in training"}
     y["scale"] = {"zero": False}
     layers = [
@@ -48,9 +47,9 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
             "data": means,
             "transform": [{"filter": "band && isValid(datum.low)"}, SHOWN],
             "mark": {"type": "area", "opacity": 0.16, "line": False},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **plain},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
         },
-        _seeds(values, series, steps, x, y, plain),
+        _seeds(values, series, steps, x, y, colour),
         {
             "data": means,
             "transform": [SHOWN],

@@ -26,6 +26,8 @@ MEASURES = {
     "return_abs": "return",
 }
 
+POWER = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"  # of ten
+
 
 def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
     """Build the plot of all differences; None if none was recorded or all are 0."""
@@ -53,7 +55,11 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
         "type": "quantitative",
         "title": "largest difference",
         "scale": {"type": "log"},
-        "axis": {"labelExpr": "replace(format(datum.value, '.0e'), '+', '')", "tickCount": 6},
+        "axis": {
+            "labelExpr": f"{POWER} ? replace(format(datum.value, '.0e'), '+', '') : ''",
+            "gridOpacity": {"condition": {"test": POWER, "value": 1}, "value": 0},
+            "tickCount": 6,
+        },
     }
     line = {"type": "line", "strokeJoin": "round", "strokeWidth": 2.4}
     # A pair has both libraries' colours: a line of the first, with dashes of the second.

@@ -7,17 +7,20 @@ nothing is read from the network.
 import base64
 import functools
 import gzip
+import io
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import vl_convert
+from PIL import Image
 
 from ....core.errors import TriglotError
 from .chart import Chart
 from .theme import Spec, finished
 
 VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
+COLOURS = 128  # of a PNG, with their shades at edges
 PIXELS = 2.0  # of a PNG for each of the plot's
 
 
@@ -43,7 +46,15 @@ def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     size = {"width": 640, "height": chart.heights[0]}
     spec = finished(chart.content, description=chart.description, title=title, **size)
     drawn = _draw(spec)
-    return drawn, vl_convert.svg_to_png(drawn, scale=PIXELS)
+    return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
+
+
+def _small(png: bytes) -> bytes:
+    """Reduce a picture of few colours to a palette, a third of the bytes."""
+    small = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()
 
 
 def _in_page(chart: Chart, width: int | str, height: int) -> Spec:
