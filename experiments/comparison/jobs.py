@@ -19,7 +19,7 @@ from ..storage.files import UNFINISHED, make_folder, plain, visible_files, write
 from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 
 LEDGER = "jobs.json"
-JOBS = "jobs"
+JOBS, COSTS = "jobs", "costs"
 SCHEMA = 2
 # Options that decide what is reported and not what is computed; they may change from one call to
 # the next.
@@ -115,6 +115,10 @@ class Ledger:
     def weights(self, position: int) -> Path:
         """The file of the shared initial weights in one environment."""
         return self.out / f"initial_params{f'-{position}' if position else ''}.safetensors"
+
+    def costs(self) -> Path:
+        """The file of the measured costs."""
+        return self.out / JOBS / COSTS / "costs.json"
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:

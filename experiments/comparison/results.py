@@ -14,7 +14,7 @@ from ..storage.files import write_json
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 SHARED_FACTS = ("num_updates", "chunk_size", "steps_per_update", "device")  # equal for all backends
-FACTS = "facts.json"
+FACTS, PROGRAM = "facts.json", "program.txt"
 NO_TIME = 1e-9  # seconds; a chunk never takes less
 
 
@@ -29,6 +29,7 @@ class Record:
       snapshots: parameters and outputs `[S, ...]` by name, by updates done.
       probe: the parts of the first update, see `probes`.
       params: final parameters by shared name, after training.
+      program: the text of the optimized training program.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Record:
     snapshots: dict[int, Arrays] = field(default_factory=dict)
     probe: Arrays = field(default_factory=dict)
     params: Arrays = field(default_factory=dict)
+    program: str = ""
 
     def add_chunk(self, count: int, facts: dict[str, Any], metrics: Arrays) -> None:
         """Add a chunk of `count` updates."""
@@ -88,6 +90,7 @@ class Record:
             for name, array in arrays.items()
         }
         save_file(named, folder / "snapshots.safetensors")
+        (folder / PROGRAM).write_text(self.program)
         write_json(folder / FACTS, {"facts": self.facts, "chunks": self.chunks})
 
     @classmethod
@@ -105,4 +108,5 @@ class Record:
             snapshots=dict(sorted(snapshots.items())),
             probe=load_file(folder / "probe.safetensors"),
             params=load_file(folder / "params.safetensors"),
+            program=(folder / PROGRAM).read_text(),
         )

@@ -1,6 +1,5 @@
-"""Measure time and memory, and describe compiled programs."""
+"""Measure time and memory."""
 
-import hashlib
 import re
 import sys
 import time
@@ -35,34 +34,3 @@ def peak_memory_bytes() -> int | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def program_facts(compiled: Any) -> dict[str, Any]:
-    """Describe an optimized program: XLA's FLOP count, its instructions, and a hash of its text.
-
-    XLA counts a loop of dynamic length once, so `flops` is about one update of all seeds.
-    """
-    cost = compiled.cost_analysis()
-    cost = cost[0] if isinstance(cost, list) else cost
-    text = plain_program(compiled.as_text())
-    return {
-        "flops": cost.get("flops"),
-        "instructions": len(re.findall(r"^\s+(?:ROOT )?%\d+ = ", text, re.MULTILINE)),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
-
-
-def plain_program(text: str) -> str:
-    """Remove source locations from a program's text, and number its names by first appearance.
-
-    >>> print(plain_program("%add.7 (x: f32[]) -> f32[] {\\n  %x.1 = f32[] parameter(0)\\n}"))
-    %0 {
-      %1 = f32[] parameter(0)
-    }
-    """
-    text = text[max(text.find("\n%"), 0) :].lstrip()  # the text before it lists source files
-    text = re.sub(r", metadata=\{[^}]*\}", "", text)
-    # The head of a computation repeats its parameters' types, with other names.
-    text = re.sub(r"^((?:ENTRY )?%\S+) \(.*\{$", r"\1 {", text, flags=re.MULTILINE)
-    names: dict[str, str] = {}
-    return re.sub(r"%[\w.\-]+", lambda name: names.setdefault(name[0], f"%{len(names)}"), text)

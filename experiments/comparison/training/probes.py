@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ....core.loop.state import RunnerState
 
 NUM_INPUTS = 64
+NUM_NORMS = 16
 PROBE_KEY = 20_260_131  # of all that is drawn for the probes; no training uses it
 
 
@@ -95,45 +96,58 @@ def probe(
       `optimizer` are the changes of two optimizer steps with fixed gradients, and their norm.
     """
 
-    def encoded(changes: Any) -> dict[str, jax.Array]:
+    params, fixed_state = variables.params, variables.state
+    named = names.encode(params)
+
+    def encoded(params: Any, changes: Any) -> dict[str, jax.Array]:
         # A layout may add a constant, so changes are encoded by its linear part.
-        return jax.jvp(names.encode, (variables.params,), (changes,))[1]
+        return jax.jvp(names.encode, (params,), (changes,))[1]
 
-    def objective(params: Any) -> Any:
-        found = outputs(Variables(params=params, state=variables.state))
-        return sum(
-            jnp.sum(out.astype(jnp.float32) * _pattern(out.shape)) for out in found.values()
-        ), ()
+    def fixed(number: int) -> dict[str, jax.Array]:
+        return {n: _pattern(array.shape, number, array.dtype) for n, array in named.items()}
 
     @jax.jit
-    def gradients() -> dict[str, jax.Array]:
-        return encoded(agent.network.value_and_grad(objective)(variables.params)[1])
+    def decoded(params: Any, changes: Any) -> Any:
+        return jax.jvp(names.decode, (names.encode(params),), (changes,))[1]
 
     @jax.jit
-    def optimizer() -> dict[str, jax.Array]:
-        named = names.encode(variables.params)
-        fixed = {n: _pattern(a.shape).astype(a.dtype) for n, a in sorted(named.items())}
-        grads = _decoded_changes(names.decode, named, fixed)
+    def gradients(params: Any) -> dict[str, jax.Array]:
+        def objective(params: Any) -> Any:
+            found = outputs(Variables(params=params, state=fixed_state))
+            terms = [
+                jnp.sum(out.astype(jnp.float32) * _pattern(out.shape)) for out in found.values()
+            ]
+            return sum(terms), ()
+
+        return encoded(params, agent.network.value_and_grad(objective)(params)[1])
+
+    @jax.jit
+    def steps(params: Any, grads: Any) -> dict[str, jax.Array]:
         transform = agent.optimizer(state.agent.hyper)
-        opt_state, params = transform.init(variables.params), variables.params
+        opt_state = transform.init(params)
         with jax.numpy_dtype_promotion("standard"):
             first, opt_state = transform.update(grads, opt_state, params)
             second, _ = transform.update(grads, opt_state, optax.apply_updates(params, first))
-        steps = {
+        return {
             f"{step}/{name}": array
             for step, updates in (("first step", first), ("second step", second))
-            for name, array in encoded(updates).items()
+            for name, array in encoded(params, updates).items()
         }
-        # Adam hides the last bit of a clipped gradient, so the norm is compared by itself.
-        return {**steps, "global norm": optax.tree.norm(grads)}
+
+    def optimizer() -> dict[str, Any]:
+        # Adam hides the last bit of a clipped gradient, so norms are compared by themselves;
+        # several, since two orders of summation often give the same bits.
+        norm = jax.jit(optax.tree.norm)
+        norms = [norm(decoded(params, fixed(number))) for number in range(NUM_NORMS)]
+        return {**steps(params, decoded(params, fixed(0))), "global norm": np.stack(norms)}
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
         "hyper": lambda: _named(state.agent.hyper),
         "environment": lambda: _named(state.env.obs),
-        "params": lambda: names.encode(variables.params),
+        "params": lambda: named,
         "outputs": lambda: jax.jit(outputs)(variables),
-        "gradients": gradients,
+        "gradients": lambda: gradients(params),
         "optimizer": optimizer,
     }
     return {
@@ -143,15 +157,11 @@ def probe(
     }
 
 
-def _decoded_changes(decode: Any, named: Any, changes: Any) -> Any:
-    return jax.jvp(decode, (named,), (changes,))[1]
-
-
 def _named(tree: Any) -> dict[str, Any]:
     return {_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def _pattern(shape: tuple[int, ...]) -> jax.Array:
+def _pattern(shape: tuple[int, ...], number: int = 0, dtype: jnp.dtype = jnp.float32) -> jax.Array:
     """Make fixed numbers in [-1, 1] that differ from entry to entry."""
-    count = int(np.prod(shape))
-    return jnp.cos(jnp.arange(1, count + 1, dtype=jnp.float32) * 1.7).reshape(shape)
+    places = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64)
+    return jnp.asarray(np.cos(places * (1.7 + 0.31 * number)).reshape(shape), dtype)

@@ -131,6 +131,7 @@ def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) 
         progress.enter(job, "evaluate")
         facts, record.params = ask("finish", eval_episodes=options.eval_episodes)
         record.facts |= facts
+        record.program = ask("program_text")[0]["text"]
         if job.backend == reference:
             record.facts |= ask("random_return", num_episodes=options.eval_episodes)[0]
     with ledger.writing(job.name) as folder:

@@ -20,11 +20,13 @@ from ....core.network import Variables
 from ....core.networks.combinators import start_from
 from ... import version
 from ...options import CompareOptions
+from ...programs.describe import describe
+from ...programs.text import program_text
 from ...registry.environments import make_env
 from ..rungs import Rung, rung_of_arithmetic
 from ..verdict import identity
 from . import networks, probes
-from .measure import peak_memory_bytes, program_facts, timed
+from .measure import peak_memory_bytes, timed
 from .random_policy import random_return
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -187,9 +189,13 @@ class Session:
             "final_returns": np.asarray(returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
-            "program": program_facts(self.program),
+            "program": describe(self.program),
         }
         return Reply(facts, params)
+
+    def program_text(self) -> Reply:
+        """Return the text of the optimized program, with all its constants."""
+        return Reply({"text": program_text(self.program)})
 
     def random_return(self, num_episodes: int) -> Reply:
         """Play with uniformly random actions."""

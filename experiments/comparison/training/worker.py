@@ -27,6 +27,7 @@ from ...registry.overrides import from_overrides
 from ..rungs import rung_named
 
 NUM_ERROR_LINES = 12
+SESSION = "triglot.experiments.comparison.training.session:Session"  # which class serves the stages
 
 
 class WorkerDied(TriglotError):
@@ -149,9 +150,10 @@ class _Stages:
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
         _, library_seconds = _import(library)
-        session, rest_seconds = _import("triglot.experiments.comparison.training.session")
+        module, _, session = arguments.get("session", SESSION).partition(":")
+        imported, rest_seconds = _import(module)
         options = from_overrides(CompareOptions, arguments["options"])
-        self.session = session.Session(
+        self.session = getattr(imported, session)(
             options,
             backend,
             env=arguments["env"],

@@ -20,7 +20,7 @@ from triglot.experiments.comparison.training.session import Reply, Session
 from triglot.experiments.comparison.verdict.causes import find_causes, find_growth, find_slower
 from triglot.experiments.comparison.verdict.pairs import Pair
 
-from .in_process import probe, train
+from .in_process import OPTIONS, probe, train
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +159,13 @@ def test_the_default_initializers_are_named(sound: tuple[Record, Path], folder: 
     assert names(sound[0], other, weights_shared=False) == ["initializer"]
 
 
-def test_the_order_of_leaves_is_named(folder: Path) -> None:
+def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:
     """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
-    own = probe(folder, backend="equinox", rung="weights")
-    in_order = probe(folder, backend="equinox", rung="leaf_order")
+    layers = {"config": {"hidden_sizes": [32, 32]}, "num_seeds": 1}  # a norm of many entries
+    session = Session(replace(OPTIONS, **layers), "equinox")
+    save_file(session.init().arrays, tmp_path / "initial_params.safetensors")
+    own = probe(tmp_path, backend="equinox", rung="weights", **layers)
+    in_order = probe(tmp_path, backend="equinox", rung="leaf_order", **layers)
     assert names(own, in_order) == ["leaf_order"]
 
 

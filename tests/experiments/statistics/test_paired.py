@@ -72,7 +72,8 @@ def exact_power(centre: float, spread: float, count: int, margin: float, level: 
         if half <= 0:
             return 0.0
         inside = stats.norm.cdf((half - centre) / error) - stats.norm.cdf((-half - centre) / error)
-        return inside * stats.chi.pdf(ratio * math.sqrt(freedom), freedom) * math.sqrt(freedom)
+        density = stats.chi.pdf(ratio * math.sqrt(freedom), freedom) * math.sqrt(freedom)
+        return float(inside * density)
 
     return float(integrate.quad(given, 0, 5, limit=200)[0])
 

@@ -1,0 +1,138 @@
+"""Walk through two programs from their entries, and collect what differs."""
+
+from dataclasses import dataclass, field
+
+from .align import Alignment, Body, align, digests
+from .text import Instruction, Program
+
+# Opcodes that compute nothing. Two libraries pass the same values in another order.
+WIRING = ("parameter", "get-tuple-element", "tuple", "while", "call", "conditional")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A differing instruction.
+
+    Attributes:
+      instruction: of the first program, or of the second if the first lacks it.
+      one: its line in the first program, or empty.
+      other: its line in the second program, or empty.
+      path: the instructions that call its computation, outermost first.
+      is_wiring: whether it only passes values on, or only reads the same kinds of passed values in
+        another order.
+    """
+
+    instruction: Instruction
+    one: str
+    other: str
+    path: tuple[Instruction, ...]
+    is_wiring: bool
+
+    @property
+    def fusion(self) -> Instruction | None:
+        """The outermost fusion that holds or is the instruction."""
+        fusions = (each for each in (*self.path, self.instruction) if each.opcode == "fusion")
+        return next(fusions, None)
+
+
+@dataclass
+class Section:
+    """Two corresponding computations.
+
+    Attributes:
+      path: the instructions that call the first one, outermost first.
+      size: the larger number of instructions.
+      changes: in the order of the schedule.
+      moved: the number of instructions that only run in another order.
+    """
+
+    path: tuple[Instruction, ...]
+    size: int
+    changes: list[Change] = field(default_factory=list)
+    moved: int = 0
+
+
+class Comparison:
+    """Walks through two programs from their entries, in the order of the schedule.
+
+    Attributes:
+      sections: one per pair of computations.
+      changes: those of all sections, in the order in which the instructions run.
+    """
+
+    def __init__(self, one: Program, other: Program) -> None:
+        self.programs = one, other
+        self.digests = digests(one), digests(other)
+        self.seen: set[tuple[str, str]] = set()
+        self.sections: list[Section] = []
+        self.changes: list[Change] = []
+        self._walk(one.entry, other.entry, ())
+
+    def _walk(self, name: str, other_name: str, path: tuple[Instruction, ...]) -> None:
+        if (name, other_name) in self.seen:
+            return
+        self.seen.add((name, other_name))
+        one, other = self.programs[0].computations[name], self.programs[1].computations[other_name]
+        found = align(one, other, *self.digests)
+        section = Section(path, max(len(one), len(other)), moved=len(found.moved))
+        self.sections.append(section)
+        names = _Names(one, other, found)
+
+        def add(
+            instruction: Instruction, one: str = "", other: str = "", wired: bool = False
+        ) -> None:
+            wired = wired or instruction.opcode in WIRING
+            section.changes.append(Change(instruction, one, other, path, wired))
+            self.changes.append(section.changes[-1])
+
+        partners, waiting = dict(found.pairs), list(found.added)
+        for index, ours in enumerate(one):
+            if index not in partners:
+                add(ours, one=names.line(ours, 0))
+                continue
+            while waiting and waiting[0] < partners[index]:
+                extra = other[waiting.pop(0)]
+                add(extra, other=names.line(extra, 1))
+            theirs = other[partners[index]]
+            lines = names.line(ours, 0), names.line(theirs, 1)
+            if lines[0] != lines[1]:
+                add(ours, *lines, wired=names.read_alike(ours, theirs))
+            if self.digests[0][ours.name] != self.digests[1][theirs.name]:
+                for call, other_call in zip(ours.calls, theirs.calls, strict=False):
+                    self._walk(call, other_call, (*path, ours))
+        for index in waiting:
+            add(other[index], other=names.line(other[index], 1))
+
+
+class _Names:
+    """Numbers the instructions of two computations, corresponding ones alike."""
+
+    def __init__(self, one: Body, other: Body, found: Alignment) -> None:
+        self.bodies = {each.name: each for each in one}, {each.name: each for each in other}
+        self.numbers: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for number, (ours, theirs) in enumerate(found.pairs):
+            self.numbers[0][one[ours].name] = self.numbers[1][other[theirs].name] = f"%{number}"
+        for side, body, unpaired in ((0, one, found.removed), (1, other, found.added)):
+            for number, index in enumerate(unpaired):
+                self.numbers[side][body[index].name] = f"%{'ab'[side]}{number}"
+
+    def line(self, each: Instruction, side: int) -> str:
+        """Print an instruction with numbers for names."""
+        numbers = self.numbers[side]
+        operands = ", ".join(numbers.get(name, name) for name in each.operands) or each.literal
+        attributes = f", {each.attributes}" if each.attributes else ""
+        root = "ROOT " if each.is_root else ""
+        return f"{root}{numbers[each.name]} = {each.shape} {each.opcode}({operands}){attributes}"
+
+    def read_alike(self, ours: Instruction, theirs: Instruction) -> bool:
+        """Check whether two instructions differ only in which passed values they read."""
+        if ours.kind != theirs.kind or len(ours.operands) != len(theirs.operands):
+            return False
+        for name, other_name in zip(ours.operands, theirs.operands, strict=True):
+            if self.numbers[0].get(name) != self.numbers[1].get(other_name):
+                one, other = self.bodies[0].get(name), self.bodies[1].get(other_name)
+                if one is None or other is None or one.shape != other.shape:
+                    return False
+                if one.opcode not in WIRING or other.opcode not in WIRING:
+                    return False
+        return True
