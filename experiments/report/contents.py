@@ -310,7 +310,7 @@ def cost_table(result: Result) -> Table | None:
 
 PROGRAM: Sequence[tuple[str, str]] = (
     ("flops", "FLOP"),
-    ("bytes", "bytes"),
+    ("bytes_accessed", "bytes"),
     ("fusions", "fusions"),
     ("dots", "dots"),
     ("convolutions", "convolutions"),

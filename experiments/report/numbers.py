@@ -97,43 +97,25 @@ def with_interval(
     return f"{form(estimate.get(value))} {interval(estimate, form)}".strip()
 
 
-def quantity(value: float | None, unit: str) -> str:
-    """Format a measured cost in its unit.
-
-    >>> quantity(4.216, "s"), quantity(0.0123, "s"), quantity(24.04, "us")
-    ('4.22 s', '12.3 ms', '24.0 µs')
-    >>> quantity(912e6, "bytes"), quantity(41_234.5, "steps/s")
-    ('912 MB', '41,234 steps/s')
-    """
-    return measured({"median": value}, unit)
-
-
 def measured(estimate: Mapping[str, float | None], unit: str) -> str:
-    """Format a median with its interval, all in one unit.
+    """Format a measured median with its interval and unit, with three digits.
 
-    >>> measured({"median": 0.95, "low": 0.9, "high": 1.1}, "s")
-    '950 [900, 1,100] ms'
+    >>> measured({"median": 0.95123, "low": 0.9, "high": 1.1}, "s")
+    '0.951 [0.9, 1.10] s'
+    >>> measured({"median": 41_234.5}, "steps/s"), measured({}, "s")
+    ('41,234 steps/s', '–')
     """
-    median = estimate.get("median")
-    if median is None:
+    if estimate.get("median") is None:
         return MISSING
-    scale, name = _unit(median, unit)
-    scaled = {key: None if v is None else v / scale for key, v in estimate.items()}
-    return f"{_three(median / scale)} {interval(scaled, _three)}".strip() + f" {name}"
-
-
-def _unit(value: float, unit: str) -> tuple[float, str]:
-    if unit == "s" and value < 1:
-        return (1e-3, "ms") if value >= 1e-3 or value == 0 else (1e-6, "µs")
-    return {"bytes": (1e6, "MB"), "us": (1.0, "µs")}.get(unit, (1.0, unit))
+    return f"{_three(estimate['median'])} {interval(estimate, _three)}".strip() + f" {unit}"
 
 
 def _three(value: float | None) -> str:
     if value is None:
         return MISSING
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.{2 if abs(value) < 10 else 1}f}"
+    if abs(value) < 1:
+        return f"{value:.3g}"
+    return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def percent(share: float | None) -> str:

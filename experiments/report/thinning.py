@@ -123,8 +123,6 @@ def _thin_programs(programs: Mapping[str, Any] | None, lines: int) -> dict[str, 
     for pair in programs.get("pairs") or ():
         shown = pair.get("lines") or []
         if len(shown) > lines:
-            left = len(shown) - lines
-            fold = {"kind": "fold", "text": f"{left:,} more lines", "source": None}
-            shown = [*shown[:lines], fold]
+            shown = [*shown[:lines], f"... {len(shown) - lines:,} more lines"]
         pairs.append({**pair, "lines": shown})
     return {**programs, "pairs": pairs}

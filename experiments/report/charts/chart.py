@@ -8,7 +8,7 @@ from typing import Any
 
 from .theme import INK, QUIET, Spec
 
-DESK, PHONE = 920, 350  # widths of the static plots, in pixels
+DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,15 @@ from .theme import GROUND, INK, STAGES, Spec, colours
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
 # Shown beside the stacked bars, in this order; the others are in the table.
-RATES = ("steps_per_second", "update", "rollout", "dispatch", "peak_memory", "evaluation")
+RATES = ("steps_per_second", "update", "rollout", "dispatch", "evaluation", "memory")
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 def start_chart(cost: Mapping[str, Any]) -> Chart | None:
     """Build the stacked bars of the seconds before the first update is done."""
-    titles = {stage["name"]: stage["title"] for stage in cost["stages"] if stage["unit"] == "s"}
-    stages = [name for name in START if name in titles]
+    known = {stage["name"]: stage for stage in cost["stages"] if stage["unit"] in SECONDS}
+    stages = [name for name in START if name in known]
+    titles = {name: known[name]["title"] for name in stages}
     rows, ends = [], []
     for backend, measured in cost["backends"].items():
         total = 0.0
@@ -23,11 +25,19 @@ def start_chart(cost: Mapping[str, Any]) -> Chart | None:
             found = measured.get(stage)
             if found is None or found["median"] is None:
                 continue
-            start, total = total, total + found["median"]
+            scale = SECONDS[known[stage]["unit"]]
+            start, total = total, total + scale * found["median"]
             rows.append((libraries.title(backend), stage, start, total))
             if found.get("low") is not None:
-                low, high = found["low"] - found["median"], found["high"] - found["median"]
-                ends.append((libraries.title(backend), total + low, total + high))
+                ends.append(
+                    (
+                        libraries.title(backend),
+                        *(
+                            total + scale * (found[end] - found["median"])
+                            for end in ("low", "high")
+                        ),
+                    )
+                )
     if not rows:
         return None
     series = tuple(
@@ -96,9 +106,6 @@ def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]
     return [(stage, chart) for stage, chart in built if chart is not None]
 
 
-SCALES = {"bytes": (1e-6, "MB"), "us": (1.0, "µs"), "steps/s": (1.0, "steps/s")}
-
-
 def _rate(stage: Mapping[str, Any], backends: Mapping[str, Any]) -> Chart | None:
     found = {
         name: each[stage["name"]] for name, each in backends.items() if each.get(stage["name"])
@@ -106,22 +113,16 @@ def _rate(stage: Mapping[str, Any], backends: Mapping[str, Any]) -> Chart | None
     found = {name: each for name, each in found.items() if each["median"] is not None}
     if not found:
         return None
-    longest = max(each["median"] for each in found.values())
-    scale, unit = SCALES.get(stage["unit"]) or ((1e3, "ms") if longest < 1 else (1.0, "s"))
     colour = colours(list(backends))
     rows = [
-        (
-            libraries.title(name),
-            scale * each["median"],
-            *(None if each.get(b) is None else scale * each[b] for b in ("low", "high")),
-        )
+        (libraries.title(name), *(each.get(key) for key in ("median", "low", "high")))
         for name, each in found.items()
     ]
     return dots_chart(
         stage["name"],
         rows,
         [colour[name] for name in found],
-        unit,
+        stage["unit"],
         description=f"{stage['title']}: median of each library with its interval.",
     )
 
