@@ -1,0 +1,1 @@
+"""The report of a comparison: a page, plots, tables and `comparison.json`."""

@@ -1,0 +1,156 @@
+"""Learning curves: the mean over seeds, its interval, and each seed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...statistics import interval95
+from ...statistics.estimate import MIN_SEEDS
+from ..groups import equal_libraries
+from .chart import (
+    HIDDEN,
+    SHOWN,
+    Chart,
+    Series,
+    colour_of,
+    named,
+    pointer,
+    reference,
+    steps_axis,
+    table,
+)
+
+OVERLAP = 0.01  # of the range of the returns
+
+
+def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | None:
+    """Build the plot of the learning curves; None if the result has none.
+
+    With few seeds, each is drawn in place of an interval.
+    """
+    curves = result.get("curves")
+    if not curves or not curves["backends"]:
+        return None
+    groups = equal_libraries(result)
+    series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
+    values = [_filled(curves["backends"][group.backends[0]]) for group in groups]
+    num_seeds = max(map(len, values))
+    steps, stats = curves["env_steps"], result.get("statistics") or {}
+    bounds = stats.get("return_bounds") or (None, None)
+    datasets, means = named("means", _means(values, series, steps, bounds))
+    colour = {"color": colour_of(series)}
+    x, y = steps_axis(), {"type": "quantitative", "title": "return per episode, in training"}
+    y["scale"] = {"zero": False}
+    layers = [
+        {
+            "data": means,
+            "transform": [{"filter": "band && isValid(datum.low)"}, SHOWN],
+            "mark": {"type": "area", "opacity": 0.16, "line": False},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
+        },
+        _seeds(values, series, steps, x, y, colour),
+        {
+            "data": means,
+            "transform": [SHOWN],
+            "mark": {"type": "line", "strokeJoin": "round", "strokeCap": "round"},
+            "encoding": {
+                "x": x,
+                "y": {**y, "field": "y"},
+                "strokeWidth": {"field": "w", "type": "quantitative", "scale": None},
+                **colour,
+            },
+        },
+    ]
+    if stats.get("random_return") is not None:
+        layers += reference(stats["random_return"], "random policy")
+    return Chart(
+        name=name,
+        description=f"Learning curves of {', '.join(group.label for group in groups)}: return per "
+        "episode against environment steps.",
+        content={
+            "params": [
+                HIDDEN,
+                {"name": "band", "value": True},
+                {"name": "seeds", "value": num_seeds < MIN_SEEDS},
+            ],
+            "datasets": datasets,
+            "layer": layers,
+        },
+        pointer=pointer(means, series, ",.4~r"),
+        heights=(360, 260),
+        series=series,
+    )
+
+
+def _filled(seeds: Sequence[Sequence[float | None]]) -> np.ndarray:
+    """Repeat each seed's last return in updates in which no episode ended, `[S, P]`."""
+    values = np.array(seeds, np.float64)
+    known = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
+    return np.take_along_axis(values, np.maximum.accumulate(known, axis=1), axis=1)
+
+
+def _means(
+    values: Sequence[np.ndarray],
+    series: Sequence[Series],
+    steps: Sequence[int],
+    bounds: Sequence[float | None],
+) -> dict[str, Any]:
+    widths = _widths(values)
+    lowest, highest = (np.inf if bound is None else bound for bound in bounds)
+    lowest = -np.inf if bounds[0] is None else lowest
+    rows = []
+    for one, curves, width in zip(series, values, widths, strict=True):
+        for step, point in zip(steps, curves.T, strict=True):
+            found = point[np.isfinite(point)].tolist()
+            if not found:
+                continue
+            limits = interval95(found) if len(found) >= MIN_SEEDS else None
+            low, high = limits or (None, None)
+            if low is not None and high is not None:
+                low, high = max(low, lowest), min(high, highest)
+            rows.append((one.key, step, float(np.mean(found)), low, high, width))
+    return table(("g", "x", "y", "low", "high", "w"), rows, words=("g",))
+
+
+def _widths(values: Sequence[np.ndarray]) -> list[float]:
+    """Choose line widths: wider by 2 for each later curve that lies over this one."""
+    means = [curves.mean(axis=0) for curves in values]
+    seen = np.concatenate([mean[np.isfinite(mean)] for mean in means])
+    span = float(np.ptp(seen)) if len(seen) else 0.0
+
+    def over(one: np.ndarray, other: np.ndarray) -> bool:
+        apart = np.abs(one - other)
+        return bool(np.max(apart[np.isfinite(apart)], initial=0.0) < OVERLAP * span)
+
+    return [
+        2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :])
+        for index, mean in enumerate(means)
+    ]
+
+
+def _seeds(
+    values: Sequence[np.ndarray],
+    series: Sequence[Series],
+    steps: Sequence[int],
+    x: dict[str, Any],
+    y: dict[str, Any],
+    colour: dict[str, Any],
+) -> dict[str, Any]:
+    keys = [f"{one.key}s{i}" for one, v in zip(series, values, strict=True) for i in range(len(v))]
+    points = np.concatenate(list(values)).T
+    rows = [
+        (step, *(None if np.isnan(value) else float(value) for value in point))
+        for step, point in zip(steps, points, strict=True)
+    ]
+    return {
+        "data": table(("x", *keys), rows),
+        "transform": [
+            {"filter": "seeds"},
+            {"fold": keys, "as": ["key", "y"]},
+            {"calculate": "split(datum.key, 's')[0]", "as": "g"},
+            SHOWN,
+        ],
+        "mark": {"type": "line", "strokeWidth": 0.9, "opacity": 0.4, "invalid": "filter"},
+        "encoding": {"x": x, "y": {**y, "field": "y"}, "detail": {"field": "key"}, **colour},
+    }

@@ -1,0 +1,111 @@
+"""Colours and the look of plots.
+
+A plot is drawn once, in the light colours. The page's style sheet replaces them by their dark
+equivalents, by the colour itself, in static and interactive plots alike.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Spec: TypeAlias = dict[str, Any]
+
+INK, QUIET, GRID, GROUND = "#1d2733", "#5a6675", "#e4e9ef", "#ffffff"
+# Okabe and Ito's palette, safe for colour-blind readers; a library keeps its colour everywhere.
+LIBRARIES = {"haiku": "#0072b2", "linen": "#d55e00", "nnx": "#009e73", "equinox": "#cc79a7"}
+OTHERS = ("#e69f00", "#56b4e9", "#7f7f7f")
+ALL = "#3f4c5c"  # a curve that all libraries share
+STAGES = ("#c6d9ea", "#9dbfdc", "#74a4cb", "#4f88b6", "#336b9b", "#204f7b", "#12365a")
+DARK_STAGES = ("#24405c", "#2f5579", "#3b6b97", "#4a82b4", "#629dce", "#86b8e2", "#b3d4f0")
+# The dark equivalent of each light colour that would be hard to see on a dark ground.
+DARK = {
+    INK: "#e8edf3", QUIET: "#9aa7b6", GRID: "#2b3542", GROUND: "#161c24", ALL: "#b9c6d6",
+    "#0072b2": "#45a5e0", "#d55e00": "#f0803c", "#009e73": "#2fc197", "#cc79a7": "#e29cc4",
+    "#7f7f7f": "#a8a8a8", **dict(zip(STAGES, DARK_STAGES, strict=True)),
+}  # fmt: skip
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace'
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+
+def colours(backends: Sequence[str]) -> dict[str, str]:
+    """Choose a colour for each library, the same in every report for those that we ship."""
+    others = [name for name in backends if name not in LIBRARIES]
+    rest = {name: OTHERS[index % len(OTHERS)] for index, name in enumerate(others)}
+    return {name: LIBRARIES.get(name) or rest[name] for name in backends}
+
+
+def finished(
+    spec: Spec,
+    *,
+    description: str,
+    width: int | str,
+    height: int,
+    title: Sequence[str] = (),
+) -> Spec:
+    """Add size, look and description to a specification.
+
+    Args:
+      spec: marks and data.
+      description: what a screen reader says.
+      width: pixels, or `"container"` to fill the page.
+      height: pixels.
+      title: a title, and the lines below it; empty in the page, which has headings.
+    """
+    head: Spec = {}
+    if title:
+        head = {"title": {"text": title[0], "subtitle": list(title[1:])}}
+    fit = {"type": "pad" if title else "fit-x", "contains": "padding"}
+    return {
+        "$schema": SCHEMA,
+        "description": description,
+        **head,
+        "width": width,
+        "height": height,
+        "autosize": fit,
+        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
+        "background": GROUND if title else None,
+        "config": CONFIG,
+        **spec,
+    }
+
+
+CONFIG: Spec = {
+    "aria": False,  # the page describes the whole plot; a label on every point says little
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": QUIET,
+        "titleColor": QUIET,
+        "titleFontWeight": 500,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titlePadding": 10,
+        "labelPadding": 6,
+        "gridColor": GRID,
+        "domain": False,
+        "ticks": False,
+        "labelFlush": False,
+    },
+    "axisX": {"grid": False, "domain": True, "domainColor": GRID},
+    "legend": {
+        "orient": "top",
+        "title": None,
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "symbolStrokeWidth": 3,
+        "labelLimit": 400,
+    },
+    "title": {
+        "anchor": "start",
+        "color": INK,
+        "subtitleColor": QUIET,
+        "fontSize": 15,
+        "fontWeight": 600,
+        "subtitleFontSize": 12,
+        "subtitlePadding": 5,
+        "offset": 12,
+    },
+    "text": {"color": QUIET, "fontSize": 12},
+}

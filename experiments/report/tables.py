@@ -1,0 +1,96 @@
+"""Tables, as text for a terminal, Markdown and CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Record: TypeAlias = Mapping[str, Any]
+
+TERMINAL = 80  # columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its header, the text of a record's cell, and whether it is aligned left."""
+
+    header: str
+    text: Callable[[Record], str]
+    left: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table for people and its records for programs.
+
+    Attributes:
+      name: of the CSV file and of the place in the page.
+      title: a heading.
+      columns: for people, the most important ones first.
+      records: for programs, one dictionary of numbers and texts per row.
+      note: what the columns mean.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    records: Sequence[Record]
+    note: str = ""
+
+    @property
+    def header(self) -> list[str]:
+        """The columns' headers."""
+        return [column.header for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells' texts."""
+        return [[column.text(record) for column in self.columns] for record in self.records]
+
+
+def as_text(table: Table, width: int = TERMINAL) -> str:
+    """Align a table for a terminal; the last columns are left out if it would be too wide.
+
+    The names in the first column are cut if they alone are too long.
+
+    Args:
+      table: the table.
+      width: the number of characters in a line, at most.
+    """
+    cells = [table.header, *table.rows]
+    longest = max(width // 3, 8)
+    cells = [[_cut(first, longest), *rest] for first, *rest in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    shown = len(widths)
+    while shown > 1 and sum(widths[:shown]) + 2 * (shown - 1) > width:
+        shown -= 1
+    lines = []
+    for row in cells:
+        padded = [
+            cell.ljust(size) if column.left else cell.rjust(size)
+            for cell, size, column in zip(row[:shown], widths, table.columns, strict=False)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def as_markdown(table: Table) -> str:
+    """Format a table as Markdown, which GitHub and pandoc read."""
+    marks = [":--" if column.left else "--:" for column in table.columns]
+    rows = [table.header, marks, *table.rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in r) + " |" for r in rows)
+
+
+def as_csv(table: Table) -> str:
+    """Format a table's records as CSV; a missing number is an empty cell."""
+    names = list(dict.fromkeys(name for record in table.records for name in record))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.records)
+    return text.getvalue()
