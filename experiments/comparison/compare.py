@@ -95,14 +95,14 @@ def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Fai
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
-    with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as bar:
-        progress = Progress(bar, num_jobs=len(left))
-        try:
+    progress = Progress(num_jobs=len(left))
+    try:
+        with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
-        except BaseException:
-            _say_what_is_left(options, ledger, jobs, progress)
-            ledger.drop_if_empty()
-            raise
+    except BaseException:
+        _say_what_is_left(options, ledger, jobs, progress)
+        ledger.drop_if_empty()
+        raise
 
 
 def _say_what_is_left(
