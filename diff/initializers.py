@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.network import Network, Variables
+from .compiling import quick_jit
 from .parameters import Pairing, Parameter
 from .samples import LEVEL, Test, two_samples
 from .types import Cause
@@ -95,7 +96,7 @@ def initialize(network: Network, key: jax.Array) -> Initial:
         return jax.lax.scan(draw, zeros, keys)
 
     # A scan, not vmapped: see `triglot.core.loop.trainer.init_seeds`.
-    variables, statistics = jax.jit(draw_all)(jax.random.split(key, num_keys))
+    variables, statistics = quick_jit(draw_all)(jax.random.split(key, num_keys))
     return Initial(variables, jax.tree.map(np.asarray, statistics), num_keys)
 
 

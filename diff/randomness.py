@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.types import PyTree
+from .compiling import quick_jit
 from .samples import LEVEL, two_samples
 from .subject import Subject
 from .types import Cause
@@ -44,7 +45,7 @@ def outputs_over_keys(side: Subject, inputs: PyTree, key: jax.Array) -> np.ndarr
         return jnp.concatenate(flat)[:MAX_ELEMENTS]
 
     keys = jax.random.split(key, NUM_KEYS)
-    return np.asarray(jax.jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys))
+    return np.asarray(quick_jit(lambda keys: jax.lax.map(call, keys, batch_size=100))(keys))
 
 
 def compare_randomness(

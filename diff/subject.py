@@ -15,6 +15,7 @@ from ..backends.canonical import with_arithmetic
 from ..core.network import Network, Variables
 from ..core.tracing.jaxprs import leaves_read, needed
 from ..core.types import PyTree
+from .compiling import quick_jit
 
 STEPS = 100
 OPTIMIZER = optax.adam(1e-3)
@@ -88,10 +89,15 @@ class Subject:
 
         return bool(leaves_read(call, key, self.variables, inputs))
 
+    @property
+    def _jit(self) -> Callable[..., Any]:
+        # In double precision only the size of a difference counts.
+        return quick_jit if self.double else jax.jit
+
     @cached_property
     def forward(self) -> Callable[..., tuple[Arrays, PyTree]]:
         """The compiled call; `train` is static."""
-        return jax.jit(self.apply, static_argnums=3)
+        return self._jit(self.apply, static_argnums=3)
 
     @cached_property
     def step(self) -> Callable[..., dict[str, Any]]:
@@ -125,12 +131,12 @@ class Subject:
                 "gradients": {name: encoded[name] - offsets[name] for name in encoded},
             }
 
-        return jax.jit(step, static_argnums=4)
+        return self._jit(step, static_argnums=4)
 
     @cached_property
     def encode(self) -> Callable[[PyTree], Arrays]:
         """The compiled `named`."""
-        return jax.jit(self.named)
+        return quick_jit(self.named)
 
     def named(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..core.network import Codec, Network, Variables
+from .compiling import quick_jit
 from .parameters import Pairing
 
 NOISE = 1024  # noise is a multiple of 1 / 1024: a layout that adds 1 to it does not round
@@ -19,7 +19,7 @@ MAX_NOISE = 128
 def canonical(network: Network, variables: Variables) -> dict[str, np.ndarray]:
     """Return a network's parameters by canonical name."""
     assert network.codec is not None  # for the type checker: `read_parameters` has checked it
-    return {name: np.asarray(a) for name, a in jax.jit(network.codec.encode)(variables.params).items()}
+    return {name: np.asarray(a) for name, a in quick_jit(network.codec.encode)(variables.params).items()}
 
 
 def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -55,7 +55,7 @@ def put(network: Network, variables: Variables, named: Mapping[str, Any]) -> Var
             own[name] = array.astype(own[name].dtype).reshape(own[name].shape)
         return codec.decode(own)
 
-    params = jax.jit(replaced)(variables.params, dict(named))
+    params = quick_jit(replaced)(variables.params, dict(named))
     return Variables(params=params, state=variables.state)
 
 
