@@ -1,0 +1,51 @@
+"""The catalogue of causes: each entry names one kind of divergence and confirms it."""
+
+from collections.abc import Callable, Sequence
+
+from ...types import Cause
+from .. import places
+from ..divergence import Divergence
+from .activations import activation
+from .features import Finding
+from .norms import norm_axis, norm_epsilon
+
+Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
+ENTRIES: Sequence[Entry] = (norm_epsilon, norm_axis, activation)
+
+
+def name_cause(found: Divergence, labels: tuple[str, str]) -> tuple[Cause, Divergence]:
+    """Name the cause of a divergence: the first entry that explains it, else `unknown`.
+
+    Returns:
+      The cause, and the divergence that it explains, which may be larger than the one given.
+    """
+    for entry in ENTRIES:
+        finding = entry(found, labels)
+        if finding is not None:
+            cause = Cause(finding.name, where(finding.divergence, labels), finding.evidence)
+            return cause, finding.divergence
+    return Cause("unknown", where(found, labels), _unexplained(found)), found
+
+
+def where(found: Divergence, labels: tuple[str, str]) -> str:
+    """Name the first operations of both parts."""
+    operations = [
+        None if value is None else places.operation(region.tape, value)
+        for region, value in zip(found.regions, found.firsts(), strict=True)
+    ]
+    return "; ".join(
+        f"{label}: {places.shown(operation)}"
+        for label, operation in zip(labels, operations, strict=True)
+    )
+
+
+def _unexplained(found: Divergence) -> str:
+    largest, relative = found.size()
+    names = []
+    for region, part in zip(found.regions, found.parts, strict=True):
+        steps = [region.tape.steps[region.tape.producers[value]].name for value in part]
+        names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
+    return (
+        f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "
+        f"computes {names[0]}, the second {names[1]}"
+    )
