@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
-from ..core.errors import user_error_context
+from ..core.errors import describe, user_error_context
 from ..core.network import Network, Variables, num_params
 from ..core.specs import Spec
 from .findings import dtype_causes, gradient_causes, merged, verdict_of
@@ -25,7 +25,7 @@ from .pairing import pair_parameters
 from .parameters import Pairing
 from .programs import explain
 from .randomness import Randomness, compare_randomness
-from .report import DIFFERENT, Report
+from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .subject import Subject
 from .types import Cause, Difference, Side
 from .weights import canonical, names_of_sides, put, shared_values, with_noise, with_transposed
@@ -221,14 +221,20 @@ class _Comparison:
             )
             causes += found
         verdict = verdict_of(measurements)
+        first: Difference | None = None
         if random is not None:
             notes.append(random.note)
-            verdict = verdict if random.same else DIFFERENT
             causes += random.causes
-        first: Difference | None = None
-        if verdict == DIFFERENT:
-            first, explained = self._explain(pairing, frozen, measurements, random)
-            causes = merged(causes, explained) or [_unexplained(measurements)]
+            verdict = EQUIVALENT if verdict == IDENTICAL and not random.identical else verdict
+            verdict = verdict if random.same else DIFFERENT
+        if verdict == DIFFERENT or (random is not None and not random.identical):
+            first, explained = self._explain(pairing, frozen, measurements, random, notes)
+            if verdict == DIFFERENT:
+                causes = merged(causes, explained) or [_unexplained(measurements)]
+            elif dropout := [cause for cause in explained if cause.name == "dropout"]:
+                verdict, causes = DIFFERENT, merged(causes, dropout)
+            else:
+                first = None
         rows = compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
         made = [network.name for network in self.networks if not network.random_start]
@@ -282,13 +288,12 @@ class _Comparison:
         frozen: Any,
         measurements: Sequence[Measurement],
         random: Randomness | None,
+        notes: list[str],
     ) -> tuple[Difference | None, list[Cause]]:
         """Ask the traced programs, in each mode in which the outputs differ."""
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
-        if random is not None and not random.same:
-            apart.add(TRAINING)
-        if not _agree(measurements, STATE):
+        if random is not None or not _agree(measurements, STATE):
             apart.add(TRAINING)
         subjects = self.subjects(pairing, frozen, repaired=True)
         sides = [
@@ -298,13 +303,12 @@ class _Comparison:
         first: Difference | None = None
         causes: list[Cause] = []
         for mode in sorted(apart):
-            found = explain(
-                sides[0],
-                sides[1],
-                self.batches[min(BATCHES)][0],
-                train=mode == TRAINING,
-                key=self.keys["training"],
-            )
+            inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
+            try:
+                found = explain(*sides, inputs, train=train, key=self.keys["training"])
+            except Exception as error:  # an operation that cannot be evaluated alone
+                notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
+                continue
             first = first or found.first_difference
             causes = merged(causes, found.causes)
         return first, causes

@@ -47,7 +47,8 @@ def find_shared(pairing: Pairing, one: Party, other: Party) -> tuple[Pairing, li
     few, many = (1, 0) if pairing.only_one else (0, 1)  # the sides that share and that copy
     left = {each.name for each in (pairing.only_one or pairing.only_other)}
     partner = {(p.one, p.other)[few]: (p.one, p.other)[many] for p in pairing.pairs}
-    added, causes = {}, []
+    added: dict[str, Pair] = {}
+    found: list[tuple[str, str]] = []
     for names in aligned:
         shared, copy = names[few], names[many]
         if copy not in left or copy in added or shared not in partner:
@@ -56,16 +57,18 @@ def find_shared(pairing: Pairing, one: Party, other: Party) -> tuple[Pairing, li
             continue
         turned = sides[few][shared].shape != sides[many][copy].shape
         added[copy] = Pair(*names, transposed=turned)
-        causes.append(
-            Cause(
-                "weight_sharing",
-                f"{shared} ({parties[few].label}); {partner[shared]}, {copy} "
-                f"({parties[many].label})",
-                f"the first is one parameter, used {uses[few].count(shared)} times; the second "
-                "are separate parameters, which start equal here and are trained apart",
-            )
-        )
-    return pairing.adding(list(added.values())), causes
+        found.append((shared, copy))
+    if not found:
+        return pairing, []
+    copies = ", ".join(copy for _, copy in found)
+    cause = Cause(
+        "weight_sharing",
+        f"{', '.join(dict.fromkeys(shared for shared, _ in found))} ({parties[few].label}); "
+        f"{copies} ({parties[many].label})",
+        f"{parties[few].label} uses one parameter {uses[few].count(found[0][0])} times where "
+        f"{parties[many].label} has copies, which start equal here and are trained apart",
+    )
+    return pairing.adding(list(added.values())), [cause]
 
 
 @dataclass(frozen=True)
