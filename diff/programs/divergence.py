@@ -100,7 +100,7 @@ class Search:
         self.tolerance = one.view.tolerance
         self.needed = {
             id(region): {
-                value: [step for step in consumers(region.tape, value)]
+                value: consumers(region.tape, value)
                 for value in [*region.boundary, *region.values, *region.leaves]
             }
             for region in (one, other)
@@ -110,7 +110,7 @@ class Search:
         """Yield pairs of values of equal size, those that end the smallest parts first."""
         sides = []
         for region in (self.one, self.other):
-            values = [*sorted(region.boundary), *region.values[:MAX_CANDIDATES]]
+            values = [*sorted(region.boundary | region.leaves), *region.values[:MAX_CANDIDATES]]
             sides.append([(value, len(region.ancestors.get(value, ()))) for value in values])
         pairs = [
             (size + more + _lonely(size, more), -a, -b, a, b)

@@ -12,6 +12,7 @@ from ...core.types import PyTree
 from ..types import Cause, Difference, Explanation, Side
 from . import divergence, places
 from .catalogue import name_cause
+from .catalogue.statistics import norm_momentum
 from .divergence import Divergence
 from .tape import Tape, record
 from .values import View
@@ -57,6 +58,8 @@ def explain(
         values.update(found.values)
         operands.update(found.operands)
         views[1] = View(tapes[1], tapes[1].replay(values, operands))
+    if train and (momentum := norm_momentum(*views, labels)) is not None:
+        causes.append(momentum)
     return Explanation(first, merged(causes))
 
 

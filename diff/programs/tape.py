@@ -82,6 +82,7 @@ class Tape:
       roots: for each value, the one that it rearranges; itself if it is computed.
       producers: the step that computes a value; leaves and constants have none.
       leaves: shown names of parameters, state and inputs by value.
+      origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
     """
@@ -93,6 +94,7 @@ class Tape:
     roots: list[int] = field(default_factory=list)
     producers: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, str] = field(default_factory=dict)
+    origins: dict[int, int] = field(default_factory=dict)
     outputs: list[int] = field(default_factory=list)
     new_state: list[int] = field(default_factory=list)
 
@@ -273,8 +275,9 @@ class _Recorder:
     def keeping(self, operands: Sequence[Value]) -> Value:
         """Return a mask that selects the operand that is not 0 everywhere."""
         kept = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
-        mask = np.full_like(operands[0].array, kept)
-        return self.tape.add(mask, KEY)
+        mask = self.tape.add(np.full_like(operands[0].array, kept), KEY)
+        self.tape.origins[mask.index] = operands[0].index
+        return mask
 
     def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
         """Record a scan, one iteration after the other."""

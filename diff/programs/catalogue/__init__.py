@@ -6,11 +6,34 @@ from ...types import Cause
 from .. import places
 from ..divergence import Divergence
 from .activations import activation
-from .features import Finding
+from .attention import attention_mask, attention_scale
+from .cells import forget_bias, gate_order, gru_variant, update_gate
+from .dropout import dropout
+from .features import Finding, steps_of
 from .norms import norm_axis, norm_epsilon
+from .order import flatten_order
+from .parameters import unpaired_parameter
+from .statistics import differing_statistics
+from .windows import padding
 
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
-ENTRIES: Sequence[Entry] = (norm_epsilon, norm_axis, activation)
+# In order: what has narrower evidence comes first.
+ENTRIES: Sequence[Entry] = (
+    unpaired_parameter,
+    dropout,
+    differing_statistics,
+    norm_epsilon,
+    norm_axis,
+    padding,
+    flatten_order,
+    attention_mask,
+    attention_scale,
+    gru_variant,
+    update_gate,
+    forget_bias,
+    gate_order,
+    activation,
+)
 
 
 def name_cause(found: Divergence, labels: tuple[str, str]) -> tuple[Cause, Divergence]:
@@ -43,7 +66,7 @@ def _unexplained(found: Divergence) -> str:
     largest, relative = found.size()
     names = []
     for region, part in zip(found.regions, found.parts, strict=True):
-        steps = [region.tape.steps[region.tape.producers[value]].name for value in part]
+        steps = [region.tape.steps[i].name for i in steps_of(region, part)]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
     return (
         f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "
