@@ -122,6 +122,8 @@ class Search:
 
     def fits(self, a: int, b: int) -> bool:
         one, other = self.one.view, self.other.view
+        if one.arrays[a].dtype.kind != other.arrays[b].dtype.kind:
+            return False
         cores = one.core(a).array.size == other.core(b).array.size
         if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
             return False
@@ -206,6 +208,20 @@ class Search:
                 array, np.shape(self.other.view.arrays[tape.outputs[slot]])
             )
         return found
+
+    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+        """Substitute a value in the arrangement in which two equal values, its arguments, agree.
+
+        Args:
+          a, b: the values of the first and of the second program.
+          first, second: the values of which they are elementwise functions.
+        """
+        wanted = np.asarray(self.other.view.arrays[second])
+        arguments = self.substitutes(first, second)
+        for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
+            if close(argument, wanted, self.tolerance):
+                return self.made(a, b, array, [], self.other.view.arrays)
+        return None
 
     def is_open(self, region: Region, value: int) -> bool:
         return value in region.ancestors

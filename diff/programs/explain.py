@@ -11,7 +11,7 @@ from ...core.errors import TriglotError
 from ...core.types import PyTree
 from ..types import Cause, Difference, Explanation, Side
 from . import divergence, places
-from .catalogue import name_cause
+from .catalogue import name_causes
 from .catalogue.statistics import norm_momentum
 from .divergence import Divergence
 from .tape import Tape, record
@@ -41,7 +41,8 @@ def explain(
       TriglotError: if a network has no codec or gives another number of outputs.
     """
     tapes = record_both(one, other, inputs, train=train, key=key)
-    first, causes = None, []
+    first: Difference | None = None
+    causes: list[Cause] = []
     views = [View(tape, tape.arrays) for tape in tapes]
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
@@ -51,8 +52,8 @@ def explain(
         if found is None:
             break
         first = first or _difference(found)
-        cause, found = name_cause(found, labels)
-        causes.append(cause)
+        named, found = name_causes(found, labels)
+        causes.extend(named)
         if not found.values and not found.operands:
             break
         values.update(found.values)
@@ -74,7 +75,7 @@ def record_both(
                 f"{side.label} has no codec, so its parameters have no names: give "
                 "Network(..., codec=...)."
             )
-        named.append(dict(side.network.codec.encode(side.variables.params)))
+        named.append(dict(jax.jit(side.network.codec.encode)(side.variables.params)))
     if wide:
         _share(one, other, *named)
         inputs = jax.tree.map(_small, inputs)
@@ -99,19 +100,22 @@ def _share(one: Side, other: Side, first: dict[str, Any], second: dict[str, Any]
         mine, other_name = one.names[name], other.names[name]
         array = _generic(first[mine], index)
         first[mine] = array
-        second[other_name] = jnp.asarray(array).reshape(second[other_name].shape)
+        second[other_name] = array.reshape(second[other_name].shape)
 
 
 def _small(array: Any) -> Any:
-    array = jnp.asarray(array)
-    return _generic(array[:BATCH] if array.ndim else array, 0)
-
-
-def _generic(array: Any, seed: int) -> Any:
-    if not is_floating(array.dtype) or not array.size or jnp.any(array != array.ravel()[0]):
+    if jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key):
         return array
-    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, array.shape)
-    return array + jnp.asarray(noise, array.dtype)
+    known = np.asarray(array)
+    return _generic(known[:BATCH] if known.ndim else known, 0)
+
+
+def _generic(array: Any, seed: int) -> np.ndarray:
+    known = np.asarray(array)
+    if not is_floating(known.dtype) or not known.size or np.any(known != known.flat[0]):
+        return known
+    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, known.shape)
+    return (known.astype(np.float64) + noise).astype(known.dtype)
 
 
 def _difference(found: Divergence) -> Difference:

@@ -36,18 +36,19 @@ ENTRIES: Sequence[Entry] = (
 )
 
 
-def name_cause(found: Divergence, labels: tuple[str, str]) -> tuple[Cause, Divergence]:
-    """Name the cause of a divergence: the first entry that explains it, else `unknown`.
+def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause], Divergence]:
+    """Name the causes of a divergence: the first entry that explains it, else `unknown`.
 
     Returns:
-      The cause, and the divergence that it explains, which may be larger than the one given.
+      The causes, and the divergence that they explain, which may be larger than the one given.
     """
     for entry in ENTRIES:
         finding = entry(found, labels)
         if finding is not None:
-            cause = Cause(finding.name, where(finding.divergence, labels), finding.evidence)
-            return cause, finding.divergence
-    return Cause("unknown", where(found, labels), _unexplained(found)), found
+            place = where(finding.divergence, labels)
+            named = [(finding.name, finding.evidence), *finding.more]
+            return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
+    return [Cause("unknown", where(found, labels), _unexplained(found))], found
 
 
 def where(found: Divergence, labels: tuple[str, str]) -> str:

@@ -5,6 +5,7 @@ import numpy as np
 from ..divergence import Divergence
 from ..regions import Region, consumers
 from ..tape import INPUTS
+from ..values import close
 from . import features
 from .features import Finding
 
@@ -30,16 +31,21 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
     if pair is None or not all(_feeds_softmax(r, e) for r, _, e in features.sides(found)):
         return None
     masked = [array <= MASKED for array in pair]
-    with np.errstate(all="ignore"):
-        scale = np.max(np.abs(np.where(masked[0] | masked[1], 0, pair[0])))
-        differ = np.abs(pair[0] - pair[1]) > found.search.tolerance * scale
-    if np.any(differ & ~(masked[0] | masked[1])) or np.array_equal(*masked):
+    seen = ~(masked[0] | masked[1])
+    if np.array_equal(*masked) or not np.any(seen):
         return None
+    one, other = (array[seen].astype(np.float64) for array in pair)
     evidence = (
         f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
-        f"{np.sum(masked[1])} in {labels[1]}; the others are equal"
+        f"{np.sum(masked[1])} in {labels[1]}"
     )
-    return Finding("attention_mask", evidence, found)
+    if close(one, other, found.search.tolerance):
+        return Finding("attention_mask", f"{evidence}; the others are equal", found)
+    factor = float(np.sum(one * other) / np.sum(other * other))
+    if not close(one, factor * other, found.search.tolerance):
+        return None
+    scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
+    return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
 
 
 def _scale(region: Region, part: list[int]) -> float:

@@ -17,18 +17,18 @@ GATES = ("logistic",)
 
 def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reset gate that is applied before the recurrent product in one program only."""
-    before = [_gate_then_product(r, part) for r, part, _ in features.sides(found)]
-    after = [_product_then_gate(r, part) for r, part, _ in features.sides(found)]
-    for side, late in ((0, 1), (1, 0)):
-        if before[side] is None or after[late] is None or after[side] is not None:
+    for early, late in ((0, 1), (1, 0)):
+        product = _gate_then_product(found.regions[early])
+        gated = _product_then_gate(found.regions[late])
+        if product is None or gated is None:
             continue
-        if not _moved_gate_agrees(found, late, *after[late]):
-            continue
-        evidence = (
-            f"the reset gate comes before the recurrent product in {labels[side]}, after it in "
-            f"{labels[late]}; moved before it, the results are equal"
-        )
-        return Finding("gru_variant", evidence, found)
+        for whole in _ending_at(found, early, product, gated[0]):
+            if _moved_gate_agrees(whole, late, *gated):
+                evidence = (
+                    f"the reset gate comes before the recurrent product in {labels[early]}, after "
+                    f"it in {labels[late]}; moved before it, the results are equal"
+                )
+                return Finding("gru_variant", evidence, whole)
     return None
 
 
@@ -37,7 +37,9 @@ def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     view = found.search.other.view
     if found.ends is None:
         return None
-    for value in _gates_near(found.search.other, found.parts[1]):
+    for value in found.inputs()[1]:
+        if features.comes_from(view.tape, value, GATES, 3) is None:
+            continue
         now = view.tape.replay({value: 1 - view.arrays[value]}, arrays=view.arrays)
         if features.ends_agree(found, now):
             evidence = (
@@ -89,10 +91,24 @@ def _with_values(found: Divergence, values: dict[int, Any]) -> Divergence:
     return Divergence(found.search, found.ends, found.parts, values, {}, found.substitute)
 
 
-def _gate_then_product(region: Region, part: list[int]) -> int | None:
+def _ending_at(found: Divergence, early: int, product: int, gated: int) -> list[Divergence]:
+    """Find divergences that end after the early gate's product and at the late gate."""
+    regions, search = found.regions, found.search
+    after = regions[early].tape.steps[product].results[0]
+    end = regions[1 - early].tape.steps[gated].results[0]
+    following = [v for v in regions[early].values if after in regions[early].ancestors[v]]
+    whole = []
+    for value in following[:4]:
+        a, b = (value, end) if early == 0 else (end, value)
+        if search.fits(a, b) and (longer := search.next_agree(a, b)):
+            whole.append(longer)
+    return whole
+
+
+def _gate_then_product(region: Region) -> int | None:
     """Find a product with parameters of what a gate was multiplied with."""
     tape = region.tape
-    for index in features.steps_of(region, part):
+    for index in features.steps_of(region, region.values):
         if tape.steps[index].name != "dot_general":
             continue
         for value in tape.steps[index].operands:
@@ -102,10 +118,10 @@ def _gate_then_product(region: Region, part: list[int]) -> int | None:
     return None
 
 
-def _product_then_gate(region: Region, part: list[int]) -> tuple[int, int, int] | None:
+def _product_then_gate(region: Region) -> tuple[int, int, int] | None:
     """Find a gate that multiplies a product with parameters: its step, position and the product."""
     tape = region.tape
-    for index in features.steps_of(region, part):
+    for index in features.steps_of(region, region.values):
         if tape.steps[index].name != "mul":
             continue
         position = _gate_operand(tape, index)
@@ -145,16 +161,6 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
             if close(core.numbers, wanted.numbers, view.tolerance):
                 return True
     return False
-
-
-def _gates_near(region: Region, part: list[int]) -> list[int]:
-    tape, gates = region.tape, []
-    for index in features.steps_of(region, part):
-        for value in tape.steps[index].operands:
-            near = features.comes_from(tape, value, GATES, 2)
-            if near is not None and tape.steps[near].results[0] not in gates:
-                gates.append(tape.steps[near].results[0])
-    return gates
 
 
 def _is_gate(region: Region, end: int | None) -> bool:

@@ -127,7 +127,13 @@ def no_self(size: int) -> jax.Array:
     return ~jnp.eye(size, dtype=bool)
 
 
-def lstm(library: str, *, forget: float = 0.0, order: str = "ifgo") -> Network:
+def lstm(
+    library: str,
+    *,
+    forget: float = 0.0,
+    order: str = "ifgo",
+    squash: Callable[[jax.Array], jax.Array] = jnp.tanh,
+) -> Network:
     """An LSTM's step, written with one dense layer; `order` is that of its gates."""
 
     def forward(call: Any, x: jax.Array, h: jax.Array, c: jax.Array, train: bool) -> Any:
@@ -135,7 +141,7 @@ def lstm(library: str, *, forget: float = 0.0, order: str = "ifgo") -> Network:
         gate = dict(zip(order, pieces, strict=True))
         kept = jax.nn.sigmoid(gate["f"] + forget if forget else gate["f"]) * c
         c = kept + jax.nn.sigmoid(gate["i"]) * jnp.tanh(gate["g"])
-        h = jax.nn.sigmoid(gate["o"]) * jnp.tanh(c)
+        h = jax.nn.sigmoid(gate["o"]) * squash(c)
         return call("last", h), h, c
 
     return build(library, CELL, {"gates": dense(7, 16), "last": dense(4, 2)}, forward)

@@ -8,6 +8,7 @@ import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from triglot import from_equinox, from_haiku, from_linen, from_nnx
@@ -125,8 +126,7 @@ def build(
 
 def sides(one: Network, other: Network) -> list[Side]:
     """Give two networks equal weights, by equal names."""
-    first = one.init(jax.random.key(0))
-    second = other.init(jax.random.key(1))
+    first, second = (_weights(network, seed) for seed, network in enumerate((one, other)))
     assert one.codec is not None and other.codec is not None
     named, own = one.codec.encode(first.params), other.codec.encode(second.params)
     mine, theirs = ({name.removeprefix("layers/"): name for name in arrays} for arrays in (named, own))
@@ -147,3 +147,15 @@ def sides(one: Network, other: Network) -> list[Side]:
             ("B", other, Variables(params=params, state=second.state), theirs),
         )
     ]
+
+
+def _weights(network: Network, seed: int) -> Variables:
+    """Draw weights by NumPy, which compiles nothing; the state, if any, is the network's own."""
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    draw = np.random.default_rng(seed)
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(draw.normal(size=leaf.shape) * 0.5, leaf.dtype), shapes.params
+    )
+    has_state = bool(jax.tree.leaves(shapes.state))
+    state = jax.jit(network.init)(jax.random.key(0)).state if has_state else shapes.state
+    return Variables(params=params, state=state)

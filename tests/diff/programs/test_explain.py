@@ -42,7 +42,7 @@ class Case:
             given: Any = tuple(jax.random.normal(next(keys), (3, n)) for n in (3, 4, 4))
         elif self.inputs == "recurrent":
             carry = {part: jax.random.normal(next(keys), (3, 4)) for part in self.carry}
-            given = (jax.random.normal(next(keys), (3, 5)), carry)
+            given = (jax.random.normal(next(keys), (3, 5)), {"critic": carry})
         else:
             given = jax.random.normal(next(keys), (4, *SHAPES[self.inputs]))
         one, other = sides(self.one(), self.other())
@@ -249,9 +249,9 @@ TWO: dict[str, Case] = {
         f.cnn, ("nnx", {"activation": jax.nn.elu}), ("haiku", {"flatten": moved(2, 0, 1)}),
         "activation", "flatten_order", inputs="images",
     ),
-    "two: forget bias and order": pair(
-        f.lstm, ("haiku", {"forget": 1.0}), ("linen", {"order": "figo"}),
-        "lstm_forget_bias", inputs="cell",
+    "two: forget bias and update": pair(
+        f.lstm, ("haiku", {"forget": 1.0}), ("linen", {"squash": jax.nn.relu}),
+        "lstm_forget_bias", "activation", inputs="cell",
     ),
     "two: epsilon and momentum": pair(
         f.batch_norm, ("linen", {}), ("nnx", {"epsilon": 1e-3, "momentum": 0.99}),
