@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..types import Difference
+from . import places
 from .regions import Region, consumers, differing, region
 from .values import Core, View, close, in_place_of
 
@@ -46,9 +48,12 @@ class Divergence:
         return found[0], found[1]
 
     def firsts(self) -> tuple[int | None, int | None]:
-        """Return the first value of each part."""
-        first, second = (next(iter(part), None) for part in self.parts)
-        return first, second
+        """Return the first computed value of each part, or the first leaf."""
+        found = []
+        for region, part in zip(self.regions, self.parts, strict=True):
+            computed = (value for value in part if value in region.tape.producers)
+            found.append(next(computed, next(iter(part), None)))
+        return found[0], found[1]
 
     def size(self) -> tuple[float, float]:
         """Return the largest absolute and relative difference of the two results."""
@@ -56,6 +61,17 @@ class Divergence:
             return float("nan"), float("nan")
         own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
         return difference(np.asarray(self.substitute, np.float64), own)
+
+    def described(self) -> Difference:
+        """Describe the first operation of each part."""
+        operations = [
+            None if value is None else places.operation(region.tape, value)
+            for region, value in zip(self.regions, self.firsts(), strict=True)
+        ]
+        largest, relative = self.size()
+        return Difference(
+            one=operations[0], other=operations[1], max_abs=largest, max_rel=relative
+        )
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -176,7 +176,7 @@ def record(
     key: jax.Array,
     *,
     train: bool,
-    wide: bool = True,
+    shared: Mapping[str, Any] | None = None,
 ) -> Tape:
     """Trace and evaluate a network as a function of its canonical parameters.
 
@@ -187,7 +187,8 @@ def record(
       network: with a codec.
       params: its parameters by canonical name.
       state, inputs, key, train: passed to `network.apply`.
-      wide: evaluate in float64.
+      shared: parameters by name whose values are these, whatever the type of those that are
+        traced; if given, all is evaluated in float64.
     """
     codec = network.codec
     assert codec is not None  # `explain` refuses networks without one
@@ -198,14 +199,16 @@ def record(
 
     arguments = (dict(params), state, inputs, key)
     closed, shapes = jax.make_jaxpr(program, return_shape=True)(*arguments)
+    wide = shared is not None
     recorder = _Recorder(Tape(wide))
     tape, values = recorder.tape, []
     for mask, part, argument in zip(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
     ):
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
-            values.append(tape.add(widen(leaf) if wide else leaf, mask))
             shown = jax.tree_util.keystr(path, simple=True, separator="/")
+            known = shared.get(shown, leaf) if shared and not part else leaf
+            values.append(tape.add(widen(known) if wide else _on_host(leaf), mask))
             tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
     with _types(wide):
         results = [value.index for value in recorder.inline(closed, values)]
@@ -232,7 +235,7 @@ class _Recorder:
         return [read(atom) for atom in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
-        return self.tape.add(widen(array) if self.tape.is_wide else array)
+        return self.tape.add(widen(array) if self.tape.is_wide else _on_host(array))
 
     def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
         name, params = equation.primitive.name, equation.params
@@ -305,6 +308,11 @@ class _Recorder:
 
 def _types(wide: bool) -> Any:
     return jax.enable_x64(True) if wide else contextlib.nullcontext()
+
+
+def _on_host(array: Any) -> Any:
+    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
+    return array if is_key else np.asarray(array)
 
 
 def _keeps_values(equation: Any) -> bool:

@@ -41,7 +41,8 @@ def widen(array: Any) -> Any:
 
 def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation as it was traced."""
-    return [_to_host(array) for array in bind(equation, arrays)]
+    typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
+    return [_to_host(array) for array in bind(equation, typed)]
 
 
 def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """Recurrent cells: the place of a GRU's reset gate, an LSTM's forget bias, the order of gates."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -91,18 +92,16 @@ def _with_values(found: Divergence, values: dict[int, Any]) -> Divergence:
     return Divergence(found.search, found.ends, found.parts, values, {}, found.substitute)
 
 
-def _ending_at(found: Divergence, early: int, product: int, gated: int) -> list[Divergence]:
-    """Find divergences that end after the early gate's product and at the late gate."""
-    regions, search = found.regions, found.search
-    after = regions[early].tape.steps[product].results[0]
-    end = regions[1 - early].tape.steps[gated].results[0]
-    following = [v for v in regions[early].values if after in regions[early].ancestors[v]]
-    whole = []
-    for value in following[:4]:
-        a, b = (value, end) if early == 0 else (end, value)
-        if search.fits(a, b) and (longer := search.next_agree(a, b)):
-            whole.append(longer)
-    return whole
+def _ending_at(found: Divergence, early: int, product: int, gated: int) -> Iterator[Divergence]:
+    """Yield divergences that end soon after the early gate's product and the late gate."""
+    soon = []
+    for side, index in ((early, product), (1 - early, gated)):
+        region = found.regions[side]
+        start = region.tape.steps[index].results[0]
+        soon.append([v for v in region.values if start in region.ancestors[v]][:4])
+    for a, b in itertools.product(*(soon if early == 0 else soon[::-1])):
+        if found.search.fits(a, b) and (longer := found.search.next_agree(a, b)):
+            yield longer
 
 
 def _gate_then_product(region: Region) -> int | None:
@@ -148,6 +147,8 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
         return False
     view = found.regions[side].view
     tape = view.tape
+    # A bias inside the late gate's product has no counterpart.
+    without = {v: np.zeros_like(view.arrays[v]) for v in found.regions[side].leaves}
     gate = np.asarray(view.arrays[tape.steps[step].operands[position]])
     wanted = found.regions[1 - side].view.core(found.ends[1 - side])
     for place, value in enumerate(tape.steps[dot].operands):
@@ -156,7 +157,7 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
         state = np.asarray(view.arrays[value])
         for arranged in layouts(gate, state.shape):
             operands = {(dot, place): state * arranged, (step, position): np.ones_like(gate)}
-            now = tape.replay({}, operands, arrays=view.arrays)
+            now = tape.replay(without, operands, arrays=view.arrays)
             core = Core.of(now[found.ends[side]])
             if close(core.numbers, wanted.numbers, view.tolerance):
                 return True

@@ -35,11 +35,38 @@ def leaky(slope: float) -> Callable[[jax.Array], jax.Array]:
     return lambda x: jax.nn.leaky_relu(x, slope)
 
 
+def in_half(x: jax.Array) -> jax.Array:
+    return jax.nn.relu(x.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+def rounded(x: jax.Array) -> jax.Array:
+    return jax.nn.relu(jax.lax.reduce_precision(x, 8, 7))
+
+
+def half_dense(inputs: int, outputs: int) -> dict[str, Any]:
+    """Build a dense layer that computes in bfloat16, in the two libraries that have an option."""
+    half: Any = {"dtype": jnp.bfloat16}
+    return {
+        "linen": lambda name: nn.Dense(outputs, name=name, **half),
+        "nnx": lambda rngs: nnx.Linear(inputs, outputs, rngs=rngs, **half),
+    }
+
+
+def low_precision_dense(inputs: int, outputs: int) -> dict[str, Any]:
+    """Build a dense layer whose product rounds its operands to bfloat16."""
+    low: Any = {"precision": jax.lax.DotAlgorithmPreset.BF16_BF16_F32}
+    return {
+        "linen": lambda name: nn.Dense(outputs, name=name, **low),
+        "nnx": lambda rngs: nnx.Linear(inputs, outputs, rngs=rngs, **low),
+    }
+
+
 def mlp(
     library: str,
     activation: Callable[[jax.Array], jax.Array] = jax.nn.relu,
     norm: Callable[..., dict[str, Any]] = layer_norm,
     after: Callable[[jax.Array], jax.Array] = identity,
+    first: Callable[[int, int], dict[str, Any]] = dense,
     **options: Any,
 ) -> Network:
     """A dense layer, a norm, an activation, a dense layer."""
@@ -47,7 +74,7 @@ def mlp(
     def forward(call: Any, x: jax.Array, train: bool) -> jax.Array:
         return after(call("last", activation(call("norm", call("first", x)))))
 
-    layers = {"first": dense(5, 8), "norm": norm(8, **options), "last": dense(8, 3)}
+    layers = {"first": first(5, 8), "norm": norm(8, **options), "last": dense(8, 3)}
     return build(library, FEATURES, layers, forward)
 
 

@@ -214,6 +214,13 @@ PLANTED: dict[str, Case] = {
         f.attention, ("nnx", {"mask": f.causal}), ("linen", {"mask": f.no_self}), "attention_mask",
         inputs="tokens",
     ),
+    "dtype": pair(f.mlp, ("haiku", {}), ("equinox", {"activation": f.in_half}), "dtype"),
+    "dtype of a layer": pair(f.mlp, ("linen", {"first": f.half_dense}), ("haiku", {}), "dtype"),
+    "dtype within nnx": pair(f.mlp, ("nnx", {}), ("nnx", {"first": f.half_dense}), "dtype"),
+    "precision": pair(f.mlp, ("haiku", {"activation": f.rounded}), ("linen", {}), "precision"),
+    "precision of a product": pair(
+        f.mlp, ("equinox", {}), ("nnx", {"first": f.low_precision_dense}), "precision"
+    ),
     "unknown factor": pair(f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "unknown"),
     "unknown offset": pair(f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "unknown"),
     "unknown reversal": pair(
@@ -256,6 +263,10 @@ TWO: dict[str, Case] = {
     "two: epsilon and momentum": pair(
         f.batch_norm, ("linen", {}), ("nnx", {"epsilon": 1e-3, "momentum": 0.99}),
         "norm_epsilon", "norm_momentum", train=True,
+    ),
+    "two: epsilon and dtype": pair(
+        f.mlp, ("linen", {}), ("equinox", {"activation": f.in_half, "epsilon": 1e-3}),
+        "norm_epsilon", "dtype",
     ),
     "two: scale and activation": pair(
         f.attention, ("linen", {"activation": jnp.tanh}), ("nnx", {"scale": None}),
