@@ -1,5 +1,6 @@
 """Align two traced networks by their values and name the causes of a difference."""
 
+from .bits import first_bit_difference
 from .explain import explain
 
-__all__ = ["explain"]
+__all__ = ["explain", "first_bit_difference"]

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..types import Difference
+from . import places
 from .regions import Region, consumers, differing, region
 from .values import Core, View, close, in_place_of
 
@@ -46,9 +48,12 @@ class Divergence:
         return found[0], found[1]
 
     def firsts(self) -> tuple[int | None, int | None]:
-        """Return the first value of each part."""
-        first, second = (next(iter(part), None) for part in self.parts)
-        return first, second
+        """Return the first computed value of each part, or the first leaf."""
+        found = []
+        for region, part in zip(self.regions, self.parts, strict=True):
+            computed = (value for value in part if value in region.tape.producers)
+            found.append(next(computed, next(iter(part), None)))
+        return found[0], found[1]
 
     def size(self) -> tuple[float, float]:
         """Return the largest absolute and relative difference of the two results."""
@@ -56,6 +61,17 @@ class Divergence:
             return float("nan"), float("nan")
         own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
         return difference(np.asarray(self.substitute, np.float64), own)
+
+    def described(self) -> Difference:
+        """Describe the first operation of each part."""
+        operations = [
+            None if value is None else places.operation(region.tape, value)
+            for region, value in zip(self.regions, self.firsts(), strict=True)
+        ]
+        largest, relative = self.size()
+        return Difference(
+            one=operations[0], other=operations[1], max_abs=largest, max_rel=relative
+        )
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -100,7 +116,7 @@ class Search:
         self.tolerance = one.view.tolerance
         self.needed = {
             id(region): {
-                value: [step for step in consumers(region.tape, value)]
+                value: consumers(region.tape, value)
                 for value in [*region.boundary, *region.values, *region.leaves]
             }
             for region in (one, other)
@@ -110,7 +126,7 @@ class Search:
         """Yield pairs of values of equal size, those that end the smallest parts first."""
         sides = []
         for region in (self.one, self.other):
-            values = [*sorted(region.boundary), *region.values[:MAX_CANDIDATES]]
+            values = [*sorted(region.boundary | region.leaves), *region.values[:MAX_CANDIDATES]]
             sides.append([(value, len(region.ancestors.get(value, ()))) for value in values])
         pairs = [
             (size + more + _lonely(size, more), -a, -b, a, b)
@@ -122,6 +138,8 @@ class Search:
 
     def fits(self, a: int, b: int) -> bool:
         one, other = self.one.view, self.other.view
+        if one.arrays[a].dtype.kind != other.arrays[b].dtype.kind:
+            return False
         cores = one.core(a).array.size == other.core(b).array.size
         if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
             return False
@@ -206,6 +224,20 @@ class Search:
                 array, np.shape(self.other.view.arrays[tape.outputs[slot]])
             )
         return found
+
+    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+        """Substitute a value in the arrangement in which two equal values, its arguments, agree.
+
+        Args:
+          a, b: the values of the first and of the second program.
+          first, second: the values of which they are elementwise functions.
+        """
+        wanted = np.asarray(self.other.view.arrays[second])
+        arguments = self.substitutes(first, second)
+        for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
+            if close(argument, wanted, self.tolerance):
+                return self.made(a, b, array, [], self.other.view.arrays)
+        return None
 
     def is_open(self, region: Region, value: int) -> bool:
         return value in region.ancestors

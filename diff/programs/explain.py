@@ -1,23 +1,18 @@
 """Explain why two networks give different outputs at equal weights."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from ...core.errors import TriglotError
 from ...core.types import PyTree
 from ..types import Cause, Difference, Explanation, Side
-from . import divergence, places
-from .catalogue import name_cause
-from .divergence import Divergence
-from .tape import Tape, record
+from . import divergence
+from .arithmetic import arithmetic_difference, mixes_types
+from .catalogue import name_causes
+from .catalogue.statistics import norm_momentum
+from .recording import record_both
 from .values import View
-from .wide import is_floating
 
-BATCH = 3  # examples that are evaluated
 MAX_CAUSES = 24
 
 
@@ -39,8 +34,9 @@ def explain(
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
-    tapes = record_both(one, other, inputs, train=train, key=key)
-    first, causes = None, []
+    tapes = record_both(one, other, inputs, train=train, key=key, wide=True)
+    first: Difference | None = None
+    causes: list[Cause] = []
     views = [View(tape, tape.arrays) for tape in tapes]
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
@@ -49,77 +45,22 @@ def explain(
         found = divergence.find(*views)
         if found is None:
             break
-        first = first or _difference(found)
-        cause, found = name_cause(found, labels)
-        causes.append(cause)
+        named, found = name_causes(found, labels)
+        first = first or found.described()
+        causes.extend(named)
         if not found.values and not found.operands:
             break
         values.update(found.values)
         operands.update(found.operands)
         views[1] = View(tapes[1], tapes[1].replay(values, operands))
+    if train and (momentum := norm_momentum(*views, labels)) is not None:
+        causes.append(momentum)
+    if any(map(mixes_types, tapes)):
+        native = record_both(one, other, inputs, train=train, key=key)
+        if (arithmetic := arithmetic_difference(views, native, labels)) is not None:
+            causes.append(arithmetic[0])
+            first = first or arithmetic[1]
     return Explanation(first, merged(causes))
-
-
-def record_both(
-    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array, wide: bool = True
-) -> tuple[Tape, Tape]:
-    """Record both networks with equal parameters."""
-    named = []
-    for side in (one, other):
-        if side.network.codec is None:
-            raise TriglotError(
-                f"{side.label} has no codec, so its parameters have no names: give "
-                "Network(..., codec=...)."
-            )
-        named.append(dict(side.network.codec.encode(side.variables.params)))
-    if wide:
-        _share(one, other, *named)
-        inputs = jax.tree.map(_small, inputs)
-    tapes = [
-        record(side.network, params, side.variables.state, inputs, key, train=train, wide=wide)
-        for side, params in zip((one, other), named, strict=True)
-    ]
-    if len(tapes[0].outputs) != len(tapes[1].outputs):
-        raise TriglotError(
-            f"{one.label} gives {len(tapes[0].outputs)} outputs and {other.label} "
-            f"{len(tapes[1].outputs)}: compare networks with the same outputs."
-        )
-    return tapes[0], tapes[1]
-
-
-def _share(one: Side, other: Side, first: dict[str, Any], second: dict[str, Any]) -> None:
-    """Give shared parameters equal values, and those that are constant generic ones.
-
-    At a bias of 0 or a scale of 1 a difference may have no effect.
-    """
-    for index, name in enumerate(sorted(one.names.keys() & other.names.keys())):
-        mine, other_name = one.names[name], other.names[name]
-        array = _generic(first[mine], index)
-        first[mine] = array
-        second[other_name] = jnp.asarray(array).reshape(second[other_name].shape)
-
-
-def _small(array: Any) -> Any:
-    array = jnp.asarray(array)
-    return _generic(array[:BATCH] if array.ndim else array, 0)
-
-
-def _generic(array: Any, seed: int) -> Any:
-    if not is_floating(array.dtype) or not array.size or jnp.any(array != array.ravel()[0]):
-        return array
-    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, array.shape)
-    return array + jnp.asarray(noise, array.dtype)
-
-
-def _difference(found: Divergence) -> Difference:
-    operations = [
-        None if value is None else places.operation(region.tape, value)
-        for region, value in zip(found.regions, found.firsts(), strict=True)
-    ]
-    largest, relative = found.size()
-    return Difference(
-        one=operations[0], other=operations[1], max_abs=largest, max_rel=relative
-    )
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:
@@ -133,6 +74,3 @@ def merged(causes: list[Cause]) -> tuple[Cause, ...]:
         Cause(name, where[0] + (f", and {len(where) - 1} more" if where[1:] else ""), evidence)
         for (name, evidence), where in places_of.items()
     )
-
-
-

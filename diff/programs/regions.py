@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .tape import Step, Tape
-from .values import Core, View, close
+from .tape import Tape
+from .values import View, close
 
 
 @dataclass(eq=False)
@@ -47,13 +47,6 @@ class Region:
         """Return the values that are computed from leaves and values with a counterpart."""
         known = self.boundary | self.leaves
         return [value for value in self.values if set(self.sources(value)) <= known]
-
-    def step(self, value: int) -> Step:
-        return self.tape.steps[self.tape.producers[value]]
-
-    def consumers(self, value: int) -> list[int]:
-        """Return the steps, other than rearrangements, that read a value or a rearrangement."""
-        return consumers(self.tape, value)
 
 
 def consumers(tape: Tape, value: int) -> list[int]:
@@ -107,17 +100,13 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
                 pending.append(source)
     found.boundary.update(value for value in start if has_counterpart(value))
     found.values = sorted(reached - found.leaves)
+    found.ancestors.update((leaf, frozenset({leaf})) for leaf in found.leaves)
     for value in found.values:
         own = {value}
         for source in found.sources(value):
             own |= found.ancestors.get(source, frozenset())
         found.ancestors[value] = frozenset(own)
     return found
-
-
-def same_numbers(one: Core, other: Core, tolerance: float) -> bool:
-    """Return whether two values hold the same numbers in any order."""
-    return close(one.numbers, other.numbers, tolerance)
 
 
 def _data_roots(tape: Tape, operands: Iterable[int]) -> list[int]:

@@ -82,6 +82,7 @@ class Tape:
       roots: for each value, the one that it rearranges; itself if it is computed.
       producers: the step that computes a value; leaves and constants have none.
       leaves: shown names of parameters, state and inputs by value.
+      origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
     """
@@ -93,6 +94,7 @@ class Tape:
     roots: list[int] = field(default_factory=list)
     producers: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, str] = field(default_factory=dict)
+    origins: dict[int, int] = field(default_factory=dict)
     outputs: list[int] = field(default_factory=list)
     new_state: list[int] = field(default_factory=list)
 
@@ -174,7 +176,7 @@ def record(
     key: jax.Array,
     *,
     train: bool,
-    wide: bool = True,
+    shared: Mapping[str, Any] | None = None,
 ) -> Tape:
     """Trace and evaluate a network as a function of its canonical parameters.
 
@@ -185,7 +187,8 @@ def record(
       network: with a codec.
       params: its parameters by canonical name.
       state, inputs, key, train: passed to `network.apply`.
-      wide: evaluate in float64.
+      shared: parameters by name whose values are these, whatever the type of those that are
+        traced; if given, all is evaluated in float64.
     """
     codec = network.codec
     assert codec is not None  # `explain` refuses networks without one
@@ -196,14 +199,16 @@ def record(
 
     arguments = (dict(params), state, inputs, key)
     closed, shapes = jax.make_jaxpr(program, return_shape=True)(*arguments)
+    wide = shared is not None
     recorder = _Recorder(Tape(wide))
     tape, values = recorder.tape, []
     for mask, part, argument in zip(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
     ):
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
-            values.append(tape.add(widen(leaf) if wide else leaf, mask))
             shown = jax.tree_util.keystr(path, simple=True, separator="/")
+            known = shared.get(shown, leaf) if shared and not part else leaf
+            values.append(tape.add(widen(known) if wide else _on_host(leaf), mask))
             tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
     with _types(wide):
         results = [value.index for value in recorder.inline(closed, values)]
@@ -230,7 +235,7 @@ class _Recorder:
         return [read(atom) for atom in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
-        return self.tape.add(widen(array) if self.tape.is_wide else array)
+        return self.tape.add(widen(array) if self.tape.is_wide else _on_host(array))
 
     def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
         name, params = equation.primitive.name, equation.params
@@ -273,8 +278,9 @@ class _Recorder:
     def keeping(self, operands: Sequence[Value]) -> Value:
         """Return a mask that selects the operand that is not 0 everywhere."""
         kept = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
-        mask = np.full_like(operands[0].array, kept)
-        return self.tape.add(mask, KEY)
+        mask = self.tape.add(np.full_like(operands[0].array, kept), KEY)
+        self.tape.origins[mask.index] = operands[0].index
+        return mask
 
     def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
         """Record a scan, one iteration after the other."""
@@ -302,6 +308,11 @@ class _Recorder:
 
 def _types(wide: bool) -> Any:
     return jax.enable_x64(True) if wide else contextlib.nullcontext()
+
+
+def _on_host(array: Any) -> Any:
+    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
+    return array if is_key else np.asarray(array)
 
 
 def _keeps_values(equation: Any) -> bool:

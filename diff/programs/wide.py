@@ -41,7 +41,8 @@ def widen(array: Any) -> Any:
 
 def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation as it was traced."""
-    return [_to_host(array) for array in bind(equation, arrays)]
+    typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
+    return [_to_host(array) for array in bind(equation, typed)]
 
 
 def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -54,12 +55,12 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if name == "reduce_precision":
         return list(arrays)
     if name in BITS or any(True for _ in jex.jaxprs_in_params(equation.params)):
-        dtypes = [atom.aval.dtype for atom in equation.invars]
-        own = [
-            np.asarray(array, dtype) if isinstance(array, np.ndarray) else array
-            for array, dtype in zip(arrays, dtypes, strict=True)
-        ]
+        own = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
         return [widen(array) for array in bind(equation, own)]
+    arrays = [
+        array if is_floating(atom.aval.dtype) else _typed(array, atom.aval.dtype)
+        for array, atom in zip(arrays, equation.invars, strict=True)
+    ]
     changed = {
         key: np.dtype(np.float64)
         for key in DTYPES
@@ -70,6 +71,10 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if changed:
         equation = equation.replace(params={**equation.params, **changed})
     return [widen(array) for array in bind(equation, arrays)]
+
+
+def _typed(array: Any, dtype: Any) -> Any:
+    return np.asarray(array, dtype) if isinstance(array, np.ndarray) else array
 
 
 def _to_host(array: Any) -> Any:

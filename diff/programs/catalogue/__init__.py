@@ -6,25 +6,49 @@ from ...types import Cause
 from .. import places
 from ..divergence import Divergence
 from .activations import activation
-from .features import Finding
+from .attention import attention_mask, attention_scale
+from .cells import forget_bias, gate_order, gru_variant, update_gate
+from .dropout import dropout
+from .features import Finding, steps_of
 from .norms import norm_axis, norm_epsilon
+from .order import flatten_order
+from .parameters import unpaired_parameter
+from .statistics import differing_statistics
+from .windows import padding
 
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
-ENTRIES: Sequence[Entry] = (norm_epsilon, norm_axis, activation)
+# In order: what has narrower evidence comes first.
+ENTRIES: Sequence[Entry] = (
+    unpaired_parameter,
+    dropout,
+    differing_statistics,
+    norm_epsilon,
+    norm_axis,
+    padding,
+    flatten_order,
+    attention_mask,
+    attention_scale,
+    gru_variant,
+    update_gate,
+    forget_bias,
+    gate_order,
+    activation,
+)
 
 
-def name_cause(found: Divergence, labels: tuple[str, str]) -> tuple[Cause, Divergence]:
-    """Name the cause of a divergence: the first entry that explains it, else `unknown`.
+def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause], Divergence]:
+    """Name the causes of a divergence: the first entry that explains it, else `unknown`.
 
     Returns:
-      The cause, and the divergence that it explains, which may be larger than the one given.
+      The causes, and the divergence that they explain, which may be larger than the one given.
     """
     for entry in ENTRIES:
         finding = entry(found, labels)
         if finding is not None:
-            cause = Cause(finding.name, where(finding.divergence, labels), finding.evidence)
-            return cause, finding.divergence
-    return Cause("unknown", where(found, labels), _unexplained(found)), found
+            place = where(finding.divergence, labels)
+            named = [(finding.name, finding.evidence), *finding.more]
+            return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
+    return [Cause("unknown", where(found, labels), _unexplained(found))], found
 
 
 def where(found: Divergence, labels: tuple[str, str]) -> str:
@@ -43,7 +67,7 @@ def _unexplained(found: Divergence) -> str:
     largest, relative = found.size()
     names = []
     for region, part in zip(found.regions, found.parts, strict=True):
-        steps = [region.tape.steps[region.tape.producers[value]].name for value in part]
+        steps = [region.tape.steps[i].name for i in steps_of(region, part)]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
     return (
         f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "

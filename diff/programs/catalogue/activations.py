@@ -45,17 +45,21 @@ NAMED: dict[str, Callable[[Any], Any]] = {
 def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two functions of the same values, at least one of them a known activation."""
     one, other = (region.view for region in found.regions)
+    other_region = found.search.other
     for first, second in _common_inputs(found):
         for a, b in _result_pairs(found, first, second):
             named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
             if None in named or set(named) == {"none"} or named[0] == named[1]:
                 continue
+            evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
             whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
             if whole is not None:
-                evidence = (
-                    f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}; with the first one's "
-                    "results in both, what follows is equal"
-                )
+                evidence += "; with the first one's results in both, what follows is equal"
+                return Finding("activation", evidence, whole)
+            if b in other_region.ancestors and (
+                whole := found.search.forced(a, b, first, second)
+            ):
+                # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, whole)
     return None
 

@@ -16,11 +16,15 @@ ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 
 @dataclass(frozen=True)
 class Finding:
-    """A named cause: its evidence, and the divergence that it explains."""
+    """A named cause: its evidence, and the divergence that it explains.
+
+    `more` has further causes of the same divergence, by name and evidence.
+    """
 
     name: str
     evidence: str
     divergence: Divergence
+    more: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
