@@ -13,22 +13,30 @@ from ..backends.libraries import title
 from ..core.errors import describe, user_error_context
 from ..core.network import Network, Variables, num_params
 from ..core.specs import Spec
-from .findings import dtype_causes, gradient_causes, merged, verdict_of
-from .initializers import Initial, compare_initializers, initialize, initializer_causes
+from .findings import computation_causes, dtype_causes, gradient_causes, merged, verdict_of
 from .inputs import batch_of, carry_of
-from .layouts import find_transposed, layout_cause
-from .leftovers import Frozen, Party, find_frozen, find_shared, leftover_causes
 from .loading import load_network
-from .numbers import EVALUATION, OUTPUTS, STATE, TRAINING, Measurement, Setup, measure
+from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
+from .measures.numbers import EVALUATION, OUTPUTS, STATE, TRAINING, Measurement, Setup, measure
+from .measures.randomness import Randomness, compare_randomness
+from .measures.subject import Subject
+from .measures.weights import (
+    canonical,
+    names_of_sides,
+    put,
+    shared_values,
+    with_noise,
+    with_transposed,
+)
 from .outputs import match_outputs
-from .pairing import pair_parameters
-from .parameters import Pairing
+from .pairing.layouts import find_transposed, layout_cause
+from .pairing.leftovers import Frozen, Party, find_frozen, find_shared, leftover_causes
+from .pairing.pair import pair_parameters
+from .pairing.parameters import Pairing
+from .pairing.use_order import Uses, read_uses
 from .programs import explain
-from .randomness import Randomness, compare_randomness
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .subject import Subject
 from .types import Cause, Difference, Side
-from .weights import canonical, names_of_sides, put, shared_values, with_noise, with_transposed
 
 BATCHES = (1, 32)
 
@@ -47,7 +55,7 @@ def diff_networks(
 
     The weights are those of a module that was given already made, else the first network's initial
     ones. Arrays that an initializer fills with a constant, such as biases, get noise, so that a
-    missing one shows. `triglot.diff.numbers` says what counts as rounding.
+    missing one shows. `triglot.diff.measures.numbers` says what counts as rounding.
 
     Args:
       one, other: what `triglot.diff.loading.load_network` accepts: a Haiku function, a Linen
@@ -134,7 +142,9 @@ class _Comparison:
         ):
             what = f"{network.name!r} failed on {describe_inputs(self.inputs)}"
             with user_error_context(what):
-                shapes.append(jax.eval_shape(lambda v, i, n=network: n.apply(v, i)[0], variables, given))
+                shapes.append(
+                    jax.eval_shape(lambda v, i, n=network: n.apply(v, i)[0], variables, given)
+                )
         return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
 
     @cached_property
@@ -179,7 +189,13 @@ class _Comparison:
             for name, array in named.items():
                 if name.endswith("recurrent/n/bias"):  # one of two variants has no such bias
                     named[name] = np.zeros_like(array)
-                elif repaired and name.rpartition("/")[2] in ("bias", "scale", "b", "beta", "offset"):
+                elif repaired and name.rpartition("/")[2] in (
+                    "bias",
+                    "scale",
+                    "b",
+                    "beta",
+                    "offset",
+                ):
                     named[name] = np.full_like(array, name.endswith("scale"))
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
@@ -200,8 +216,8 @@ class _Comparison:
         """Run the comparison."""
         self.outputs  # noqa: B018 (networks without equal outputs are refused first)
         one, other = self.parties
-        pairing = pair_parameters(self.networks, self.initial, self.batches[1], self.mapping)
-        pairing, causes = find_shared(pairing, one, other)
+        pairing = pair_parameters(self.networks, self._uses, self.mapping)
+        pairing, causes = find_shared(pairing, self._uses, one, other)
         frozen = (
             find_frozen(pairing.only_one, one, other),
             find_frozen(pairing.only_other, other, one),
@@ -213,7 +229,7 @@ class _Comparison:
         subjects = self.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
         causes += dtype_causes(pairing, subjects, setup, self.labels)
-        measurements, notes = measure(*subjects, setup)
+        measurements, notes, dtypes = measure(*subjects, setup)
         causes += gradient_causes(pairing, subjects, setup, self.labels)
         if not _agree(measurements, OUTPUTS):
             pairing, found = find_transposed(
@@ -221,6 +237,8 @@ class _Comparison:
             )
             causes += found
         verdict = verdict_of(measurements)
+        if len(setup.modes) == 1 and random is None:
+            notes.append("training and evaluation are the same program, measured once")
         first: Difference | None = None
         if random is not None:
             notes.append(random.note)
@@ -230,7 +248,9 @@ class _Comparison:
         if verdict == DIFFERENT or (random is not None and not random.identical):
             first, explained = self._explain(pairing, frozen, measurements, random, notes)
             if verdict == DIFFERENT:
-                causes = merged(causes, explained) or [_unexplained(measurements)]
+                causes = merged(causes, explained)
+                causes = merged(causes, computation_causes(dtypes, self.labels))
+                causes = causes or [_unexplained(measurements)]
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
@@ -252,6 +272,18 @@ class _Comparison:
             num_keys=num_keys,
             notes=tuple(notes),
         )
+
+    def _uses(self) -> tuple[Uses, Uses]:
+        both = [
+            read_uses(
+                party.network,
+                party.variables,
+                party.inputs,
+                [entry[1 + i] for entry in self.outputs],
+            )
+            for i, party in enumerate(self.parties)
+        ]
+        return both[0], both[1]
 
     def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
         """Decide what is measured."""
@@ -279,7 +311,7 @@ class _Comparison:
         alone = replace(
             setup, batches={size: self.batches[size]}, modes=(EVALUATION,), learns=False
         )
-        measurements, _ = measure(*self.subjects(pairing, frozen, repaired=True), alone)
+        measurements = measure(*self.subjects(pairing, frozen, repaired=True), alone).measurements
         return all(each.agrees for each in measurements)
 
     def _explain(

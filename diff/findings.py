@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from .numbers import TRAINING, Measurement, Setup
-from .parameters import Pairing
+from .measures.numbers import TRAINING, Measurement, Setup
+from .measures.subject import OPTIMIZER, Subject
+from .pairing.parameters import Pairing
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
-from .subject import OPTIMIZER, Subject
 from .types import Cause
 
 
@@ -35,7 +35,9 @@ def dtype_causes(
         one, other = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         if one != other:
             where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
-            return [Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")]
+            return [
+                Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")
+            ]
     outputs = [
         jax.eval_shape(
             lambda v, i, s=side: s.apply(v, i, setup.key, False)[0],
@@ -46,9 +48,20 @@ def dtype_causes(
     ]
     for name, leaf in outputs[0].items():
         if leaf.dtype != outputs[1][name].dtype:
-            evidence = f"the output is {leaf.dtype} in the first, {outputs[1][name].dtype} in the second"
+            evidence = (
+                f"the output is {leaf.dtype} in the first, {outputs[1][name].dtype} in the second"
+            )
             return [Cause("dtype", name, evidence)]
     return []
+
+
+def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list[Cause]:
+    """Name the dtypes in which two networks compute, if they differ."""
+    if dtypes[0] == dtypes[1] or not all(dtypes):
+        return []
+    shown = [dtype.replace("float64", "the dtype of its weights") for dtype in dtypes]
+    evidence = f"{labels[0]} computes in {shown[0]}, {labels[1]} in {shown[1]}"
+    return [Cause("dtype", "operations", evidence)]
 
 
 def gradient_causes(

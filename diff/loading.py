@@ -107,7 +107,9 @@ def _required(names: Mapping[str, inspect.Parameter]) -> set[str]:
 def _made_by(
     function: Callable[..., Any], arguments: Mapping[str, Any], inputs: Inputs, shown: str
 ) -> Network:
-    with user_error_context(f"{shown} failed when it was called with {list(arguments) or 'nothing'}"):
+    with user_error_context(
+        f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
+    ):
         made = function(**arguments)
     if not isinstance(made, Network) and _library_of(made) is None:
         raise TriglotError(

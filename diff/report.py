@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .initializers import InitializerRow
-from .numbers import LONG, Measurement
-from .parameters import Pairing
+from .measures.initializers import InitializerRow
+from .measures.numbers import LONG, Measurement
+from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation
 
 WIDTH = 80
@@ -59,7 +59,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return an object for JSON; infinite differences become null."""
-        one, other = self.pairing.one, self.pairing.other
+        one = self.pairing.one
         return {
             "networks": list(self.labels),
             "verdict": self.verdict,

@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: its arguments; None for those of the process.
 
     Returns:
-      The exit code: 0; 1 if a check failed, a training diverged, two networks are different, or the reader of a pipe ended; 2
-      after a user error, which is printed in one line; 130 after Ctrl-C.
+      The exit code: 0; 1 if a check failed, a training diverged, two networks are different, or the
+      reader of a pipe ended; 2 after a user error, which is printed in one line; 130 after Ctrl-C.
     """
     started = time.perf_counter()
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.types import PyTree
+from ...core.types import PyTree
+from ..types import Cause
 from .compiling import quick_jit
 from .samples import LEVEL, two_samples
 from .subject import Subject
-from .types import Cause
 
 NUM_KEYS = 2000
 MAX_ELEMENTS = 16

@@ -1,8 +1,48 @@
 """Alignment of two sequences of parameters, by dynamic programming."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .parameters import Parameter
+from .use_order import Uses
+
+
+def align_uses(
+    sides: tuple[Mapping[str, Parameter], Mapping[str, Parameter]],
+    uses: tuple[Uses, Uses],
+    *,
+    repeated: bool = False,
+) -> list[tuple[str, str]]:
+    """Pair the names of two networks' parameters by the order in which they are used.
+
+    Parameters that reach the same outputs are aligned first, so that two branches may be computed
+    in any order; then all that are left.
+
+    Args:
+      sides: all parameters of each network.
+      uses: of each network.
+      repeated: whether each use counts; otherwise each parameter counts once, at its first use.
+    """
+    orders = [
+        list(use.order) if repeated else list(dict.fromkeys([*use.order, *side]))
+        for use, side in zip(uses, sides, strict=True)
+    ]
+    groups = [
+        {use.reaches[name] for name in order} for use, order in zip(uses, orders, strict=True)
+    ]
+    pairs: list[tuple[str, str]] = []
+    if groups[0] == groups[1]:
+        for group in sorted(groups[0], key=sorted):
+            parts = [
+                [side[name] for name in order if use.reaches[name] == group]
+                for side, use, order in zip(sides, uses, orders, strict=True)
+            ]
+            pairs += align(*parts)
+    done = [{pair[index] for pair in pairs} for index in (0, 1)]
+    rest = [
+        [side[name] for name in order if name not in known]
+        for side, order, known in zip(sides, orders, done, strict=True)
+    ]
+    return pairs + align(*rest)
 
 
 def align(one: Sequence[Parameter], other: Sequence[Parameter]) -> list[tuple[str, str]]:

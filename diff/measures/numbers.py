@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.errors import describe
-from ..core.types import PyTree
+from ...core.errors import describe
+from ...core.types import PyTree
 from .subject import OPTIMIZER, STEPS, Subject, equations, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
@@ -108,12 +108,22 @@ class Setup:
     learns: bool
 
 
-def measure(one: Subject, other: Subject, setup: Setup) -> tuple[list[Measurement], list[str]]:
-    """Measure all quantities.
+class Measured(NamedTuple):
+    """All measurements of two networks.
 
-    Returns:
-      The measurements, and notes about what could not be measured.
+    Attributes:
+      measurements: one per quantity.
+      notes: what could not be measured, and why.
+      dtypes: the coarsest dtype in which each network computes on float64; empty if it fails.
     """
+
+    measurements: list[Measurement]
+    notes: list[str]
+    dtypes: tuple[str, str]
+
+
+def measure(one: Subject, other: Subject, setup: Setup) -> Measured:
+    """Measure all quantities in native and canonical arithmetic and in double precision."""
     notes: list[str] = []
     native = _distances(one, other, setup)
     canonical = double = None
@@ -143,7 +153,7 @@ def measure(one: Subject, other: Subject, setup: Setup) -> tuple[list[Measuremen
         )
         for quantity in native
     ]
-    return measurements, notes
+    return Measured(measurements, notes, (coarse[0], coarse[1]))
 
 
 def in_double(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:
@@ -237,7 +247,11 @@ def _values(side: Subject, setup: Setup, index: int) -> dict[Quantity, dict[str,
         moved = replace(side.variables, state=state)
         outputs, _ = side.forward(moved, inputs, key, False)
         found[Quantity(STATE, EVALUATION, largest)] = outputs
-    return jax.tree.map(np.asarray, found)
+    order = (OUTPUTS, STATE, GRADIENTS, ONE_STEP, MANY_STEPS, LONG_OUTPUTS)
+    return {
+        quantity: jax.tree.map(np.asarray, found[quantity])
+        for quantity in sorted(found, key=lambda each: (order.index(each.name), *each[1:]))
+    }
 
 
 def distance(

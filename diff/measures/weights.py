@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.network import Codec, Network, Variables
+from ...core.network import Codec, Network, Variables
+from ..pairing.parameters import Pairing
 from .compiling import quick_jit
-from .parameters import Pairing
 
 NOISE = 1024  # noise is a multiple of 1 / 1024: a layout that adds 1 to it does not round
 MAX_NOISE = 128
@@ -19,7 +18,9 @@ MAX_NOISE = 128
 def canonical(network: Network, variables: Variables) -> dict[str, np.ndarray]:
     """Return a network's parameters by canonical name."""
     assert network.codec is not None  # for the type checker: `read_parameters` has checked it
-    return {name: np.asarray(a) for name, a in quick_jit(network.codec.encode)(variables.params).items()}
+    return {
+        name: np.asarray(a) for name, a in quick_jit(network.codec.encode)(variables.params).items()
+    }
 
 
 def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -95,9 +96,11 @@ def shared_values(
     Returns:
       Arrays by the names that both sides share.
     """
-    values = {}
+    values: dict[str, np.ndarray] = {}
+    copies: dict[str, np.ndarray] = {}  # of an array that the other side shares
     for name, pair in zip(pairing.shared_names(), pairing.pairs, strict=True):
-        array = named[pair.other if from_other else pair.one]
+        own, theirs = (pair.other, pair.one) if from_other else (pair.one, pair.other)
+        array = copies.setdefault(theirs, named[own])
         dtypes = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         coarse = max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
         values[name] = array.astype(coarse).astype(array.dtype)
@@ -111,5 +114,3 @@ def names_of_sides(pairing: Pairing) -> tuple[dict[str, str], dict[str, str]]:
         {name: pair.one for name, pair in zip(shared, pairing.pairs, strict=True)},
         {name: pair.other for name, pair in zip(shared, pairing.pairs, strict=True)},
     )
-
-

@@ -1,13 +1,15 @@
-"""The order in which a network's traced program uses its parameters."""
+"""The order in which a traced network uses its parameters, and the outputs they reach."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core as jex
 
-from ..core.network import Network, Variables
-from ..core.types import PyTree
+from ...core.network import Network, Variables
+from ...core.tracing.jaxprs import needed
+from ...core.tracing.jaxprs import variables as tracing_variables
+from ...core.types import PyTree
 
 # Operations that only arrange the elements of an array.
 ARRANGING = {
@@ -26,23 +28,51 @@ ARRANGING = {
 }
 
 
-def use_order(network: Network, variables: Variables, inputs: PyTree) -> tuple[str, ...]:
-    """List the canonical names of the parameters in the order in which operations read them.
+class Uses(NamedTuple):
+    """How a network's program uses its parameters.
 
-    Reading by an operation that only arranges elements, such as a transposition, does not count;
-    the operation that reads its result does. A parameter that is read twice is listed twice.
+    Attributes:
+      order: canonical names in the order in which operations read them; a parameter that is read
+        twice is there twice. Reading by an operation that only arranges elements, such as a
+        transposition, does not count; the operation that reads its result does.
+      reaches: the indices of the outputs that depend on each parameter, by canonical name.
+    """
+
+    order: tuple[str, ...]
+    reaches: dict[str, frozenset[int]]
+
+
+def read_uses(
+    network: Network, variables: Variables, inputs: PyTree, outputs: Sequence[int]
+) -> Uses:
+    """Trace a call in evaluation and read how it uses the parameters.
+
+    Args:
+      network: with a codec.
+      variables, inputs: of the call.
+      outputs: indices of output leaves; the i-th of them is output `i` of the result.
     """
     codec = network.codec
     assert codec is not None  # for the type checker: `read_parameters` has checked it
-    named = codec.encode(variables.params)
+    named = jax.eval_shape(codec.encode, variables.params)
 
     def forward(named: dict[str, jax.Array]) -> Any:
         own = Variables(params=codec.decode(named), state=variables.state)
-        return network.apply(own, inputs)
+        return jax.tree.leaves(network.apply(own, inputs)[0])
 
-    closed = jax.make_jaxpr(forward)(named)
-    known = {var: (name,) for var, name in zip(closed.jaxpr.invars, sorted(named), strict=True)}
-    return tuple(_uses(closed.jaxpr, known))
+    jaxpr = jax.make_jaxpr(forward)(named).jaxpr
+    names = sorted(named)
+    reaches: dict[str, set[int]] = {name: set() for name in names}
+    for number, index in enumerate(outputs):
+        read = set(tracing_variables([jaxpr.outvars[index]]))
+        for equation in needed(jaxpr.eqns, [jaxpr.outvars[index]]):
+            read.update(tracing_variables(equation.invars))
+        for name, var in zip(names, jaxpr.invars, strict=True):
+            if var in read:
+                reaches[name].add(number)
+    known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
+    fixed = {name: frozenset(numbers) for name, numbers in reaches.items()}
+    return Uses(tuple(_uses(jaxpr, known)), fixed)
 
 
 def _uses(jaxpr: Any, known: dict[Any, tuple[str, ...]]) -> Iterator[str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import jax
 
-from ..core.errors import TriglotError
-from ..core.network import Leaf, Network
+from ...core.errors import TriglotError
+from ...core.network import Leaf, Network
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Pairing:
         return replace(self, pairs=(*self.pairs, *pairs))
 
     def shared_names(self) -> list[str]:
-        """Name each pair: by the first side's name, or the second's where the first has it twice."""
+        """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
         return [pair.one if ones.count(pair.one) == 1 else pair.other for pair in self.pairs]
 

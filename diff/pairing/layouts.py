@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ..types import Cause
 from .parameters import Pair, Pairing
-from .types import Cause
 
 MAX_MATRICES = 8
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.network import Network, Variables
+from ...core.network import Network, Variables
+from ..pairing.parameters import Pairing, Parameter
+from ..types import Cause
 from .compiling import quick_jit
-from .parameters import Pairing, Parameter
 from .samples import LEVEL, Test, two_samples
-from .types import Cause
 
 NUM_KEYS = 1000
 MAX_DRAWN = 2**28  # parameters drawn in all; larger networks get fewer keys

@@ -1,6 +1,6 @@
 """Parameters that only one of two networks has: shared, frozen, missing, or of another design."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.network import Network, Variables
-from ..core.types import PyTree, by_path
-from .alignment import align
+from ...core.network import Network, Variables
+from ...core.types import PyTree, by_path
+from ..types import Cause
+from .alignment import align_uses
 from .parameters import Pair, Pairing, Parameter
-from .types import Cause
-from .use_order import use_order
+from .use_order import Uses
+
+BIASES = ("bias", "b", "beta", "offset")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Party:
     inputs: PyTree
 
 
-def find_shared(pairing: Pairing, one: Party, other: Party) -> tuple[Pairing, list[Cause]]:
+def find_shared(
+    pairing: Pairing, read: Callable[[], tuple[Uses, Uses]], one: Party, other: Party
+) -> tuple[Pairing, list[Cause]]:
     """Pair parameters that one network has once, uses several times, and the other has copies of.
 
     Both programs' uses are aligned in order; a parameter without a counterpart belongs to the one
@@ -42,8 +46,9 @@ def find_shared(pairing: Pairing, one: Party, other: Party) -> tuple[Pairing, li
     if bool(pairing.only_one) == bool(pairing.only_other):
         return pairing, []
     parties, sides = (one, other), (pairing.one, pairing.other)
-    uses = [use_order(each.network, each.variables, each.inputs) for each in parties]
-    aligned = align(*([side[name] for name in own] for side, own in zip(sides, uses, strict=True)))
+    both = read()
+    uses = [each.order for each in both]
+    aligned = align_uses(sides, both, repeated=True)
     few, many = (1, 0) if pairing.only_one else (0, 1)  # the sides that share and that copy
     left = {each.name for each in (pairing.only_one or pairing.only_other)}
     partner = {(p.one, p.other)[few]: (p.one, p.other)[many] for p in pairing.pairs}
@@ -119,7 +124,9 @@ def find_frozen(left: Sequence[Parameter], owner: Party, other: Party) -> list[F
 
 def _outside(party: Party) -> list[tuple[str, np.ndarray]]:
     """List the floating-point arrays of a network that are not parameters, with their places."""
-    state = [(f"state {path}".strip(), leaf) for path, leaf in by_path(party.variables.state).items()]
+    state = [
+        (f"state {path}".strip(), leaf) for path, leaf in by_path(party.variables.state).items()
+    ]
     closed = jax.make_jaxpr(lambda params, inputs: party.network.apply(
         Variables(params=params, state=party.variables.state), inputs
     ))(party.variables.params, party.inputs)  # fmt: skip
@@ -151,7 +158,10 @@ def leftover_causes(
 ) -> list[Cause]:
     """Name what the parameters without a counterpart mean, except those that are `explained`."""
     causes = _variants(pairing, one, other)
-    sides = ((pairing.only_one, one, other, pairing.one), (pairing.only_other, other, one, pairing.other))
+    sides = (
+        (pairing.only_one, one, other, pairing.one),
+        (pairing.only_other, other, one, pairing.other),
+    )
     paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
     for unpaired, owner, lacking, side in sides:
         left = tuple(each for each in unpaired if each.name not in explained)
@@ -203,11 +213,12 @@ def _inner_bias(parameter: Parameter) -> bool:
 def _is_vector(
     parameter: Parameter, kind: str, side: Mapping[str, Parameter], paired: set[str]
 ) -> bool:
-    """Return whether it is the bias or scale of a module whose other parameters are paired."""
-    named = parameter.name.rpartition("/")[2] == kind
-    beside = [name for name in side if _module(name) == _module(parameter.name) and name in paired]
-    plain = kind == "bias" and len(parameter.shape) == 1 and bool(beside)
-    return named or (plain and parameter.name.rpartition("/")[2] in ("b", "beta", "offset"))
+    """Return whether it is the bias or scale of a layer that has a counterpart."""
+    name = parameter.name.rpartition("/")[2]
+    beside = [other for other in side if _module(other) == _module(parameter.name)]
+    if any(other not in paired and len(side[other].shape) > 1 for other in beside):
+        return False  # the whole layer has no counterpart
+    return name == kind or (kind == "bias" and name in BIASES)
 
 
 def _module(name: str) -> str:

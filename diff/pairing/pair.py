@@ -1,23 +1,21 @@
 """Pair the parameters of two networks, as far as possible."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ..backends.guessing import guess
-from ..backends.naming import normalize_separators
-from ..backends.pairing import follow_mapping
-from ..core.errors import TriglotError
-from ..core.network import Network, Variables
-from .alignment import align
+from ...backends.guessing import guess
+from ...backends.naming import normalize_separators
+from ...backends.pairing import follow_mapping
+from ...core.errors import TriglotError
+from ...core.network import Network
+from .alignment import align_uses
 from .parameters import Pair, Pairing, Parameter, read_parameters
-from .use_order import use_order
+from .use_order import Uses
 
 
 def pair_parameters(
     networks: tuple[Network, Network],
-    variables: tuple[Variables, Variables],
-    inputs: tuple[Any, Any],
+    uses: Callable[[], tuple[Uses, Uses]],
     mapping: Mapping[str, str] | None = None,
 ) -> Pairing:
     """Pair the parameters of two networks; unlike `translate`, some may be left unpaired.
@@ -28,8 +26,7 @@ def pair_parameters(
 
     Args:
       networks: in native arithmetic.
-      variables: of each network.
-      inputs: of each network, a batch.
+      uses: reads how each network uses its parameters; called if names and shapes do not decide.
       mapping: canonical names or prefixes of the first network to those of the second.
 
     Raises:
@@ -49,7 +46,7 @@ def pair_parameters(
             )
         found = _with_transposed(one, other, found)
     else:
-        found, source = _found(one, other, networks, variables, inputs)
+        found, source = _found(one, other, uses)
     if one and other and not found:
         raise TriglotError(
             f"{shown} have no parameter in common: the first has {_listed(one)}, the second "
@@ -61,9 +58,7 @@ def pair_parameters(
 def _found(
     one: dict[str, Parameter],
     other: dict[str, Parameter],
-    networks: tuple[Network, Network],
-    variables: tuple[Variables, Variables],
-    inputs: tuple[Any, Any],
+    uses: Callable[[], tuple[Uses, Uses]],
 ) -> tuple[list[Pair], str]:
     named = [Pair(name, name) for name in one if name in other]
     named = _with_transposed(one, other, named)
@@ -75,20 +70,11 @@ def _found(
         return [Pair(name, guessed[name]) for name in one], "guessed by shape and order"
     except TriglotError:
         pass
-    uses = [
-        _completed(use_order(network, own, given), side)
-        for network, own, given, side in zip(networks, variables, inputs, (one, other), strict=True)
-    ]
-    aligned = align([one[name] for name in uses[0]], [other[name] for name in uses[1]])
+    aligned = align_uses((one, other), uses())
     pairs = [Pair(*names) for names in aligned]
     order = {name: index for index, name in enumerate(one)}
     pairs = sorted(_with_transposed(one, other, pairs), key=lambda pair: order[pair.one])
     return pairs, "guessed by order of use"
-
-
-def _completed(names: Sequence[str], side: Mapping[str, Parameter]) -> list[str]:
-    """List each name once, at its first use; those that are never used come last."""
-    return list(dict.fromkeys([*names, *side]))
 
 
 def _with_transposed(

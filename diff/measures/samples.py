@@ -25,7 +25,8 @@ def two_samples(one: np.ndarray, other: np.ndarray) -> Test:
     """Test two samples by Kolmogorov and Smirnov, and their spread by Brown and Forsythe.
 
     The second (`scipy.stats.levene` around the median) finds another standard deviation with fewer
-    draws. The smaller p-value is doubled. Samples that hardly vary are compared as constants, since rounding would decide the test.
+    draws. The smaller p-value is doubled. Samples that hardly vary are compared as constants, since
+    rounding would decide the test.
 
     Args:
       one, other: finite numbers `[n]` and `[m]`.

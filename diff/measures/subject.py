@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.canonical import with_arithmetic
-from ..core.network import Network, Variables
-from ..core.tracing.jaxprs import leaves_read, needed
-from ..core.types import PyTree
+from ...backends.canonical import with_arithmetic
+from ...core.network import Network, Variables
+from ...core.tracing.jaxprs import leaves_read, needed
+from ...core.types import PyTree
 from .compiling import quick_jit
 
 STEPS = 100
