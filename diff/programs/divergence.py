@@ -114,13 +114,14 @@ class Search:
     def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
-        self.needed = {
-            id(region): {
-                value: consumers(region.tape, value)
-                for value in [*region.boundary, *region.values, *region.leaves]
-            }
-            for region in (one, other)
-        }
+        self._reading: dict[tuple[int, int], list[int]] = {}
+
+    def reading(self, region: Region, value: int) -> list[int]:
+        """Return the steps, other than rearrangements, that read a value."""
+        key = id(region), value
+        if key not in self._reading:
+            self._reading[key] = consumers(region.tape, value)
+        return self._reading[key]
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of values of equal size, those that end the smallest parts first."""
@@ -152,13 +153,20 @@ class Search:
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""
         wanted = self.results(self.one, a)
+        own = self.one.view.core(a)
+        reached = [
+            core
+            for step in self.reading(self.one, a)
+            for core in map(self.one.view.core, self.one.tape.steps[step].results)
+            if not close(core.numbers, own.numbers, self.tolerance)
+        ]
         ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
         if not wanted and not ends:
             return None
         tape, view = self.other.tape, self.other.view
         reading = [
             step
-            for step in self.needed[id(self.other)][b]
+            for step in self.reading(self.other, b)
             if any(self.is_open(self.other, value) for value in tape.steps[step].results)
         ]
         spread = [
@@ -174,17 +182,13 @@ class Search:
             now = tape.replay(
                 {b: array}, arrays=view.arrays, steps=sorted([*spread, *reading])
             )
-            agreeing = [
-                step
-                for step in reading
-                for value in tape.steps[step].results
-                if isinstance(now[value], np.ndarray)
-                and any(
-                    close(core.numbers, Core.of(now[value]).numbers, self.tolerance)
-                    for core in wanted
-                )
-            ]
-            if agreeing:
+            found = {step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading}
+            if any(self.is_among(core, wanted) for cores in found.values() for core in cores):
+                agreeing = [
+                    step
+                    for step, cores in found.items()
+                    if any(self.is_among(core, reached) for core in cores)
+                ]
                 return self.made(a, b, array, agreeing, now)
         return None
 
@@ -239,6 +243,10 @@ class Search:
                 return self.made(a, b, array, [], self.other.view.arrays)
         return None
 
+    def is_among(self, core: Core, cores: list[Core]) -> bool:
+        """Return whether one of some values has the same numbers."""
+        return any(close(core.numbers, each.numbers, self.tolerance) for each in cores)
+
     def is_open(self, region: Region, value: int) -> bool:
         return value in region.ancestors
 
@@ -247,7 +255,7 @@ class Search:
         own = region.view.core(value)
         cores = [
             region.view.core(result)
-            for step in self.needed[id(region)][value]
+            for step in self.reading(region, value)
             for result in region.tape.steps[step].results
             if self.is_open(region, result)
         ]
@@ -265,9 +273,11 @@ class Search:
         return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
 
 
-def _lonely(size: int, other: int) -> int:
-    """Penalize a part of several steps without a counterpart, such as half an activation."""
-    return 6 if not min(size, other) and max(size, other) > 3 else 0
+def _lonely(size: int, other: int) -> float:
+    """Penalize a part without a counterpart, more so one of many steps: half an activation."""
+    if min(size, other):
+        return 0.0
+    return 6.0 if max(size, other) > 3 else 1.5
 
 
 def _following(region: Region, value: int) -> list[int]:
