@@ -30,13 +30,13 @@ from .measures.weights import (
 )
 from .outputs import match_outputs
 from .pairing.layouts import find_transposed, layout_cause
-from .pairing.leftovers import Frozen, Party, find_frozen, find_shared, leftover_causes
+from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing
 from .pairing.use_order import Uses, read_uses
 from .programs import explain
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .types import Cause, Difference, Side
+from .types import Cause, Difference, Operation, Side
 
 BATCHES = (1, 32)
 
@@ -189,13 +189,7 @@ class _Comparison:
             for name, array in named.items():
                 if name.endswith("recurrent/n/bias"):  # one of two variants has no such bias
                     named[name] = np.zeros_like(array)
-                elif repaired and name.rpartition("/")[2] in (
-                    "bias",
-                    "scale",
-                    "b",
-                    "beta",
-                    "offset",
-                ):
+                elif repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
                     named[name] = np.full_like(array, name.endswith("scale"))
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
@@ -228,8 +222,9 @@ class _Comparison:
         causes += leftover_causes(pairing, known, one, other)
         subjects = self.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
-        causes += dtype_causes(pairing, subjects, setup, self.labels)
-        measurements, notes, dtypes = measure(*subjects, setup)
+        dtypes_apart = dtype_causes(pairing, subjects, setup, self.labels)
+        causes += dtypes_apart
+        measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
         causes += gradient_causes(pairing, subjects, setup, self.labels)
         if not _agree(measurements, OUTPUTS):
             pairing, found = find_transposed(
@@ -251,6 +246,7 @@ class _Comparison:
                 causes = merged(causes, explained)
                 causes = merged(causes, computation_causes(dtypes, self.labels))
                 causes = causes or [_unexplained(measurements)]
+                first = first or _first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
@@ -327,27 +323,42 @@ class _Comparison:
                  and each.quantity.name == OUTPUTS}  # fmt: skip
         if random is not None or not _agree(measurements, STATE):
             apart.add(TRAINING)
-        subjects = self.subjects(pairing, frozen, repaired=True)
-        sides = [
-            Side(label=label, network=side.network, variables=side.variables, names=side.names)
-            for label, side in zip(self.labels, subjects, strict=True)
-        ]
         first: Difference | None = None
         causes: list[Cause] = []
-        for mode in sorted(apart):
-            inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
-            try:
-                found = explain(*sides, inputs, train=train, key=self.keys["training"])
-            except Exception as error:  # an operation that cannot be evaluated alone
-                notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
-                continue
-            first = first or found.first_difference
-            causes = merged(causes, found.causes)
+        # Without repairs a missing parameter would hide what follows it; it may be the first itself.
+        for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
+            sides = [
+                Side(label=label, network=side.network, variables=side.variables, names=side.names)
+                for label, side in zip(
+                    self.labels, self.subjects(pairing, frozen, repaired=repaired), strict=True
+                )
+            ]
+            for mode in sorted(apart):
+                inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
+                try:
+                    found = explain(
+                        sides[0], sides[1], inputs, train=train, key=self.keys["training"]
+                    )
+                except Exception as error:  # an operation that cannot be evaluated alone
+                    notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
+                    continue
+                first = found.first_difference if not repaired else first or found.first_difference
+                causes = merged(causes, found.causes) if repaired else causes
         return first, causes
 
 
 def _agree(measurements: Sequence[Measurement], name: str) -> bool:
     return all(each.agrees for each in measurements if each.quantity.name == name)
+
+
+def _first_measured(measurements: Sequence[Measurement]) -> Difference | None:
+    """Describe a difference that no operation of the forward pass has, such as of gradients."""
+    apart = next((each for each in measurements if not each.agrees), None)
+    if apart is None:
+        return None
+    operation = Operation(apart.quantity.name, apart.native.where)
+    found = apart.native
+    return Difference(operation, operation, max_abs=found.max_abs, max_rel=found.max_rel)
 
 
 def _unexplained(measurements: Sequence[Measurement]) -> Cause:

@@ -122,8 +122,15 @@ class Measured(NamedTuple):
     dtypes: tuple[str, str]
 
 
-def measure(one: Subject, other: Subject, setup: Setup) -> Measured:
-    """Measure all quantities in native and canonical arithmetic and in double precision."""
+def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = True) -> Measured:
+    """Measure all quantities in native and canonical arithmetic and in double precision.
+
+    Args:
+      one, other: the networks.
+      setup: what they are measured on.
+      same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
+        double precision would hide it, and is not measured.
+    """
     notes: list[str] = []
     native = _distances(one, other, setup)
     canonical = double = None
@@ -133,7 +140,9 @@ def measure(one: Subject, other: Subject, setup: Setup) -> Measured:
     except Exception as error:  # a custom layer that canonical arithmetic cannot rewrite
         notes.append(f"canonical arithmetic was not measured: {describe(error)}")
     coarse = [_coarsest(side, setup, index) for index, side in enumerate((one, other))]
-    if all(dtype == "float64" for dtype in coarse):
+    if not same_dtypes:
+        notes.append("double precision was not measured: the networks' dtypes differ")
+    elif all(dtype == "float64" for dtype in coarse):
         try:
             double = in_double(one, other, setup)
         except Exception as error:
