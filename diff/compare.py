@@ -325,7 +325,7 @@ class _Comparison:
             apart.add(TRAINING)
         first: Difference | None = None
         causes: list[Cause] = []
-        # Without repairs a missing parameter would hide what follows it; it may be the first itself.
+        # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
             sides = [
                 Side(label=label, network=side.network, variables=side.variables, names=side.names)
@@ -358,7 +358,7 @@ def _first_measured(measurements: Sequence[Measurement]) -> Difference | None:
         return None
     operation = Operation(apart.quantity.name, apart.native.where)
     found = apart.native
-    return Difference(operation, operation, max_abs=found.max_abs, max_rel=found.max_rel)
+    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
 
 
 def _unexplained(measurements: Sequence[Measurement]) -> Cause:

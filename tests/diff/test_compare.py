@@ -110,7 +110,7 @@ def test_the_weights_of_a_made_module_are_used() -> None:
 
 
 def test_networks_with_other_outputs_have_nothing_in_common() -> None:
-    with pytest.raises(triglot.TriglotError, match="nothing in common.*logits"):
+    with pytest.raises(triglot.TriglotError, match=r"nothing in common.*logits"):
         diff_networks(nets.haiku_mlp, nets.ActorCritic(branchwise=True), nets.INPUTS)
 
 
