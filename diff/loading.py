@@ -57,7 +57,7 @@ def load_network(
 
 def _library_of(made: Any) -> libraries.Library | None:
     """Find the library of a module, of its class, or of a pair of a module and its state."""
-    first = made[0] if isinstance(made, tuple) and made else made
+    first = made[0] if type(made) is tuple and made else made
     kind = first if isinstance(first, type) else type(first)
     return libraries.find_by_class(kind)
 
