@@ -17,6 +17,8 @@ from .regions import Region, consumers, differing, region
 from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
+MAX_PAIRS = 600  # tried with the operations that follow directly
+MAX_REPLAYS = 40  # tried with all that follows
 
 
 @dataclass(eq=False)
@@ -103,8 +105,9 @@ def find(one: View, other: View) -> Divergence | None:
 def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
     """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
     search = Search(first, second, slots)
-    for check in (search.next_agree, search.later_agree):
-        for a, b in search.pairs():
+    pairs = list(search.pairs())
+    for check, count in ((search.next_agree, MAX_PAIRS), (search.later_agree, MAX_REPLAYS)):
+        for a, b in pairs[:count]:
             if (found := check(a, b)) is not None:
                 return found
     return Divergence(search, None, (first.values, second.values))
@@ -114,14 +117,6 @@ class Search:
     def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
-        self._reading: dict[tuple[int, int], list[int]] = {}
-
-    def reading(self, region: Region, value: int) -> list[int]:
-        """Return the steps, other than rearrangements, that read a value."""
-        key = id(region), value
-        if key not in self._reading:
-            self._reading[key] = consumers(region.tape, value)
-        return self._reading[key]
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of values of equal size, those that end the smallest parts first."""
@@ -156,7 +151,7 @@ class Search:
         own = self.one.view.core(a)
         reached = [
             core
-            for step in self.reading(self.one, a)
+            for step in consumers(self.one.tape, a)
             for core in map(self.one.view.core, self.one.tape.steps[step].results)
             if not close(core.numbers, own.numbers, self.tolerance)
         ]
@@ -166,7 +161,7 @@ class Search:
         tape, view = self.other.tape, self.other.view
         reading = [
             step
-            for step in self.reading(self.other, b)
+            for step in consumers(self.other.tape, b)
             if any(self.is_open(self.other, value) for value in tape.steps[step].results)
         ]
         spread = [
@@ -255,7 +250,7 @@ class Search:
         own = region.view.core(value)
         cores = [
             region.view.core(result)
-            for step in self.reading(region, value)
+            for step in consumers(region.tape, value)
             for result in region.tape.steps[step].results
             if self.is_open(region, result)
         ]

@@ -51,11 +51,7 @@ class Region:
 
 def consumers(tape: Tape, value: int) -> list[int]:
     """Return the steps, other than rearrangements, that read a value or a rearrangement of it."""
-    return [
-        index
-        for index, step in enumerate(tape.steps)
-        if not tape.is_layout(step) and any(tape.roots[v] == value for v in step.operands)
-    ]
+    return tape.readers.get(tape.roots[value], [])
 
 
 def differing(one: View, other: View, tolerance: float) -> list[int]:

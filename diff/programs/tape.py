@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -105,6 +106,16 @@ class Tape:
     def is_layout(self, step: Step) -> bool:
         """Return whether a step only rearranges its operands."""
         return any(self.roots[value] != value for value in step.results)
+
+    @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The steps, other than rearrangements, that read a value or a rearrangement of it."""
+        found: dict[int, list[int]] = {}
+        for index, step in enumerate(self.steps):
+            if not self.is_layout(step):
+                for root in {self.roots[value] for value in step.operands}:
+                    found.setdefault(root, []).append(index)
+        return found
 
     def bind(self, equation: Any, arrays: Sequence[Any]) -> list[Any]:
         """Evaluate one equation."""

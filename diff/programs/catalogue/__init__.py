@@ -6,7 +6,7 @@ from ...types import Cause
 from .. import places
 from ..divergence import Divergence
 from .activations import activation
-from .attention import attention_mask, attention_scale
+from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
 from .dropout import dropout
 from .features import Finding, steps_of
@@ -32,6 +32,7 @@ ENTRIES: Sequence[Entry] = (
     update_gate,
     forget_bias,
     gate_order,
+    attention_heads,
     activation,
 )
 

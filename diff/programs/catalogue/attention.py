@@ -4,7 +4,7 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import Region, consumers
-from ..tape import INPUTS
+from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
 from .features import Finding
@@ -48,6 +48,29 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
     return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
 
 
+def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find products of two inputs that sum over heads of another size."""
+    products = []
+    for region, part, _ in features.sides(found):
+        tape = region.tape
+        steps = (tape.steps[index] for index in features.steps_of(region, part))
+        first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
+        if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
+            return None
+        axes = first.equation.params["dimension_numbers"][0][0]
+        shape = np.shape(tape.arrays[first.operands[0]])
+        products.append(int(np.prod([shape[axis] for axis in axes])))
+    if products[0] == products[1]:
+        return None
+    evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
+    return Finding("attention_heads", evidence, found)
+
+
+def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
+    inputs = all(tape.depends[value] & INPUTS for value in step.operands)
+    return step.name == "dot_general" and inputs
+
+
 def _scale(region: Region, part: list[int]) -> float:
     """Multiply the constants of a part's products and quotients."""
     scale, tape = 1.0, region.tape
@@ -77,7 +100,6 @@ def _is_attention(region: Region, part: list[int], end: int | None) -> bool:
     ]
     return any(
         index is not None
-        and tape.steps[index].name == "dot_general"
-        and all(tape.depends[value] & INPUTS for value in tape.steps[index].operands)
+        and _is_product_of_inputs(tape, tape.steps[index])
         for index in near
     )

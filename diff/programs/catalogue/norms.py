@@ -1,11 +1,12 @@
 """Normalization: its epsilon and its axes."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region
+from ..regions import Region, consumers
 from ..values import Core, close
 from . import features
 from .features import Constant, Finding
@@ -15,7 +16,7 @@ MAX_EPSILON = 0.1
 
 def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two epsilons, confirmed by the first one's in both programs."""
-    one, other = (_epsilon(region, part) for region, part, _ in features.sides(found))
+    one, other = (_epsilon(*side) for side in features.sides(found))
     if found.ends is None or not (one or other):
         return None
     numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
@@ -29,7 +30,7 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         confirmed = features.ends_agree(found, features.replayed(found, replaced))
     if confirmed:
         evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
-        return Finding("norm_epsilon", evidence, found)
+        return Finding("norm_epsilon", evidence, _at(found, one, other))
     places = [_place(region, epsilon) for region, epsilon in
               zip(found.regions, (one, other), strict=True)]
     if one and other and places[0] != places[1]:
@@ -40,6 +41,7 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages over other axes, which a root or a quotient then normalizes by."""
+    found = found if all(found.parts) else _whole_norm(found) or found
     sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
     if not all(sums) or not all(_normalizes(r, p, e) for r, p, e in features.sides(found)):
         return None
@@ -59,18 +61,47 @@ def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("norm_axis", evidence, found)
 
 
-def _epsilon(region: Region, part: list[int]) -> Constant | None:
+def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
+    """Let the parts begin with the epsilons."""
+    parts = [
+        part if part or epsilon is None else [region.tape.steps[epsilon.step].results[0]]
+        for region, part, epsilon in zip(found.regions, found.parts, epsilons, strict=True)
+    ]
+    return replace(found, parts=(parts[0], parts[1]))
+
+
+def _whole_norm(found: Divergence) -> Divergence | None:
+    """Find the divergence that ends after the roots of both programs' norms."""
+    normalized = []
+    for region in found.regions:
+        roots = {
+            value
+            for value in region.values
+            if region.tape.steps[region.tape.producers[value]].name in ("rsqrt", "sqrt")
+        }
+        normalized.append({v for v in region.values if roots & region.ancestors[v]})
+    for a, b in found.search.pairs():
+        if a in normalized[0] and b in normalized[1]:
+            whole = found.search.next_agree(a, b)
+            if whole is not None:
+                return whole
+    return None
+
+
+def _epsilon(region: Region, part: list[int], end: int | None) -> Constant | None:
     """Find the small constant that is added to, or bounds, what a root is taken of."""
     tape = region.tape
-    for index in features.steps_of(region, part):
+    # Where it is too small to make a difference, the part ends before the sum or with it.
+    near = features.steps_of(region, part if part or end is None else [end])
+    for index in near:
         step = tape.steps[index]
         if step.name not in ("add", "max", "clamp"):
             continue
         for constant in features.constants(tape, index):
             result = step.results[0]
-            near = features.leads_to(tape, result, features.ROOTS, 2)
-            near = near or features.comes_from(tape, result, ("sqrt",), 3)
-            if 0 < constant.value <= MAX_EPSILON and near is not None:
+            root = features.leads_to(tape, result, features.ROOTS, 2)
+            root = root or features.comes_from(tape, result, ("sqrt",), 3)
+            if 0 < constant.value <= MAX_EPSILON and root is not None:
                 return constant
     return None
 
@@ -93,7 +124,13 @@ def _reductions(region: Region, part: list[int]) -> list[int]:
 def _normalizes(region: Region, part: list[int], end: int | None) -> bool:
     if features.names_of(region, part) & {"rsqrt", "sqrt"}:
         return True
-    return end is not None and features.leads_to(region.tape, end, ("rsqrt", "sqrt"), 8) is not None
+    if end is None:
+        return False
+    tape, roots = region.tape, ("rsqrt", "sqrt")
+    if features.leads_to(tape, end, roots, 8) is not None:
+        return True
+    beside = [v for index in consumers(tape, end) for v in tape.steps[index].operands]
+    return any(features.comes_from(tape, value, roots, 4) is not None for value in beside)
 
 
 def _count(region: Region, index: int) -> int:

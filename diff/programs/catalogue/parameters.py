@@ -12,7 +12,7 @@ def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | 
         for value in part:
             if value in region.leaves and region.tape.depends[value] == PARAMS:
                 names = features.names_of(region, part)
-                name = "missing_bias" if names <= {"add"} else "unpaired_parameter"
+                name = "missing_bias" if names == {"add"} else "unpaired_parameter"
                 shown = region.tape.leaves[value]
                 evidence = f"{shown} of {label} has no counterpart; without it, the results are equal"
                 return Finding(name, evidence, found)

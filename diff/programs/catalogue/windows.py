@@ -38,6 +38,9 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     one, other = (_window(region, part) for region, part, _ in features.sides(found))
     if one is None or other is None or one.size != other.size:
         return None
+    if (values := _padded_values(found, one, other)) is not None:
+        evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
+        return Finding("padding", evidence, found)
     differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
     if not differing or not _agrees(found, one, other):
         return None
@@ -80,6 +83,25 @@ def _window(region: Region, part: list[int]) -> Window | None:
         )
         return Window(index, operand, tuple(window), tuple(strides), tuple(dilation), total)
     return None
+
+
+def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
+    """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
+    if one.strides != other.strides or one.dilation != other.dilation:
+        return None
+    shown = []
+    for region, window in zip(found.regions, (one, other), strict=True):
+        tape, root = region.tape, region.tape.roots[window.operand]
+        step = tape.steps[tape.producers[root]] if root in tape.producers else None
+        if root not in region.ancestors or step is None:
+            shown.append("zeros")
+        elif step.name == "pad":
+            shown.append("a constant")
+        elif step.name in ("concatenate", "gather"):
+            shown.append("values from inside")
+        else:
+            return None
+    return None if shown[0] == shown[1] else (shown[0], shown[1])
 
 
 def _axes(equation: Any) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:

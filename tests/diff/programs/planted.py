@@ -124,12 +124,14 @@ def build(
     return from_equinox(Equinox)
 
 
-def sides(one: Network, other: Network) -> list[Side]:
-    """Give two networks equal weights, by equal names."""
+def sides(
+    one: Network, other: Network, rename: Callable[[str], str] = lambda name: name
+) -> list[Side]:
+    """Give two networks equal weights, by equal names once the first one's are renamed."""
     first, second = (_weights(network, seed) for seed, network in enumerate((one, other)))
     assert one.codec is not None and other.codec is not None
     named, own = one.codec.encode(first.params), other.codec.encode(second.params)
-    mine, theirs = ({name.removeprefix("layers/"): name for name in arrays} for arrays in (named, own))
+    mine, theirs = ({rename(name.removeprefix("layers/")): name for name in arrays} for arrays in (named, own))
     shared = mine.keys() & theirs.keys()
     assert shared
     for name in shared:
