@@ -28,13 +28,13 @@ from .measures.weights import (
     with_noise,
     with_transposed,
 )
-from .outputs import match_outputs
+from .outputs import Output, match_outputs
 from .pairing.layouts import find_transposed, layout_cause
 from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing
 from .pairing.use_order import Uses, read_uses
-from .programs import explain
+from .programs import explain, first_bit_difference
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Operation, Side
 
@@ -135,7 +135,7 @@ class _Comparison:
         return found
 
     @cached_property
-    def outputs(self) -> list[tuple[str, int, int]]:
+    def outputs(self) -> list[Output]:
         shapes = []
         for network, variables, given in zip(
             self.networks, self.initial, self.batches[1], strict=True
@@ -194,7 +194,7 @@ class _Comparison:
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
             variables = put(network, self.initial[index], named)
-            indices = tuple((entry[0], entry[1 + index]) for entry in self.outputs)
+            indices = tuple((each.name, each.indices[index]) for each in self.outputs)
             subjects.append(Subject(network, variables, shared[index], indices, self.targets))
         return subjects[0], subjects[1]
 
@@ -204,7 +204,7 @@ class _Comparison:
         network, variables = self.networks[0], self.initial[0]
         given = self.batches[max(BATCHES)][0]
         leaves = jax.tree.leaves(jax.eval_shape(lambda: network.apply(variables, given)[0]))
-        return tuple(random.standard_normal(leaves[index].shape) for _, index, _ in self.outputs)
+        return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
 
     def report(self) -> Report:
         """Run the comparison."""
@@ -251,6 +251,7 @@ class _Comparison:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
                 first = None
+        rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
         rows = compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
         made = [network.name for network in self.networks if not network.random_start]
@@ -260,6 +261,7 @@ class _Comparison:
             labels=self.labels,
             verdict=verdict,
             first_difference=first,
+            first_rounding=rounding,
             causes=(*causes, *initializer_causes(rows, num_keys)),
             pairing=pairing,
             num_params=(num_params(self.initial[0].params), num_params(self.initial[1].params)),
@@ -269,13 +271,39 @@ class _Comparison:
             notes=tuple(notes),
         )
 
+    def _rounding(
+        self,
+        subjects: tuple[Subject, Subject],
+        measurements: Sequence[Measurement],
+        notes: list[str],
+    ) -> Difference | None:
+        """Find the first operation whose outputs differ in bits, in the first such batch."""
+        apart = [each.quantity for each in measurements
+                 if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
+        if not apart:
+            return None
+        one, other = self._sides(subjects)
+        inputs, train = self.batches[apart[0].batch][0], apart[0].mode == TRAINING
+        try:
+            return first_bit_difference(one, other, inputs, train=train, key=self.keys["training"])
+        except Exception as error:  # an operation that cannot be evaluated alone
+            notes.append(f"the first rounding was not located: {describe(error)}")
+            return None
+
+    def _sides(self, subjects: tuple[Subject, Subject]) -> tuple[Side, Side]:
+        one, other = (
+            Side(label=label, network=side.network, variables=side.variables, names=side.names)
+            for label, side in zip(self.labels, subjects, strict=True)
+        )
+        return one, other
+
     def _uses(self) -> tuple[Uses, Uses]:
         both = [
             read_uses(
                 party.network,
                 party.variables,
                 party.inputs,
-                [entry[1 + i] for entry in self.outputs],
+                [output.indices[i] for output in self.outputs],
             )
             for i, party in enumerate(self.parties)
         ]
@@ -327,18 +355,11 @@ class _Comparison:
         causes: list[Cause] = []
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
-            sides = [
-                Side(label=label, network=side.network, variables=side.variables, names=side.names)
-                for label, side in zip(
-                    self.labels, self.subjects(pairing, frozen, repaired=repaired), strict=True
-                )
-            ]
+            one, other = self._sides(self.subjects(pairing, frozen, repaired=repaired))
             for mode in sorted(apart):
                 inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
                 try:
-                    found = explain(
-                        sides[0], sides[1], inputs, train=train, key=self.keys["training"]
-                    )
+                    found = explain(one, other, inputs, train=train, key=self.keys["training"])
                 except Exception as error:  # an operation that cannot be evaluated alone
                     notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
                     continue

@@ -1,21 +1,30 @@
 """Which output of one network corresponds to which of the other."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from ..core.errors import TriglotError
 
 
-def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[tuple[str, int, int]]:
+class Output(NamedTuple):
+    """An output of both networks.
+
+    Attributes:
+      name: its path in the first network's outputs.
+      indices: of its leaf on both sides.
+    """
+
+    name: str
+    indices: tuple[int, int]
+
+
+def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[Output]:
     """Match the output leaves of two networks: by path, by last name, or by order.
 
     Args:
       one, other: pytrees of shapes.
       names: of both networks, for the message.
-
-    Returns:
-      The name of each output in the first network, and its index on both sides.
 
     Raises:
       TriglotError: if the shapes do not agree.
@@ -29,7 +38,9 @@ def match_outputs(one: Any, other: Any, names: tuple[str, str]) -> list[tuple[st
             f"{names[0]!r} and {names[1]!r} have nothing in common to compare: the first returns "
             f"{described[0] or 'no array'}, the second {described[1] or 'no array'}."
         )
-    return [(path or "output", index, order[index]) for index, (path, _) in enumerate(sides[0])]
+    return [
+        Output(path or "output", (index, order[index])) for index, (path, _) in enumerate(sides[0])
+    ]
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

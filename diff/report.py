@@ -31,6 +31,8 @@ class Report:
       verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
         rounding; `different`.
       first_difference: the first operation that differs by more than rounding; None if none does.
+      first_rounding: the first operation whose results differ in bits, if the networks are
+        equivalent and their outputs are not identical.
       causes: likely causes; `initializer` is reported, but changes no verdict.
       pairing: the parameters and their pairs.
       num_params: of both networks.
@@ -43,6 +45,7 @@ class Report:
     labels: tuple[str, str]
     verdict: str
     first_difference: Difference | None
+    first_rounding: Difference | None
     causes: tuple[Cause, ...]
     pairing: Pairing
     num_params: tuple[int, int]
@@ -65,6 +68,7 @@ class Report:
             "verdict": self.verdict,
             "max_abs_difference": _finite(self.max_abs_difference),
             "first_difference": _difference(self.first_difference),
+            "first_rounding": _difference(self.first_rounding),
             "causes": [
                 {"name": cause.name, "where": cause.where, "evidence": cause.evidence}
                 for cause in self.causes
@@ -108,7 +112,10 @@ class Report:
         yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
         if self.first_difference is not None:
             yield ""
-            yield from self._first_difference(self.first_difference)
+            yield from self._located("first difference", self.first_difference)
+        if self.first_rounding is not None:
+            yield ""
+            yield from self._located("first rounding", self.first_rounding)
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
@@ -120,10 +127,10 @@ class Report:
         for note in self.notes:
             yield from _wrapped(f"note: {note}", "  ")
 
-    def _first_difference(self, found: Difference) -> Iterator[str]:
+    def _located(self, what: str, found: Difference) -> Iterator[str]:
         compiled = ", only when compiled" if found.compiled_only else ""
         yield from _wrapped(
-            f"first difference: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
+            f"{what}: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
         )
         for label, operation in zip(("one", "other"), (found.one, found.other), strict=True):
             yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)

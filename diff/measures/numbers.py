@@ -133,7 +133,8 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     """
     notes: list[str] = []
     native = _distances(one, other, setup)
-    canonical = double = None
+    canonical: dict[Quantity, Distance] | None = None
+    double: dict[Quantity, Distance] | None = None
     try:
         pair = one.canonical(), other.canonical()
         canonical = _distances(*pair, setup)
@@ -156,8 +157,8 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
         Measurement(
             quantity,
             native[quantity],
-            canonical and canonical[quantity],
-            double and double[quantity],
+            None if canonical is None else canonical[quantity],
+            None if double is None else double[quantity],
             _tolerance(quantity, eps, double is not None),
         )
         for quantity in native

@@ -71,7 +71,7 @@ def compare_randomness(
     samples = [
         outputs_over_keys(side, given, key) for side, given in zip(sides, inputs, strict=True)
     ]
-    identical = np.array_equal(*samples)
+    identical = np.array_equal(samples[0], samples[1])
     columns = range(samples[0].shape[1])
     p_value = min(two_samples(samples[0][:, i], samples[1][:, i]).p_value for i in columns)
     same = identical or p_value >= LEVEL / len(columns)

@@ -1,6 +1,6 @@
 """Two-sample tests: are two sets of draws from the same distribution?"""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -36,6 +36,6 @@ def two_samples(one: np.ndarray, other: np.ndarray) -> Test:
     if max(spreads) <= SPREAD * size:
         same = abs(float(np.mean(one)) - float(np.mean(other))) <= SPREAD * size
         return Test(0.0, 1.0) if same else Test(1.0, 0.0)
-    results = stats.ks_2samp(one, other, method="asymp"), stats.levene(one, other)
+    results: tuple[Any, ...] = stats.ks_2samp(one, other, method="asymp"), stats.levene(one, other)
     best = min(results, key=lambda result: result.pvalue)
     return Test(float(best.statistic), min(1.0, 2 * float(best.pvalue)))

@@ -99,7 +99,7 @@ class EquinoxTurnedLinear(eqx.Module):
         self.out = eqx.nn.Linear(4, 2, key=out)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return self.out(jax.nn.relu(x @ self.hidden.weight + self.hidden.bias))
+        return self.out(jax.nn.relu(x @ self.hidden.weight + jnp.asarray(self.hidden.bias)))
 
 
 def haiku_square(x: jax.Array) -> jax.Array:

@@ -22,8 +22,8 @@ def layer(init: Any, bias: Any = jnp.zeros) -> Network:
 
 def differing(one: Network, other: Network) -> set[str]:
     """Name the parameters whose initializers differ."""
-    sides = [read_parameters(network) for network in (one, other)]
-    pairing = Pairing(*sides, tuple(Pair(name, name) for name in sides[0]), "by name")
+    sides = read_parameters(one), read_parameters(other)
+    pairing = Pairing(sides[0], sides[1], tuple(Pair(name, name) for name in sides[0]), "by name")
     drawn = [initialize(n, jax.random.key(k)) for k, n in enumerate((one, other))]
     rows = compare_initializers(drawn[0], drawn[1], pairing)
     return {row.name for row in rows if row.differs}
