@@ -57,7 +57,8 @@ def dtype_causes(
 
 def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list[Cause]:
     """Name the dtypes in which two networks compute, if they differ."""
-    if dtypes[0] == dtypes[1] or not all(dtypes):
+    full = {"float32", "float64"}
+    if dtypes[0] == dtypes[1] or not all(dtypes) or set(dtypes) <= full:
         return []
     shown = [dtype.replace("float64", "the dtype of its weights") for dtype in dtypes]
     evidence = f"{labels[0]} computes in {shown[0]}, {labels[1]} in {shown[1]}"

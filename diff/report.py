@@ -222,6 +222,6 @@ def _measurement(each: Measurement) -> dict[str, Any]:
             }
             for name, side in sides.items()
         },
-        "tolerance": each.tolerance,
+        "single_tolerance": each.single_tolerance,
         "agrees": each.agrees,
     }

@@ -6,12 +6,12 @@ epsilon or another formula keeps its size. In float64, two arrays agree if they 
 `DOUBLE_EPS` = 2 float32 eps (2.4e-7) relative to the largest element of the array: constants that
 one library rounds to float32 may differ by that much, and float32 could not store less.
 
-A network that computes in a lower precision whatever its inputs are, or that fails on float64, has
-no such measurement. Then two arrays agree if they differ by at most `SINGLE_FACTOR` = 256 eps of
-the finer of the two networks' dtypes, relative to the largest element: the error of a sum of n
-products grows as the square root of n (Higham 2002, section 3.1), and 256 leaves room for sums of
-65,536. After 100 steps of Adam, whose first steps keep a gradient's sign only, the factor is
-`LONG_FACTOR` = 65,536.
+A network that computes in a lower precision whatever its inputs are, or that fails on float64,
+rounds there too. Then two arrays also agree if in native arithmetic they differ by at most
+`SINGLE_FACTOR` = 256 eps of the finer of the two networks' dtypes, relative to the largest element:
+the error of a sum of n products grows as the square root of n (Higham 2002, section 3.1), and 256
+leaves room for sums of 65,536. After steps of Adam, which divides even a gradient that is all
+rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from .subject import OPTIMIZER, STEPS, Subject, equations, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
 SINGLE_FACTOR = 256
-LONG_FACTOR = 65_536
+STEP_FACTOR = 65_536
 TINY = float(np.finfo(np.float32).tiny)
 
 TRAINING, EVALUATION = "training", "evaluation"
@@ -72,21 +72,23 @@ class Measurement:
       quantity: what was measured.
       native: in each library's own arithmetic.
       canonical: in canonical arithmetic; None if a network has none.
-      double: in float64; None if a network does not compute in it.
-      tolerance: the relative difference up to which `double` (or `native` without it) is rounding.
+      double: in float64; None if a network fails on it.
+      single_tolerance: the relative difference up to which `native` is rounding, if a network
+        rounds in float64 too; None otherwise.
     """
 
     quantity: Quantity
     native: Distance
     canonical: Distance | None
     double: Distance | None
-    tolerance: float
+    single_tolerance: float | None
 
     @property
     def agrees(self) -> bool:
         """Whether the difference is at most rounding."""
-        decisive = self.double or self.native
-        return self.native.identical or decisive.max_rel <= self.tolerance
+        if self.native.identical or (self.double and self.double.max_rel <= DOUBLE_EPS):
+            return True
+        return self.single_tolerance is not None and self.native.max_rel <= self.single_tolerance
 
 
 @dataclass(frozen=True)
@@ -143,15 +145,17 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     coarse = [_coarsest(side, setup, index) for index, side in enumerate((one, other))]
     if not same_dtypes:
         notes.append("double precision was not measured: the networks' dtypes differ")
-    elif all(dtype == "float64" for dtype in coarse):
+    elif not all(coarse):
+        notes.append("double precision was not measured: a network fails on float64 weights")
+    else:
         try:
             double = in_double(one, other, setup)
         except Exception as error:
             notes.append(f"double precision was not measured: {describe(error)}")
-    else:
-        found = sorted({dtype for dtype in coarse if dtype and dtype != "float64"})
-        why = f"a network computes in {' and '.join(found)}" if found else "a network fails in it"
-        notes.append(f"double precision was not measured: {why} with float64 weights")
+    precise = double is not None and set(coarse) == {"float64"}
+    if double is not None and not precise:
+        found = sorted({dtype for dtype in coarse if dtype != "float64"})
+        notes.append(f"a network computes in {' and '.join(found)} with float64 weights too")
     eps = min(_eps(dtype) for dtype in coarse)
     measurements = [
         Measurement(
@@ -159,7 +163,7 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
             native[quantity],
             None if canonical is None else canonical[quantity],
             None if double is None else double[quantity],
-            _tolerance(quantity, eps, double is not None),
+            None if precise else eps * _factor(quantity),
         )
         for quantity in native
     ]
@@ -174,10 +178,8 @@ def in_double(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Dist
         return _distances(one.in_double(), other.in_double(), wide)
 
 
-def _tolerance(quantity: Quantity, eps: float, double: bool) -> float:
-    if double:
-        return DOUBLE_EPS
-    return eps * (LONG_FACTOR if quantity.name in LONG else SINGLE_FACTOR)
+def _factor(quantity: Quantity) -> int:
+    return STEP_FACTOR if quantity.name in (ONE_STEP, *LONG) else SINGLE_FACTOR
 
 
 def _eps(dtype: str) -> float:

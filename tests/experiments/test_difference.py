@@ -69,8 +69,9 @@ def test_equivalent_networks_exit_with_0_and_write_json(folder: Path) -> None:
 def test_different_networks_exit_with_1_and_say_why(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--obs-shape", "4", "--json", "found.json", "--mapping", "mlp=layers")
-    assert diff("haiku_net", "relu_net", *options) == 1
+    options = ("--obs-shape", "4", "--json", "found.json", "--mapping")
+    pairs = ("mlp/linear_0=layers/0", "mlp/linear_1=layers/1")
+    assert diff("haiku_net", "relu_net", *options, *pairs) == 1
     printed = capsys.readouterr().out
     assert printed.startswith("different: ")
     assert max(map(len, printed.splitlines())) <= 80
