@@ -73,7 +73,10 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if order == tuple(range(len(gates))):
                 continue
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
-            now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
+            arrays = tape.replay(values, arrays=view.arrays)
+            if found.ends is not None and not features.ends_agree(found, arrays):
+                continue
+            now = View(tape, arrays, view.tolerance)
             outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
             left = len(region(found.search.one.view, now, outputs).values)
             if best is None or left < best[0]:
