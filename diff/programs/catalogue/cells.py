@@ -85,7 +85,7 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
             evidence = (
                 f"another order of the gates: {labels[1]} has at positions {best[1]} what "
-                f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results are equal"
+                f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results agree"
             )
             return Finding(name, evidence, _with_values(found, best[2]))
     return None
