@@ -21,8 +21,9 @@ def mixes_types(tape: Tape) -> bool:
     return any(
         step.name == "reduce_precision"
         or step.equation.params.get("precision") is not None
-        or any(is_floating(v.aval.dtype) and v.aval.dtype != np.float32
-               for v in step.equation.outvars)
+        or any(
+            is_floating(v.aval.dtype) and v.aval.dtype != np.float32 for v in step.equation.outvars
+        )
         for step in tape.steps
     )
 
@@ -76,9 +77,7 @@ def _error(native: Tape, wide: Tape) -> float:
     )
 
 
-def _other_types(
-    one: View, other: View
-) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
+def _other_types(one: View, other: View) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
     """Yield equal values that no operation of the second program computes in the same type."""
     for a, matches in _matches(one, other):
         types = [_dtype(other.tape, b) for b in matches]

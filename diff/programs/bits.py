@@ -51,9 +51,13 @@ def _compiled_difference(one: View, other: View) -> Difference | None:
         return None
     pairs = _pairs(one, other) + outputs
     # Of the parts that end at one pair each, the first has equal results and the last differs.
-    low, high = -1, next(
-        i for i, pair in enumerate(pairs) if i >= len(pairs) - len(outputs)
-        and _difference_of(one.tape, other.tape, *pair)
+    low, high = (
+        -1,
+        next(
+            i
+            for i, pair in enumerate(pairs)
+            if i >= len(pairs) - len(outputs) and _difference_of(one.tape, other.tape, *pair)
+        ),
     )
     while high - low > 1:
         middle = (low + high) // 2
@@ -65,8 +69,13 @@ def _compiled_difference(one: View, other: View) -> Difference | None:
     assert sizes is not None
     a, b = (view.tape.roots[value] for view, value in zip((one, other), pairs[high], strict=True))
     operations = places.operation(one.tape, a), places.operation(other.tape, b)
-    return Difference(one=operations[0], other=operations[1], max_abs=sizes[0], max_rel=sizes[1],
-                      compiled_only=True)
+    return Difference(
+        one=operations[0],
+        other=operations[1],
+        max_abs=sizes[0],
+        max_rel=sizes[1],
+        compiled_only=True,
+    )
 
 
 def _pairs(one: View, other: View) -> list[tuple[int, int]]:

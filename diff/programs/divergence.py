@@ -5,7 +5,7 @@ own, computes the values that follow in the first.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,8 +52,8 @@ class Divergence:
     def firsts(self) -> tuple[int | None, int | None]:
         """Return the first computed value of each part, or the first leaf."""
         found = []
-        for region, part in zip(self.regions, self.parts, strict=True):
-            computed = (value for value in part if value in region.tape.producers)
+        for side, part in zip(self.regions, self.parts, strict=True):
+            computed = (value for value in part if value in side.tape.producers)
             found.append(next(computed, next(iter(part), None)))
         return found[0], found[1]
 
@@ -71,9 +71,7 @@ class Divergence:
             for region, value in zip(self.regions, self.firsts(), strict=True)
         ]
         largest, relative = self.size()
-        return Difference(
-            one=operations[0], other=operations[1], max_abs=largest, max_rel=relative
-        )
+        return Difference(one=operations[0], other=operations[1], max_abs=largest, max_rel=relative)
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -121,9 +119,9 @@ class Search:
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of values of equal size, those that end the smallest parts first."""
         sides = []
-        for region in (self.one, self.other):
-            values = [*sorted(region.boundary | region.leaves), *region.values[:MAX_CANDIDATES]]
-            sides.append([(value, len(region.ancestors.get(value, ()))) for value in values])
+        for side in (self.one, self.other):
+            values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
+            sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
         pairs = [
             (size + more + _lonely(size, more), -a, -b, a, b)
             for (a, size), (b, more) in itertools.product(*sides)
@@ -174,9 +172,7 @@ class Search:
                 if ends and self.slot_agrees(a, array, b):
                     return self.made(a, b, array, [], view.arrays)
                 continue
-            now = tape.replay(
-                {b: array}, arrays=view.arrays, steps=sorted([*spread, *reading])
-            )
+            now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
             found = {step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading}
             if any(self.is_among(core, wanted) for cores in found.values() for core in cores):
                 agreeing = [
@@ -203,7 +199,7 @@ class Search:
         return None
 
     def made(
-        self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: list[Any]
+        self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
     ) -> Divergence:
         parts = [
             sorted(region.ancestors.get(value, ()))

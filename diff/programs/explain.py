@@ -16,9 +16,7 @@ from .values import View
 MAX_CAUSES = 24
 
 
-def explain(
-    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array
-) -> Explanation:
+def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
     """Find the first operations in which two networks differ, and the likely causes.
 
     Both forward passes are evaluated operation by operation in float64, and their values are
@@ -53,7 +51,7 @@ def explain(
         values.update(found.values)
         operands.update(found.operands)
         views[1] = View(tapes[1], tapes[1].replay(values, operands))
-    if train and (momentum := norm_momentum(*views, labels)) is not None:
+    if train and (momentum := norm_momentum(views[0], views[1], labels)) is not None:
         causes.append(momentum)
     if any(map(mixes_types, tapes)):
         native = record_both(one, other, inputs, train=train, key=key)

@@ -3,7 +3,6 @@
 import re
 import sysconfig
 from pathlib import Path
-from typing import Any
 
 from ...core.tracing import jaxprs
 from ..types import Operation
@@ -12,14 +11,27 @@ from .tape import PARAMS, Step, Tape
 PACKAGE = str(Path(jaxprs.__file__).resolve().parents[2]) + "/"
 LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STANDARD = sysconfig.get_path("stdlib")
-TRANSFORMATIONS = {"vmap", "jvp", "transpose", "jit", "pjit", "remat", "checkpoint", "while", "body"}
+TRANSFORMATIONS = {
+    "vmap",
+    "jvp",
+    "transpose",
+    "jit",
+    "pjit",
+    "remat",
+    "checkpoint",
+    "while",
+    "body",
+}
 
 
 def operation(tape: Tape, value: int) -> Operation:
     """Describe the operation that computes a value; a leaf is described by its name."""
     if value not in tape.producers:
-        return Operation("input" if not tape.depends[value] & PARAMS else "parameter", "",
-                         tape.leaves.get(value, "constant"))
+        return Operation(
+            "input" if not tape.depends[value] & PARAMS else "parameter",
+            "",
+            tape.leaves.get(value, "constant"),
+        )
     step = tape.steps[tape.producers[value]]
     return Operation(step.name, source(step), scope(tape, step))
 
@@ -101,5 +113,3 @@ def _shown(filename: str) -> str:
             return str(path.relative_to(library))
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-

@@ -9,7 +9,8 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...core.types import PyTree
 from ..types import Side
-from .tape import Tape, record
+from .recorder import record
+from .tape import Tape
 from .wide import is_floating
 
 BATCH = 3  # examples that are evaluated

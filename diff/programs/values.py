@@ -23,11 +23,15 @@ class Core:
       array: float64.
       axes: the axes of the whole array that are kept.
       numbers: sorted; not a number and infinity are replaced by large numbers.
+      probe: one of the numbers, the same of equal values; 0 if it is huge.
+      scale: the largest magnitude.
     """
 
     array: np.ndarray
     axes: tuple[int, ...]
     numbers: np.ndarray
+    probe: float
+    scale: float
 
     @classmethod
     def of(cls, array: Any) -> "Core":
@@ -39,7 +43,11 @@ class Core:
             else:
                 kept.append(axis)
         numbers = np.sort(np.nan_to_num(known, nan=1e300, posinf=1e299, neginf=-1e299), axis=None)
-        return cls(known, tuple(kept[::-1]), numbers)
+        probe = float(numbers[numbers.size // 2]) if numbers.size else 0.0
+        usual = np.abs(numbers[np.abs(numbers) < HUGE])
+        scale = float(np.max(usual)) if usual.size else 0.0
+        shown = 0.0 if abs(probe) >= HUGE else probe
+        return cls(known, tuple(kept[::-1]), numbers, shown, scale)
 
 
 def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> bool:
@@ -104,7 +112,7 @@ class View:
     def __init__(self, tape: Tape, arrays: Sequence[Any], tolerance: float = TOLERANCE) -> None:
         self.tape, self.arrays, self.tolerance = tape, arrays, tolerance
         self._cores: dict[int, Core] = {}
-        self._by_size: dict[int, list[int]] | None = None
+        self._by_size: dict[int, tuple[list[int], np.ndarray, np.ndarray]] | None = None
 
     def core(self, value: int) -> Core:
         """Return the core of a value's root."""
@@ -131,9 +139,21 @@ class View:
     def find_all(self, core: Core) -> Iterator[int]:
         """Yield the values with the same numbers."""
         if self._by_size is None:
-            self._by_size = {}
+            groups: dict[int, list[int]] = {}
             for value in self.compared():
-                self._by_size.setdefault(self.core(value).numbers.size, []).append(value)
-        for value in self._by_size.get(core.numbers.size, ()):
-            if close(core.numbers, self.core(value).numbers, self.tolerance):
-                yield value
+                groups.setdefault(self.core(value).numbers.size, []).append(value)
+            self._by_size = {
+                size: (
+                    values,
+                    np.array([self.core(value).probe for value in values]),
+                    np.array([self.core(value).scale for value in values]),
+                )
+                for size, values in groups.items()
+            }
+        if core.numbers.size not in self._by_size:
+            return
+        values, probes, scales = self._by_size[core.numbers.size]
+        allowed = self.tolerance * np.maximum(scales, core.scale)
+        for index in np.flatnonzero(np.abs(probes - core.probe) <= allowed):
+            if close(core.numbers, self.core(values[index]).numbers, self.tolerance):
+                yield values[index]

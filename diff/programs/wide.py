@@ -5,7 +5,7 @@ float32 constants, so that a difference of 1e-5 such as another epsilon stands o
 precision on one side has no effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,47 @@ from ...core.tracing.jaxprs import bind
 
 DTYPES = ("new_dtype", "dtype", "preferred_element_type")
 BITS = ("bitcast_convert_type", "random_bits")
+
+
+# What NumPy computes too, without compiling: most operations of a network are among these.
+ON_HOST: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "copy": np.copy,
+    "eq": np.equal,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "le": np.less_equal,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "lt": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "or": np.bitwise_or,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "stop_gradient": np.copy,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+}
+ARRANGED: dict[str, Callable[[np.ndarray, dict[str, Any]], np.ndarray]] = {
+    "broadcast_in_dim": lambda x, how: _broadcast(x, how["shape"], how["broadcast_dimensions"]),
+    "convert_element_type": lambda x, how: x.astype(how["new_dtype"]),
+    "expand_dims": lambda x, how: np.expand_dims(x, how["dimensions"]),
+    "reduce_max": lambda x, how: np.max(x, how["axes"]),
+    "reduce_sum": lambda x, how: np.sum(x, how["axes"]),
+    "reshape": lambda x, how: np.reshape(x, how["new_sizes"]),
+    "squeeze": lambda x, how: np.squeeze(x, how["dimensions"]),
+    "transpose": lambda x, how: np.transpose(x, how["permutation"]),
+}
 
 
 def is_floating(dtype: Any) -> bool:
@@ -61,16 +102,34 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
         array if is_floating(atom.aval.dtype) else _typed(array, atom.aval.dtype)
         for array, atom in zip(arrays, equation.invars, strict=True)
     ]
-    changed = {
+    changed: dict[str, Any] = {
         key: np.dtype(np.float64)
         for key in DTYPES
         if equation.params.get(key) is not None and is_floating(equation.params[key])
     }
     if name in ("dot_general", "conv_general_dilated"):
         changed["precision"] = None
+    params = {**equation.params, **changed}
+    if all(isinstance(array, np.ndarray) and is_floating(array.dtype) for array in arrays):
+        with np.errstate(all="ignore"):
+            if name in ON_HOST:
+                return [np.asarray(ON_HOST[name](*arrays))]
+            if name in ARRANGED and len(arrays) == 1 and _is_float64(params):
+                return [np.asarray(ARRANGED[name](arrays[0], params))]
     if changed:
-        equation = equation.replace(params={**equation.params, **changed})
+        equation = equation.replace(params=params)
     return [widen(array) for array in bind(equation, arrays)]
+
+
+def _is_float64(params: dict[str, Any]) -> bool:
+    return params.get("new_dtype", np.float64) == np.float64
+
+
+def _broadcast(array: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    sizes = [1] * len(shape)
+    for axis, size in zip(axes, array.shape, strict=True):
+        sizes[axis] = size
+    return np.broadcast_to(array.reshape(sizes), shape)
 
 
 def _typed(array: Any, dtype: Any) -> Any:

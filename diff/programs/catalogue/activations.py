@@ -12,11 +12,51 @@ from ..values import View, close, layouts
 from . import features
 from .features import Finding
 
-ELEMENTWISE = set(
-    "abs add and atan cbrt ceil clamp cos div eq erf erf_inv erfc exp exp2 expm1 floor ge gt "
-    "integer_pow is_finite le log log1p logistic lt max min mul ne neg not or pow round rsqrt "
-    "select_n sign sin square sqrt sub tanh".split()
-)
+ELEMENTWISE = {
+    "abs",
+    "add",
+    "and",
+    "atan",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "cos",
+    "div",
+    "eq",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "ge",
+    "gt",
+    "integer_pow",
+    "is_finite",
+    "le",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "not",
+    "or",
+    "pow",
+    "round",
+    "rsqrt",
+    "select_n",
+    "sign",
+    "sin",
+    "square",
+    "sqrt",
+    "sub",
+    "tanh",
+}
 POINTS = 64  # of one size, so that each function is compiled once
 NAMED: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,
@@ -55,9 +95,7 @@ def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if whole is not None:
                 evidence += "; with the first one's results in both, what follows is equal"
                 return Finding("activation", evidence, whole)
-            if b in other_region.ancestors and (
-                whole := found.search.forced(a, b, first, second)
-            ):
+            if b in other_region.ancestors and (whole := found.search.forced(a, b, first, second)):
                 # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, whole)
     return None
@@ -111,8 +149,11 @@ def _common_inputs(found: Divergence) -> Iterator[tuple[int, int]]:
     ours, theirs = found.inputs()
     ends = found.ends or ()
     for region, values in zip(found.regions, (ours, theirs), strict=True):
-        values.extend(end for end in ends[: 1 if region is found.regions[0] else 2]
-                      if end in region.boundary and end not in values)
+        values.extend(
+            end
+            for end in ends[: 1 if region is found.regions[0] else 2]
+            if end in region.boundary and end not in values
+        )
     seen = set()
     for first in ours:
         for second in other.find_all(one.core(first)):

@@ -32,7 +32,7 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
         return None
     masked = [array <= MASKED for array in pair]
     seen = ~(masked[0] | masked[1])
-    if np.array_equal(*masked) or not np.any(seen):
+    if np.array_equal(masked[0], masked[1]) or not np.any(seen):
         return None
     one, other = (array[seen].astype(np.float64) for array in pair)
     evidence = (
@@ -99,7 +99,5 @@ def _is_attention(region: Region, part: list[int], end: int | None) -> bool:
         features.comes_from(tape, end, ("dot_general",), 4),
     ]
     return any(
-        index is not None
-        and _is_product_of_inputs(tape, tape.steps[index])
-        for index in near
+        index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
     )

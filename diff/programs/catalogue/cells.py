@@ -73,7 +73,10 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if order == tuple(range(len(gates))):
                 continue
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
-            now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
+            arrays = tape.replay(values, arrays=view.arrays)
+            if found.ends is not None and not features.ends_agree(found, arrays):
+                continue
+            now = View(tape, arrays, view.tolerance)
             outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
             left = len(region(found.search.one.view, now, outputs).values)
             if best is None or left < best[0]:
@@ -82,7 +85,7 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
             evidence = (
                 f"another order of the gates: {labels[1]} has at positions {best[1]} what "
-                f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results are equal"
+                f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results agree"
             )
             return Finding(name, evidence, _with_values(found, best[2]))
     return None

@@ -22,7 +22,7 @@ def dropout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 for share, label in zip(shares, labels, strict=True)
             ]
             evidence = (
-                f"{shown[0]}, {shown[1]}: kept elements differ by the factor {factor:.4g}; with the "
+                f"{shown[0]}, {shown[1]}: kept elements differ by {factor:.4g}; with the "
                 "first one's in both, the results are equal"
             )
             return Finding("dropout", evidence, found)

@@ -31,8 +31,9 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if confirmed:
         evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
         return Finding("norm_epsilon", evidence, _at(found, one, other))
-    places = [_place(region, epsilon) for region, epsilon in
-              zip(found.regions, (one, other), strict=True)]
+    places = [
+        _place(region, epsilon) for region, epsilon in zip(found.regions, (one, other), strict=True)
+    ]
     if one and other and places[0] != places[1]:
         evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
         return Finding("norm_epsilon", evidence, found)
@@ -46,8 +47,9 @@ def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if not all(sums) or not all(_normalizes(r, p, e) for r, p, e in features.sides(found)):
         return None
     first, second = sums[0][0], sums[1][0]
-    counts = [_count(region, index) for region, index in zip(found.regions, (first, second),
-                                                            strict=True)]
+    counts = [
+        _count(region, index) for region, index in zip(found.regions, (first, second), strict=True)
+    ]
     axes = _axes_as_in(found, first, second)
     if counts[0] == counts[1] and axes is None:
         return None

@@ -29,7 +29,9 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             ):
                 continue
             for array in layouts(mine, theirs.shape):
-                if features.ends_agree(found, features.replayed(found, {(second, position): array})):
+                if features.ends_agree(
+                    found, features.replayed(found, {(second, position): array})
+                ):
                     orders = _orders(np.asarray(one.arrays[one.tape.roots[a]]), mine, theirs)
                     evidence = (
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "

@@ -32,8 +32,9 @@ def norm_momentum(one: View, other: View, labels: tuple[str, str]) -> Cause | No
     ours, theirs = _unmatched(one, other), _unmatched(other, one)
     if not ours or not theirs:
         return None
-    shares = [[_share(view, value) for value in values]
-              for view, values in ((one, ours), (other, theirs))]
+    shares = [
+        [_share(view, value) for value in values] for view, values in ((one, ours), (other, theirs))
+    ]
     known = [[share for share in side if share is not None] for side in shares]
     if not all(known):
         return None
@@ -54,9 +55,7 @@ def _unmatched(view: View, other: View) -> list[int]:
     return [
         value
         for value in _batch_state(view)
-        if not any(
-            close(view.core(value).numbers, core.numbers, view.tolerance) for core in theirs
-        )
+        if not any(close(view.core(value).numbers, core.numbers, view.tolerance) for core in theirs)
     ]
 
 

@@ -120,7 +120,9 @@ def _before_padding(region: Region, value: int) -> tuple[int, list[tuple[int, in
     step = tape.steps[tape.producers[value]] if value in tape.producers else None
     if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
         return value, none
-    return step.operands[0], [(low, high) for low, high, _ in step.equation.params["padding_config"]]
+    return step.operands[0], [
+        (low, high) for low, high, _ in step.equation.params["padding_config"]
+    ]
 
 
 def _agrees(found: Divergence, one: Window, other: Window) -> bool:

@@ -110,7 +110,9 @@ def max_pool(padding: str) -> Callable[[jax.Array], jax.Array]:
     def pool(x: jax.Array) -> jax.Array:
         ones = (1,) * (x.ndim - 3)
         window, strides = (*ones, 3, 3, 1), (*ones, 2, 2, 1)
-        return global_mean(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, padding))
+        return global_mean(
+            jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, padding)
+        )
 
     return pool
 

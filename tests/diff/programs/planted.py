@@ -1,4 +1,4 @@
-"""Networks of the same layers in every library, written once, in which a test plants a difference."""
+"""Networks of the same layers in every library, in which a test plants a difference."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -131,7 +131,9 @@ def sides(
     first, second = (_weights(network, seed) for seed, network in enumerate((one, other)))
     assert one.codec is not None and other.codec is not None
     named, own = one.codec.encode(first.params), other.codec.encode(second.params)
-    mine, theirs = ({rename(name.removeprefix("layers/")): name for name in arrays} for arrays in (named, own))
+    mine, theirs = (
+        {rename(name.removeprefix("layers/")): name for name in arrays} for arrays in (named, own)
+    )
     shared = mine.keys() & theirs.keys()
     assert shared
     for name in shared:

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import flax.linen as nn
-import haiku as hk
 import jax
 import jax.numpy as jnp
 import pytest
 
 from tests.diff.programs import families as f
-from tests.diff.programs.planted import build, dense, layer_norm, rms_norm, sides
+from tests.diff.programs.planted import rms_norm, sides
 from triglot.core.network import Network
 from triglot.diff.programs import explain
 from triglot.diff.types import Explanation
@@ -114,22 +112,32 @@ PLANTED: dict[str, Case] = {
     "momentum equinox": pair(
         f.batch_norm, ("equinox", {"momentum": 0.8}), ("linen", {}), "norm_momentum", train=True
     ),
-    "bias correction": pair(f.batch_norm, ("haiku", {}), ("linen", {}), "norm_momentum", train=True),
+    "bias correction": pair(
+        f.batch_norm, ("haiku", {}), ("linen", {}), "norm_momentum", train=True
+    ),
     "gelu": pair(
-        f.mlp, ("haiku", {"activation": jax.nn.gelu}), ("equinox", {"activation": f.exact_gelu}),
+        f.mlp,
+        ("haiku", {"activation": jax.nn.gelu}),
+        ("equinox", {"activation": f.exact_gelu}),
         "activation",
     ),
     "gelu within nnx": pair(
-        f.mlp, ("nnx", {"activation": f.exact_gelu}), ("nnx", {"activation": jax.nn.gelu}),
+        f.mlp,
+        ("nnx", {"activation": f.exact_gelu}),
+        ("nnx", {"activation": jax.nn.gelu}),
         "activation",
     ),
     "leaky slope": pair(
-        f.mlp, ("linen", {"activation": f.leaky(0.01)}), ("nnx", {"activation": f.leaky(0.2)}),
+        f.mlp,
+        ("linen", {"activation": f.leaky(0.01)}),
+        ("nnx", {"activation": f.leaky(0.2)}),
         "activation",
     ),
     "relu elu": pair(f.mlp, ("linen", {}), ("equinox", {"activation": jax.nn.elu}), "activation"),
     "silu tanh": pair(
-        f.mlp, ("haiku", {"activation": jax.nn.silu}), ("nnx", {"activation": jnp.tanh}),
+        f.mlp,
+        ("haiku", {"activation": jax.nn.silu}),
+        ("nnx", {"activation": jnp.tanh}),
         "activation",
     ),
     "missing relu": pair(f.mlp, ("haiku", {}), ("linen", {"activation": f.identity}), "activation"),
@@ -165,15 +173,25 @@ PLANTED: dict[str, Case] = {
         inputs="images",
     ),
     "flatten": pair(
-        f.cnn, ("linen", {}), ("equinox", {"flatten": moved(2, 0, 1)}), "flatten_order",
+        f.cnn,
+        ("linen", {}),
+        ("equinox", {"flatten": moved(2, 0, 1)}),
+        "flatten_order",
         inputs="images",
     ),
     "flatten within haiku": pair(
-        f.cnn, ("haiku", {}), ("haiku", {"flatten": moved(1, 0, 2)}), "flatten_order",
+        f.cnn,
+        ("haiku", {}),
+        ("haiku", {"flatten": moved(1, 0, 2)}),
+        "flatten_order",
         inputs="images",
     ),
     "gru of haiku and linen": pair(
-        f.zoo, ("haiku", {"cell": "gru"}), ("linen", {"cell": "gru"}), "gru_variant", inputs="recurrent"
+        f.zoo,
+        ("haiku", {"cell": "gru"}),
+        ("linen", {"cell": "gru"}),
+        "gru_variant",
+        inputs="recurrent",
     ),
     "gru reset": pair(
         f.gru, ("equinox", {"reset": "before"}), ("nnx", {}), "gru_variant", inputs="cell"
@@ -203,15 +221,24 @@ PLANTED: dict[str, Case] = {
         f.attention, ("haiku", {}), ("nnx", {"scale": 6**-0.5}), "attention_scale", inputs="tokens"
     ),
     "attention scale missing": pair(
-        f.attention, ("equinox", {"scale_first": True}), ("linen", {"scale": None}),
-        "attention_scale", inputs="tokens",
+        f.attention,
+        ("equinox", {"scale_first": True}),
+        ("linen", {"scale": None}),
+        "attention_scale",
+        inputs="tokens",
     ),
     "attention mask": pair(
-        f.attention, ("haiku", {"mask": f.causal}), ("equinox", {}), "attention_mask",
+        f.attention,
+        ("haiku", {"mask": f.causal}),
+        ("equinox", {}),
+        "attention_mask",
         inputs="tokens",
     ),
     "attention masks": pair(
-        f.attention, ("nnx", {"mask": f.causal}), ("linen", {"mask": f.no_self}), "attention_mask",
+        f.attention,
+        ("nnx", {"mask": f.causal}),
+        ("linen", {"mask": f.no_self}),
+        "attention_mask",
         inputs="tokens",
     ),
     "dtype": pair(f.mlp, ("haiku", {}), ("equinox", {"activation": f.in_half}), "dtype"),
@@ -221,13 +248,18 @@ PLANTED: dict[str, Case] = {
     "precision of a product": pair(
         f.mlp, ("equinox", {}), ("nnx", {"first": f.low_precision_dense}), "precision"
     ),
-    "unknown factor": pair(f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "unknown"),
+    "unknown factor": pair(
+        f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "unknown"
+    ),
     "unknown offset": pair(f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "unknown"),
     "unknown reversal": pair(
         f.mlp, ("haiku", {}), ("linen", {"after": lambda x: x[..., ::-1]}), "unknown"
     ),
     "unknown residual": pair(
-        f.attention, ("nnx", {}), ("linen", {"activation": lambda x: x + x**2}), "unknown",
+        f.attention,
+        ("nnx", {}),
+        ("linen", {"activation": lambda x: x + x**2}),
+        "unknown",
         inputs="tokens",
     ),
 }
@@ -236,41 +268,70 @@ TWO: dict[str, Case] = {
         f.mlp,
         ("haiku", {"activation": jax.nn.gelu}),
         ("equinox", {"activation": f.exact_gelu, "epsilon": 1e-3}),
-        "norm_epsilon", "activation",
+        "norm_epsilon",
+        "activation",
     ),
     "two: epsilon and unknown": pair(
-        f.mlp, ("linen", {"epsilon": 1e-3}), ("nnx", {"after": lambda x: 1.1 * x}),
-        "norm_epsilon", "unknown",
+        f.mlp,
+        ("linen", {"epsilon": 1e-3}),
+        ("nnx", {"after": lambda x: 1.1 * x}),
+        "norm_epsilon",
+        "unknown",
     ),
     "two: scale and mask": pair(
-        f.attention, ("haiku", {"mask": f.causal}), ("equinox", {"scale": 0.3}),
-        "attention_scale", "attention_mask", inputs="tokens",
+        f.attention,
+        ("haiku", {"mask": f.causal}),
+        ("equinox", {"scale": 0.3}),
+        "attention_scale",
+        "attention_mask",
+        inputs="tokens",
     ),
     "two: padding side and activation": pair(
         f.cnn,
         ("linen", {"padding": "SAME", "stride": 2, "size": 27}),
         ("equinox", {"padding": ((1, 0), (1, 0)), "stride": 2, "size": 27, "activation": jnp.tanh}),
-        "padding", "activation", inputs="images",
+        "padding",
+        "activation",
+        inputs="images",
     ),
     "two: activation and flatten": pair(
-        f.cnn, ("nnx", {"activation": jax.nn.elu}), ("haiku", {"flatten": moved(2, 0, 1)}),
-        "activation", "flatten_order", inputs="images",
+        f.cnn,
+        ("nnx", {"activation": jax.nn.elu}),
+        ("haiku", {"flatten": moved(2, 0, 1)}),
+        "activation",
+        "flatten_order",
+        inputs="images",
     ),
     "two: forget bias and update": pair(
-        f.lstm, ("haiku", {"forget": 1.0}), ("linen", {"squash": jax.nn.relu}),
-        "lstm_forget_bias", "activation", inputs="cell",
+        f.lstm,
+        ("haiku", {"forget": 1.0}),
+        ("linen", {"squash": jax.nn.relu}),
+        "lstm_forget_bias",
+        "activation",
+        inputs="cell",
     ),
     "two: epsilon and momentum": pair(
-        f.batch_norm, ("linen", {}), ("nnx", {"epsilon": 1e-3, "momentum": 0.99}),
-        "norm_epsilon", "norm_momentum", train=True,
+        f.batch_norm,
+        ("linen", {}),
+        ("nnx", {"epsilon": 1e-3, "momentum": 0.99}),
+        "norm_epsilon",
+        "norm_momentum",
+        train=True,
     ),
     "two: epsilon and dtype": pair(
-        f.mlp, ("linen", {}), ("equinox", {"activation": f.in_half, "epsilon": 1e-3}),
-        "norm_epsilon", "dtype",
+        f.mlp,
+        ("linen", {}),
+        ("equinox", {"activation": f.in_half, "epsilon": 1e-3}),
+        "norm_epsilon",
+        "dtype",
     ),
     "two: scale and activation": pair(
-        f.attention, ("linen", {"activation": jnp.tanh}), ("nnx", {"scale": None}),
-        "attention_scale", "activation", inputs="tokens",
+        f.attention,
+        ("linen", {"activation": jnp.tanh}),
+        ("nnx", {"scale": None}),
+        "attention_scale",
+        "activation",
+        inputs="tokens",
     ),
 }
 CLEAN: dict[str, Case] = {
@@ -279,23 +340,35 @@ CLEAN: dict[str, Case] = {
     "clean: zoo": pair(f.zoo, ("haiku", {}), ("nnx", {})),
     "clean: cnn": pair(f.cnn, ("linen", {}), ("equinox", {}), inputs="images"),
     "clean: cnn haiku nnx": pair(
-        f.cnn, ("haiku", {"stride": 2, "size": 27}), ("nnx", {"stride": 2, "size": 27}),
+        f.cnn,
+        ("haiku", {"stride": 2, "size": 27}),
+        ("nnx", {"stride": 2, "size": 27}),
         inputs="images",
     ),
     "clean: pool": pair(
-        f.cnn, ("haiku", {"pool": f.max_pool("SAME"), "size": 3}),
-        ("equinox", {"pool": f.max_pool("SAME"), "size": 3}), inputs="images",
+        f.cnn,
+        ("haiku", {"pool": f.max_pool("SAME"), "size": 3}),
+        ("equinox", {"pool": f.max_pool("SAME"), "size": 3}),
+        inputs="images",
     ),
     "clean: attention": pair(
-        f.attention, ("haiku", {"mask": f.causal}),
-        ("equinox", {"mask": f.causal, "scale_first": True}), inputs="tokens",
+        f.attention,
+        ("haiku", {"mask": f.causal}),
+        ("equinox", {"mask": f.causal, "scale_first": True}),
+        inputs="tokens",
     ),
     "clean: lstm": pair(
-        f.zoo, ("haiku", {"cell": "lstm"}), ("equinox", {"cell": "lstm"}), inputs="recurrent",
+        f.zoo,
+        ("haiku", {"cell": "lstm"}),
+        ("equinox", {"cell": "lstm"}),
+        inputs="recurrent",
         carry=("cell", "hidden"),
     ),
     "clean: lstm linen nnx": pair(
-        f.zoo, ("linen", {"cell": "lstm"}), ("nnx", {"cell": "lstm"}), inputs="recurrent",
+        f.zoo,
+        ("linen", {"cell": "lstm"}),
+        ("nnx", {"cell": "lstm"}),
+        inputs="recurrent",
         carry=("cell", "hidden"),
     ),
     "clean: gru": pair(
