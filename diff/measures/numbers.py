@@ -143,7 +143,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     except Exception as error:  # a custom layer that canonical arithmetic cannot rewrite
         notes.append(f"canonical arithmetic was not measured: {describe(error)}")
     coarse = [_coarsest(side, setup, index) for index, side in enumerate((one, other))]
-    if not same_dtypes:
+    if all(each.identical for each in native.values()):
+        notes.append("double precision was not measured: all bits are equal without it")
+    elif not same_dtypes:
         notes.append("double precision was not measured: the networks' dtypes differ")
     elif not all(coarse):
         notes.append("double precision was not measured: a network fails on float64 weights")

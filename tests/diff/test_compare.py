@@ -62,12 +62,25 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
 }  # fmt: skip
 
 
+QUICK = (
+    "missing bias and activation",
+    "square matrix transposed",
+    "shared against copied",
+    "a variable that is no parameter",
+    "a stopped gradient",
+    "computation in bfloat16",
+    "dropout's rate",
+)
+
+
 def causes(report: Report) -> list[str]:
     """List the named causes besides the initializers."""
     return [cause.name for cause in report.causes if cause.name != "initializer"]
 
 
-@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PLANTED]
+)
 @pytest.mark.library_promotion("JAX's gradient of bfloat16 and Haiku's dropout promote")
 def test_a_planted_cause_is_named(case: str) -> None:
     one, other, verdict, names = PLANTED[case]
