@@ -18,6 +18,7 @@ from ...statistics.estimate import bootstrap
 from ...storage.files import plain
 from ..worker import Worker
 from .noise import Noise
+from .slower import slower
 
 SESSION = f"{__package__}.session:CostSession"
 ROUNDS = 5  # of the steady parts in each process
@@ -95,7 +96,7 @@ def measure(
     Returns:
       `stages`, a list of `name`, `title`, `unit` and `meaning`; `backends`, for each and each stage
       `median`, `low`, `high` (a 95% bootstrap interval of the median over repetitions; None below
-      5) and `count`; `noise` with `noisy`, `sentence`, `load` and `spread`; `failed`, an error by
+      5) and `count`; `slower`, see `slower.slower`; `noise` with `noisy`, `sentence`, `load` and `spread`; `failed`, an error by
       backend, which then is not in `backends`.
 
     Raises:
@@ -115,12 +116,15 @@ def measure(
     if not done:
         raise next(iter(run.failed.values()))
     stages = [s for s in STAGES if all(s.name in run.samples[name] for name in done)]
+    shown = [stage.as_json() for stage in stages]
+    rows = {
+        name: {s.name: summary(np.array(run.samples[name][s.name]) * s.scale) for s in stages}
+        for name in done
+    }
     return {
-        "stages": [stage.as_json() for stage in stages],
-        "backends": {
-            name: {s.name: summary(np.array(run.samples[name][s.name]) * s.scale) for s in stages}
-            for name in done
-        },
+        "stages": shown,
+        "backends": rows,
+        "slower": slower(shown, rows),
         "noise": noise.as_json(),
         "failed": {name: str(error) for name, error in run.failed.items()},
     }
