@@ -94,10 +94,12 @@ def measure(
       announce: is called with what is done next.
 
     Returns:
-      `stages`, a list of `name`, `title`, `unit` and `meaning`; `backends`, for each and each stage
-      `median`, `low`, `high` (a 95% bootstrap interval of the median over repetitions; None below
-      5) and `count`; `slower`, see `slower.slower`; `noise` with `noisy`, `sentence`, `load` and `spread`; `failed`, an error by
-      backend, which then is not in `backends`.
+      `stages`: a list of `name`, `title`, `unit` and `meaning`.
+      `backends`: for each and each stage `median`, `low`, `high` (a 95% bootstrap interval of the
+        median over repetitions; None below 5) and `count`.
+      `slower`: costs surely above the cheapest library's; see `slower.slower`.
+      `noise`: `noisy`, `sentence`, `load` and `spread`.
+      `failed`: an error by backend, which then is not in `backends`.
 
     Raises:
       TriglotError: if `repetitions` is below 1, or all backends fail: the first one's error.
