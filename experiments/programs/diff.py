@@ -48,6 +48,12 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
     Raises:
       TriglotError: if a text is not a program.
     """
+    one, other = parse(one_text), parse(other_text)
+    if not (one.entry and other.entry):
+        raise TriglotError(
+            "no computation was found in the text of a compiled program; expected the text of "
+            "optimized HLO, as program_text(compiled) prints it."
+        )
     if plain_text(one_text) == plain_text(other_text):
         elided = one_text.count(ELIDED)
         if not elided:
@@ -56,12 +62,6 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
             False,
             f"The texts of the compiled programs are the same, but {elided} large constants are "
             "not printed in them, so the programs may differ: use program_text.",
-        )
-    one, other = parse(one_text), parse(other_text)
-    if not (one.entry and other.entry):
-        raise TriglotError(
-            "no computation was found in the text of a compiled program; expected the text of "
-            "optimized HLO, as program_text(compiled) prints it."
         )
     comparison = Comparison(one, other)
     lines = tuple(lines_of(comparison.sections))

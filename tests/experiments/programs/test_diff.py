@@ -108,6 +108,8 @@ def test_a_planted_difference_is_found(planted: str) -> None:
     found = diff_programs(one, other)
     assert not found.identical and found.sentence.startswith("The compiled programs")
     assert any(line.startswith(("  -", "  +")) for line in found.lines)
+    assert ("passed on" in found.sentence) == (planted == "the order of results")
+    assert found.first_difference is not None
     assert diff_programs(one, one).identical and diff_programs(other, other).identical
     assert not diff_programs(other, one).identical
 
@@ -129,6 +131,8 @@ def test_a_text_without_its_constants_is_not_called_the_same() -> None:
 def test_a_text_that_is_no_program_is_an_error() -> None:
     with pytest.raises(TriglotError, match="expected the text of optimized HLO"):
         diff_programs(text(jnp.sin, X), "Traceback (most recent call last):")
+    with pytest.raises(TriglotError, match="expected the text of optimized HLO"):
+        diff_programs("", "")
 
 
 def test_an_order_is_called_an_order() -> None:
