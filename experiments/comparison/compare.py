@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -28,12 +27,13 @@ from ..registry.effects import check_effects
 from ..registry.environments import make_env
 from ..registry.loading import load_networks_by_library
 from ..registry.overrides import from_overrides, overrides_of
+from ..report import report
 from ..runs import memory
 from ..runs.interrupt import raising
 from ..runs.plan import check_minimums, default_folder
 from ..storage.files import make_new_folder, write_json
 from ..storage.lock import locked
-from . import against, report, tables
+from . import against
 from .assemble import Finished, assemble
 from .cost.measure import measure
 from .jobs import Job, Ledger, environments, job_list
@@ -90,13 +90,15 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         result["against"] = (
             against.changes(options.against, before, result) if options.against and before else None
         )
-        _write(out, result, finished)
-    print(tables.as_text(tables.MAIN, result))
+        report.write(out, result)
+    print(report.as_text(result))
     for failure in failures:
         print(f"\n{failure.job.backend} ({failure.job.rung}): {failure.message}")
     if result["against"]:
         print(f"\n{result['against']['sentence']}")
-    print(f"\n{result['verdict']['sentence']}\n\nReport: {out / 'report.html'}")
+    print(f"\n{result['verdict']['sentence']}\n\nReport: {out / report.PAGE}")
+    if options.open:
+        report.open_report(out)
     return result
 
 
@@ -346,13 +348,6 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     except OSError:  # written in an interpreter
         source = ""
     return {"path": path, "lines": len(source.splitlines()), "source": source}
-
-
-def _write(out: Path, result: dict[str, Any], finished: Finished) -> None:
-    main = rung_of_arithmetic(finished.options.arithmetic)
-    records = finished.records(finished.options.env, main)
-    write_json(out / "comparison.json", result)
-    report.write(out, result, {name: record.metrics for name, record in records.items()})
 
 
 def command(options: CompareOptions) -> str:
