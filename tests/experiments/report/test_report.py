@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a large report."""
     out = tmp_path_factory.mktemp("report")
     envs = ("gymnax:CartPole-v1", "gymnax:Acrobot-v1", "gymnax:MountainCar-v0")
-    report.write(out, sample(num_updates=976, envs=envs, failures=[FAILURE]))
+    report.write(out, sample(num_updates=200, envs=envs, failures=[FAILURE]))
     return out
 
 
