@@ -1,0 +1,91 @@
+"""What is measured of finished trainings: costs, programs, speed and memory."""
+
+import itertools
+import json
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from ..options import CompareOptions
+from ..programs.diff import diff_programs
+from ..storage.files import write_json
+from .assemble import Finished
+from .cost.measure import measure
+from .jobs import Job, Ledger
+from .rungs import rung_of_arithmetic
+from .verdict.causes import find_growth, find_slower
+
+COST_BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
+MAX_PROGRAM_LINES = 200  # of each pair in `comparison.json`
+
+
+def measure_costs(
+    options: CompareOptions, ledger: Ledger, done: list[Job]
+) -> dict[str, Any] | None:
+    """Measure the costs of the libraries that were trained, unless that was done before."""
+    main = rung_of_arithmetic(options.arithmetic).name
+    backends = [job.backend for job in done if (job.env, job.rung) == (options.env, main)]
+    if options.repetitions == 0 or not backends:
+        return None
+    path = ledger.costs()
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found["repetitions"] == options.repetitions:
+            return found["cost"]
+    with tqdm(bar_format=COST_BAR, dynamic_ncols=True, leave=False) as bar:
+        bar.total = options.repetitions * len(backends)
+
+        def announce(text: str) -> None:
+            bar.set_description_str(text)
+            bar.update()
+
+        cost = measure(options, backends, options.repetitions, announce=announce)
+    shutil.rmtree(path.parent, ignore_errors=True)
+    with ledger.writing(path.parent.name) as folder:
+        write_json(folder / path.name, {"repetitions": options.repetitions, "cost": cost})
+    return cost
+
+
+def programs(finished: Finished) -> dict[str, Any]:
+    """Describe the training programs, and compare them in pairs."""
+    main = rung_of_arithmetic(finished.options.arithmetic)
+    records = finished.records(finished.options.env, main)
+    pairs = []
+    for one, other in itertools.combinations(records, 2):
+        found = diff_programs(records[one].program, records[other].program).as_json()
+        lines = found["lines"]
+        rest = len(lines) - MAX_PROGRAM_LINES
+        if rest > 0:
+            lines = [*lines[:MAX_PROGRAM_LINES], f"... {rest:,} more lines"]
+        pairs.append({"backends": [one, other], **found, "lines": lines})
+    facts = {name: record.facts["program"] for name, record in records.items()}
+    return {"backends": facts, "pairs": pairs}
+
+
+def add_causes(result: dict[str, Any], finished: Finished) -> None:
+    """Report memory that grows without an end, and libraries that are slower than another."""
+    main = rung_of_arithmetic(finished.options.arithmetic)
+    speeds = {
+        name: stages["steps_per_second"]
+        for name, stages in (result["cost"] or {"backends": {}})["backends"].items()
+    }
+    best = max(speeds, key=lambda name: speeds[name]["median"], default="")
+    for name, record in finished.records(finished.options.env, main).items():
+        found = [find_growth(record), find_slower(name, speeds, best) if name in speeds else None]
+        result["backends"][name]["causes"] = [cause for cause in found if cause is not None]
+        if name in speeds:
+            result["backends"][name] |= _costs_in_table(result["cost"]["backends"][name])
+
+
+def _costs_in_table(stages: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the measured costs under the names of a backend's facts."""
+    names = {
+        "import_library_seconds": "import",
+        "trace_seconds": "trace",
+        "compile_seconds": "compile",
+        "steps_per_second": "steps_per_second",
+        "dispatch_microseconds": "dispatch",
+    }
+    return {name: stages[stage]["median"] for name, stage in names.items() if stage in stages}
