@@ -10,9 +10,8 @@ from triglot.experiments.report import environments
 from triglot.experiments.report.charts import cost, curves, divergence, drawing, returns, theme
 from triglot.experiments.report.charts.chart import Chart
 
-FEW = {"num_updates": 20}
-DIFFERENT, EQUAL = sample(**FEW), sample(**FEW, identical=True)
-SEVERAL = sample(**FEW, num_seeds=3, envs=("A:a", "B:b"))
+DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
+SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
 
 
 def charts(result: dict[str, Any]) -> dict[str, Chart]:

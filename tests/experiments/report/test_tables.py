@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.experiments.report.sample import sample
-from triglot.experiments.report import contents, report
+from triglot.experiments.report import contents, pair_tables, report
 from triglot.experiments.report.tables import Column, Table, as_csv, as_markdown, as_text
 
 RESULT = sample(num_updates=20, envs=("gymnax:CartPole-v1", "gymnax:Acrobot-v1"))
@@ -60,7 +60,7 @@ def read(found: Table) -> list[dict[str, str]]:
 
 
 def test_csv_holds_the_exact_numbers() -> None:
-    pairs = contents.pairs_table(RESULT)
+    pairs = pair_tables.pairs_table(RESULT)
     assert pairs is not None
     for row, pair in zip(read(pairs), RESULT["pairs"], strict=True):
         assert [row["one"], row["other"]] == pair["backends"]

@@ -21,7 +21,7 @@ def strict(text: str) -> dict[str, Any]:
     [
         {"num_updates": 1000},
         {"num_updates": 400, "num_seeds": 40},
-        {"num_updates": 210, "envs": tuple("ABCDE")},
+        {"num_updates": 100, "envs": tuple("ABCDE")},
     ],
     ids=["long", "many seeds", "five environments"],
 )
