@@ -122,7 +122,8 @@ def _seeds(number: int) -> str:
 
 
 def _speed(result: Mapping[str, Any]) -> Card | None:
-    speeds = _measured_speeds(result.get("cost")) or {
+    measured = _measured_speeds(result.get("cost"))
+    speeds = measured or {
         name: {"median": facts["steps_per_second"]}
         for name, facts in result["backends"].items()
         if facts.get("steps_per_second")
@@ -136,6 +137,8 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
         f"{libraries.title(slow)} trains {numbers.count(speeds[slow]['median'])} environment steps "
         f"per second, {libraries.title(fast)} {numbers.count(speeds[fast]['median'])}."
     )
+    if not measured:
+        meaning += " Measured once, in training."
     if _overlap(speeds[slow], speeds[fast]):
         meaning += " Their intervals overlap."
     noise = (result.get("cost") or {}).get("noise") or {}

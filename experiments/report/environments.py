@@ -1,6 +1,6 @@
 """Several environments: the scores of all, and what each shows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...backends import libraries
@@ -9,7 +9,7 @@ from .charts.chart import Chart
 from .charts.cost import dots_chart
 from .charts.curves import curves_chart
 from .charts.theme import colours
-from .tables import Column, Table
+from .tables import Column, Record, Table
 
 
 def environment_names(result: Mapping[str, Any]) -> list[str]:
@@ -62,7 +62,7 @@ def environments_table(result: Mapping[str, Any]) -> Table | None:
             record |= {f"{name}_{key}": mean.get(key) for key in ("value", "low", "high")}
         records.append(record)
 
-    def mean_of(name: str) -> Any:
+    def mean_of(name: str) -> Callable[[Record], str]:
         return lambda row: numbers.with_interval(
             {key: row[f"{name}_{key}"] for key in ("value", "low", "high")}
         )

@@ -13,7 +13,7 @@ from . import embedded, numbers
 from .cards import cards
 from .charts import cost, curves, divergence, drawing, returns, theme
 from .charts.chart import DESK, PHONE, RATE, Chart
-from .contents import series, tables
+from .contents import series, speeds_table, tables
 from .environments import aggregate_chart, curves_by_environment, environment_names
 from .groups import equal_libraries
 from .matrix import details, matrix
@@ -54,6 +54,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
         plots={chart.name: _drawn(chart) for chart in drawn},
         specs={chart.name: drawing.live_spec(chart) for chart in drawn},
         rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
+        speeds=speeds_table(result),
         tables={table.name: table for table in found},
         downloads=embedded.downloads([*found, *series(result)], comparison_json),
         colours=theme.colours(list(result["backends"])),

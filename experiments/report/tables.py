@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ...backends import libraries
+
 Record: TypeAlias = Mapping[str, Any]
+Result: TypeAlias = Mapping[str, Any]  # as `comparison.json` holds it
 
 TERMINAL = 80  # columns
 
@@ -18,6 +21,9 @@ class Column:
     header: str
     text: Callable[[Record], str]
     left: bool = False
+
+
+LIBRARY = Column("library", lambda row: libraries.title(row["library"]), left=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,3 +100,8 @@ def as_csv(table: Table) -> str:
     writer.writeheader()
     writer.writerows(table.records)
     return text.getvalue()
+
+
+def bounds(record: Record, prefix: str) -> dict[str, Any]:
+    """Return the fields of an interval, `low` and `high`, whose names begin with a prefix."""
+    return {key: record.get(f"{prefix}{key}") for key in ("low", "high")}

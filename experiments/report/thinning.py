@@ -23,18 +23,17 @@ def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
     neighbouring updates, as far as an episode ended there; a point of a difference, the largest.
     NaN becomes None, and an infinite number stays one.
     """
-    result = _with_infinities(plain(result))
-    smaller = result
+    whole: dict[str, Any] = _with_infinities(plain(result))
+    smaller = whole
     for points, lines in STEPS:
-        smaller = _thin(result, points) | {
-            "environments": {
-                env: _thin(found, points)
-                for env, found in (result.get("environments") or {}).items()
-            }
-            or None,
-            "programs": _thin_programs(result.get("programs"), lines),
+        environments = {
+            env: _thin(found, points) for env, found in (whole.get("environments") or {}).items()
         }
-        smaller = {name: smaller[name] for name in result}
+        smaller = _thin(whole, points) | {
+            "environments": environments or None,
+            "programs": _thin_programs(whole.get("programs"), lines),
+        }
+        smaller = {name: smaller[name] for name in whole}
         if len(as_json(smaller).encode()) < MAX_BYTES:
             break
     return smaller

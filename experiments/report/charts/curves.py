@@ -20,6 +20,7 @@ from .chart import (
     steps_axis,
     table,
 )
+from .theme import Spec
 
 OVERLAP = 0.01  # of the range of the returns
 
@@ -40,7 +41,8 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
     bounds = stats.get("return_bounds") or (None, None)
     datasets, means = named("means", _means(values, series, steps, bounds))
     colour = {"color": colour_of(series)}
-    x, y = steps_axis(), {"type": "quantitative", "title": "return per episode, in training"}
+    x = steps_axis()
+    y: Spec = {"type": "quantitative", "title": "return per episode, in training"}
     y["scale"] = {"zero": False}
     layers = [
         {
@@ -133,10 +135,10 @@ def _seeds(
     values: Sequence[np.ndarray],
     series: Sequence[Series],
     steps: Sequence[int],
-    x: dict[str, Any],
-    y: dict[str, Any],
-    colour: dict[str, Any],
-) -> dict[str, Any]:
+    x: Spec,
+    y: Spec,
+    colour: Spec,
+) -> Spec:
     keys = [f"{one.key}s{i}" for one, v in zip(series, values, strict=True) for i in range(len(v))]
     points = np.concatenate(list(values)).T
     rows = [
