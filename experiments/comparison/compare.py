@@ -24,6 +24,7 @@ from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
 from .jobs import Job, Ledger, environments, job_list
 from .measurements import add_causes, measure_costs, programs
+from .operations import add_operations, add_places
 from .rungs import rung_of_arithmetic
 from .training.run import BAR, Failure, Progress, run_jobs
 
@@ -62,6 +63,8 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         finished = Finished(options=options, ledger=ledger, jobs=done, bounds=bounds)
         cost = measure_costs(options, ledger, done)
         result = assemble(finished, command(options))
+        add_operations(options, ledger, result["pairs"])
+        result["verdict"] = add_places(result["verdict"], result["pairs"])
         result["cost"] = cost
         result["programs"] = programs(finished)
         result["failures"] = [failure.as_json() for failure in failures]
