@@ -28,7 +28,12 @@ class Target(NamedTuple):
 
 
 def follow_mapping(
-    mapping: Mapping[str, Mapped], source: Arrays, target: Arrays, networks: str
+    mapping: Mapping[str, Mapped],
+    source: Arrays,
+    target: Arrays,
+    networks: str,
+    *,
+    partial: bool = False,
 ) -> dict[str, Target]:
     """Pair parameters by a mapping of names or prefixes.
 
@@ -41,12 +46,13 @@ def follow_mapping(
       source: canonical arrays of the first network by name.
       target: canonical arrays of the second network by name.
       networks: the two networks, for the messages.
+      partial: whether parameters may be left unpaired, and two of `source` mapped to one.
 
     Returns:
       Targets by names of `source`.
 
     Raises:
-      TriglotError: if a name is unknown or mapped twice, or a parameter is left unpaired.
+      TriglotError: if a name is unknown, or, unless `partial`, mapped twice or left unpaired.
     """
     prefixes = _read(mapping, source, networks)
     pairs: dict[str, Target] = {}
@@ -56,7 +62,7 @@ def follow_mapping(
             pairs[name] = _moved(name, prefix, prefixes[prefix], target, networks)
     reached = [pair.name for pair in pairs.values()]
     for name in reached:
-        if reached.count(name) > 1:
+        if reached.count(name) > 1 and not partial:
             raise TriglotError(f"{networks}: two parameters are mapped to {name!r}.")
     unnamed = [name for name in source if name not in pairs]
     pairs.update({n: Target(n) for n in unnamed if n in target and n not in reached})
@@ -65,7 +71,7 @@ def follow_mapping(
         listed({n: source[n] for n in source if n not in pairs}),
         listed({n: target[n] for n in target if n not in reached}),
     ]
-    if any(left):
+    if any(left) and not partial:
         raise TriglotError(
             f"{networks}: the mapping does not cover {left[0] or 'nothing'} of the first and "
             f"{left[1] or 'nothing'} of the second."

@@ -147,7 +147,7 @@ _OUR_ROOT = Path(__file__).resolve().parents[1]
 _LIBRARY_FOLDERS = [
     *(
         _OUR_ROOT / part
-        for part in ("core", "backends", "algorithms", "envs", "checks", "experiments")
+        for part in ("core", "backends", "algorithms", "envs", "checks", "diff", "experiments")
     ),
     *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
 ]

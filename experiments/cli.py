@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: its arguments; None for those of the process.
 
     Returns:
-      The exit code: 0; 1 if a check failed, a training diverged, or the reader of a pipe ended; 2
-      after a user error, which is printed in one line; 130 after Ctrl-C.
+      The exit code: 0; 1 if a check failed, a training diverged, two networks are different, or the
+      reader of a pipe ended; 2 after a user error, which is printed in one line; 130 after Ctrl-C.
     """
     started = time.perf_counter()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -91,6 +91,7 @@ def _usage() -> None:
       render     render episodes of a trained agent
       curves     plot the learning curves of several runs
       compare    train with several network libraries from the same weights, and report differences
+      diff       compare two networks at equal weights: where they differ, and why
       check      check a custom or built-in component before training
       new        create a custom component from a template
       list       list algorithms, backends and environments, and what is installed
@@ -102,6 +103,7 @@ def _usage() -> None:
       triglot resume runs/first
       triglot evaluate runs/first
       triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
+      triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
       triglot new algorithm my_agent
       triglot check my_file:MyAgent --env gymnax:CartPole-v1
       triglot list gymnax
@@ -225,6 +227,39 @@ def _compare(arguments: list[str], started: float) -> int:
     return exit_code(options, compare(replace(options, config=config, hyper=hyper)))
 
 
+def _diff(arguments: list[str], started: float) -> int:
+    """Compare two networks at equal weights, without training: where they differ, and why.
+
+    The verdict is identical (all bits are equal), equivalent (equal up to rounding) or different.
+    Compared are parameters, outputs in training and evaluation, gradients, 1 and 100 steps of Adam;
+    where the outputs differ, the first operation that does is located, and likely causes are named.
+    Initializers are reported beside and do not change the verdict.
+
+    A network may be an untransformed Haiku function, a Linen module, an NNX or Equinox class or
+    module, a function of a key or of rngs that returns a module, or a triglot Network.
+
+    The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
+    if they cannot be compared.
+
+    triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
+
+    triglot diff my_linen:cnn my_nnx:CNN --obs-shape 84 84 4 --json diff.json
+
+    triglot diff my_haiku:net my_linen:net --inputs float32:8 int32::0..9
+
+    triglot diff my_haiku:net my_equinox:net --obs-shape 4 --mapping mlp/linear_0=layers/0
+
+    triglot diff zoo:haiku my_equinox:net --env gymnax:CartPole-v1 --algorithm ppo
+    """
+    options = _parse(commands.DiffOptions, arguments)
+    if options.json is not None:
+        check_writable("--json", options.json.parent)
+    _set_compilation_cache(options)
+    from .difference import diff
+
+    return diff(options)
+
+
 def _check(arguments: list[str], started: float) -> int:
     """Check a component: an algorithm, an environment, a network, or a whole suite of environments.
 
@@ -306,7 +341,7 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _curves, _compare, _check, _new, _list, _version,
+    _train, _resume, _evaluate, _render, _curves, _compare, _diff, _check, _new, _list, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

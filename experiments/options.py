@@ -241,6 +241,36 @@ class CurvesOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiffOptions(MachineOptions):
+    """Options of `triglot diff`.
+
+    Attributes:
+      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND.
+      other: the network to compare it with.
+      env: the environment whose observations both networks read.
+      obs_shape: the shape of one float32 input, without the batch.
+      inputs: one or several inputs, each DTYPE:SHAPE, such as float32:84,84,4, or
+        DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99; int32: is a scalar. Without bounds, floats
+        are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
+      mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
+        network and of the second.
+      seed: random seed of weights and inputs.
+      json: the file to write the result to; an existing file is replaced.
+      algorithm: the algorithm whose networks zoo:BACKEND builds.
+    """
+
+    one: Annotated[str, Arg("NETWORK", positional=True)]
+    other: Annotated[str, Arg("NETWORK", positional=True)]
+    env: Annotated[str | None, Arg("ENVIRONMENT", "none")] = None
+    obs_shape: Annotated[tuple[int, ...] | None, Arg("N ...", "none")] = None
+    inputs: Annotated[tuple[str, ...], Arg("INPUT ...", "none")] = ()
+    mapping: Annotated[tuple[str, ...], Arg("NAME=NAME ...", "by name, or guessed")] = ()
+    seed: Count = 0
+    json: Annotated[Path | None, Arg("FILE", "none")] = None
+    algorithm: Name = "ppo"
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckOptions:
     """Options of `triglot check`.
 

@@ -39,6 +39,7 @@ _EXPORTS = {
     "backends.nnx": ("from_nnx",),
     "backends.equinox": ("from_equinox",),
     "core.errors": ("Guessed", "TriglotError"),
+    "diff.compare": ("diff_networks",),
     "backends.translate": ("translate",),
     "experiments.registry.agents": ("make_agent",),
     "experiments.registry.environments": ("make_env",),
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from .core.specs import Dict as Dict
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
+    from .diff.compare import diff_networks as diff_networks
     from .experiments.registry.agents import make_agent as make_agent
     from .experiments.registry.environments import make_env as make_env
     from .experiments.runs.load import load_run as load_run

@@ -1,1 +1,6 @@
-"""The traced programs of two networks: where they differ, and why."""
+"""Align two traced networks by their values and name the causes of a difference."""
+
+from .bits import first_bit_difference
+from .explain import explain
+
+__all__ = ["explain", "first_bit_difference"]

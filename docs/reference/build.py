@@ -27,7 +27,7 @@ from triglot.core.errors import writing
 Modules: TypeAlias = dict[str, pdoc.doc.Module]
 
 HERE = Path(__file__).parent
-ROOMS = ("core", "algorithms", "backends", "envs", "checks", "experiments")
+ROOMS = ("core", "algorithms", "backends", "envs", "checks", "diff", "experiments")
 PROTOCOLS = (Agent, ActionValues, Environment, CostlyReset, Renderable)
 # The templates of `triglot new` are on the page docs/extending.md.
 LEFT_OUT = "!triglot.experiments.authoring.templates"

@@ -3,9 +3,9 @@
 import inspect
 import shlex
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -14,17 +14,20 @@ from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions, SharedOptions
 from ..registry.overrides import overrides_of
+from ..report import report
 from ..runs.interrupt import raising
 from ..runs.plan import default_folder
-from ..storage.files import make_new_folder, write_json
+from ..storage.files import make_new_folder
 from ..storage.lock import locked
-from . import against, report, tables
+from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
 from .jobs import Job, Ledger, environments, job_list
 from .measurements import add_causes, measure_costs, programs
 from .rungs import rung_of_arithmetic
 from .training.run import BAR, Failure, Progress, run_jobs
+
+WIDTH = 80  # columns of a terminal
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -67,13 +70,16 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         result["against"] = (
             against.changes(options.against, before, result) if options.against and before else None
         )
-        _write(out, result, finished)
-    print(tables.as_text(tables.MAIN, result))
-    for failure in failures:
-        print(f"\n{failure.job.backend} ({failure.job.rung}): {failure.message}")
+        report.write(out, result)
+    print(report.as_text(result))
+    paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if result["against"]:
-        print(f"\n{result['against']['sentence']}")
-    print(f"\n{result['verdict']['sentence']}\n\nReport: {out / 'report.html'}")
+        paragraphs.append(result["against"]["sentence"])
+    for text in (*paragraphs, result["verdict"]["sentence"]):
+        print(f"\n{textwrap.fill(text, WIDTH, break_long_words=False)}")
+    print(f"\nReport: {out / report.PAGE}")
+    if options.open:
+        report.open_report(out)
     return result
 
 
@@ -89,14 +95,14 @@ def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Fai
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
-    with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as bar:
-        progress = Progress(bar, num_jobs=len(left))
-        try:
+    progress = Progress(num_jobs=len(left))
+    try:
+        with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
-        except BaseException:
-            _say_what_is_left(options, ledger, jobs, progress)
-            ledger.drop_if_empty()
-            raise
+    except BaseException:
+        _say_what_is_left(options, ledger, jobs, progress)
+        ledger.drop_if_empty()
+        raise
 
 
 def _say_what_is_left(
@@ -141,13 +147,6 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     return {"path": path, "lines": len(source.splitlines()), "source": source}
 
 
-def _write(out: Path, result: dict[str, Any], finished: Finished) -> None:
-    main = rung_of_arithmetic(finished.options.arithmetic)
-    records = finished.records(finished.options.env, main)
-    write_json(out / "comparison.json", result)
-    report.write(out, result, {name: record.metrics for name, record in records.items()})
-
-
 def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
@@ -156,7 +155,7 @@ def command(options: CompareOptions) -> str:
     first = [one.name for one in fields(SharedOptions)]
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)
-        if name not in given and value not in (None, (), False):
+        if name not in given and not (value is None or value is False or value == ()):
             words += _option(name, value)
     for name, value in (options.config | options.hyper).items():
         words += _option(name, value)

@@ -54,7 +54,10 @@ class Job:
 
 
 def job_list(options: CompareOptions) -> list[Job]:
-    """List the jobs of a comparison: the rung that is judged first, the reference library first."""
+    """List the jobs of a comparison: the rung that is judged first, the reference library first.
+
+    The other rungs of the ladder are trained in the first environment only.
+    """
     main = rung_of_arithmetic(options.arithmetic)
     others = [rung for rung in RUNGS if rung is not main] if options.ladder else []
     if options.network:  # custom networks keep their own initializers
@@ -62,7 +65,7 @@ def job_list(options: CompareOptions) -> list[Job]:
     return [
         Job(env, rung.name, backend, position)
         for position, env in enumerate(environments(options))
-        for rung in (main, *others)
+        for rung in (main, *(others if position == 0 else []))
         for backend in options.backends
     ]
 

@@ -53,7 +53,7 @@ def align(
     """Pair the instructions of two computations.
 
     Exactly equal ones are paired first. Between these, those whose operations and operands'
-    operations agree, then those of the same operation, then those of the same opcode.
+    operations agree, then those of the same operation, opcode or shape.
     """
     keys = _keys(one, one_digests), _keys(other, other_digests)
     pairs = _refine(keys, 0, (0, len(one)), (0, len(other)))
@@ -84,6 +84,7 @@ def _keys(body: Body, found: dict[str, str]) -> list[list[Hashable]]:
         lambda index: body[index].kind,
         lambda index: (body[index].opcode, body[index].shape),
         lambda index: body[index].opcode,
+        lambda index: body[index].shape,
     ]
     return [[make(index) for index in range(len(body))] for make in makers]
 

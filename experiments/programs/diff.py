@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...core.errors import TriglotError
 from .show import lines_of
 from .text import ELIDED, Program, parse, plain_text
 from .walk import Comparison, Section
@@ -43,7 +44,16 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
       one_text: from `text.program_text`; from `compiled.as_text()` large constants are missing, and
         the programs are then not called the same.
       other_text: from the same function.
+
+    Raises:
+      TriglotError: if a text is not a program.
     """
+    one, other = parse(one_text), parse(other_text)
+    if not (one.entry and other.entry):
+        raise TriglotError(
+            "no computation was found in the text of a compiled program; expected the text of "
+            "optimized HLO, as program_text(compiled) prints it."
+        )
     if plain_text(one_text) == plain_text(other_text):
         elided = one_text.count(ELIDED)
         if not elided:
@@ -53,11 +63,10 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
             f"The texts of the compiled programs are the same, but {elided} large constants are "
             "not printed in them, so the programs may differ: use program_text.",
         )
-    one, other = parse(one_text), parse(other_text)
     comparison = Comparison(one, other)
     lines = tuple(lines_of(comparison.sections))
-    total = max(sum(1 for _ in one.instructions), sum(1 for _ in other.instructions))
     changes = comparison.changes
+    total = sum(1 for _ in one.instructions) + sum(not change.one for change in changes)
     computing = [change for change in changes if not change.is_wiring]
     if not changes:
         what = _other_difference(one, other, comparison.sections)

@@ -77,9 +77,10 @@ def program_text(compiled: Any) -> str:
     differ; it is what remains where this version of jaxlib has no options for printing.
     """
     try:
-        from jaxlib import _hlo  # pyright: ignore[reportAttributeAccessIssue]
+        # JAX has no public name for the options.
+        from jax._src.lib import hlo  # pyright: ignore[reportAttributeAccessIssue]
 
-        options = _hlo.HloPrintOptions()
+        options = hlo.HloPrintOptions()
         options.print_large_constants = True
         modules = compiled.runtime_executable().hlo_modules()
         return "\n\n".join(module.to_string(options) for module in modules)

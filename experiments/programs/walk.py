@@ -18,8 +18,8 @@ class Change:
       one: its line in the first program, or empty.
       other: its line in the second program, or empty.
       path: the instructions that call its computation, outermost first.
-      is_wiring: whether it only passes values on, or only reads the same kinds of passed values in
-        another order.
+      is_wiring: whether it only passes values on, or differs only in that it reads passed values
+        that have no certain counterparts.
     """
 
     instruction: Instruction
@@ -97,6 +97,8 @@ class Comparison:
             lines = names.line(ours, 0), names.line(theirs, 1)
             if lines[0] != lines[1]:
                 add(ours, *lines, wired=names.read_alike(ours, theirs))
+                names.equal[0].discard(ours.name)
+                names.equal[1].discard(theirs.name)
             if self.digests[0][ours.name] != self.digests[1][theirs.name]:
                 for call, other_call in zip(ours.calls, theirs.calls, strict=False):
                     self._walk(call, other_call, (*path, ours))
@@ -110,6 +112,8 @@ class _Names:
     def __init__(self, one: Body, other: Body, found: Alignment) -> None:
         self.bodies = {each.name: each for each in one}, {each.name: each for each in other}
         self.numbers: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        # The walk removes pairs that turn out to differ.
+        self.equal = {one[i].name for i, _ in found.pairs}, {other[i].name for _, i in found.pairs}
         for number, (ours, theirs) in enumerate(found.pairs):
             self.numbers[0][one[ours].name] = self.numbers[1][other[theirs].name] = f"%{number}"
         for side, body, unpaired in ((0, one, found.removed), (1, other, found.added)):
@@ -125,7 +129,11 @@ class _Names:
         return f"{root}{numbers[each.name]} = {each.shape} {each.opcode}({operands}){attributes}"
 
     def read_alike(self, ours: Instruction, theirs: Instruction) -> bool:
-        """Check whether two instructions differ only in which passed values they read."""
+        """Check whether two instructions may read the same passed values.
+
+        They differ in which they read, but these have no certain counterparts: a loop that carries
+        its values in another order.
+        """
         if ours.kind != theirs.kind or len(ours.operands) != len(theirs.operands):
             return False
         for name, other_name in zip(ours.operands, theirs.operands, strict=True):
@@ -134,5 +142,7 @@ class _Names:
                 if one is None or other is None or one.shape != other.shape:
                     return False
                 if one.opcode not in WIRING or other.opcode not in WIRING:
+                    return False
+                if name in self.equal[0] or other_name in self.equal[1]:
                     return False
         return True

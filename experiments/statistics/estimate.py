@@ -1,7 +1,7 @@
 """An estimate with its 95% interval, and the two ways to compute one: Student's t and bootstrap.
 
-Means use Student's t: in simulations of 5 seeds its 95% interval covered the true mean of normal
-returns in 94% of the cases, the percentile bootstrap in 84%, BCa in 83%; from 20 seeds they agree.
+Means use Student's t: in simulations with 5 normal returns its 95% interval covered the true mean
+in 95% of the cases, the percentile bootstrap in 84% (20 returns: 92%); BCa was no better.
 """
 
 import math

@@ -141,7 +141,12 @@ def test_a_missing_library_is_told_with_its_extra(
 
 def test_compare_parses_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
-    monkeypatch.setattr(compare, "compare", given.append)
+
+    def compared(options: CompareOptions) -> dict[str, Any]:
+        given.append(options)
+        return {"verdict": {"level": "different"}, "against": None}
+
+    monkeypatch.setattr(compare, "compare", compared)
     command = "compare ppo probe:two-step --backends haiku nnx --num-envs 8 --discount 0.5"
     assert cli.main([*command.split(), "--out", "here", "--total-steps", "1e4"]) == 0
     (options,) = given
@@ -151,6 +156,8 @@ def test_compare_parses_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (options.out, options.total_steps) == (Path("here"), 10_000)
     assert cli.main(["compare", "ppo", "probe:two-step", "--optimizer", "lion"]) == 0
     assert given[1].out is None and given[1].optimizer == "lion"
+    assert cli.main(["compare", "ppo", "probe:two-step", "--fail-on", "different"]) == 1
+    assert cli.main(["compare", "ppo", "probe:two-step", "--fail-on", "inconclusive"]) == 1
 
 
 def test_help_shows_the_algorithms_own_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from ...storage.files import plain
 from ..rungs import rung_of_arithmetic
 from ..training.worker import Worker
 from .noise import Noise
+from .slower import slower
 
 SESSION = f"{__package__}.session:CostSession"
 ROUNDS = 5  # of the steady parts in each process
@@ -101,10 +102,12 @@ def measure(
       announce: is called with what is done next.
 
     Returns:
-      `stages`, a list of `name`, `title`, `unit` and `meaning`; `backends`, for each and each stage
-      `median`, `low`, `high` (a 95% bootstrap interval of the median over repetitions; None below
-      5) and `count`; `noise` with `noisy`, `sentence`, `load` and `spread`; `failed`, an error by
-      backend, which then is not in `backends`.
+      `stages`: a list of `name`, `title`, `unit` and `meaning`.
+      `backends`: for each and each stage `median`, `low`, `high` (a 95% bootstrap interval of the
+        median over repetitions; None below 5) and `count`.
+      `slower`: costs surely above the cheapest library's; see `slower.slower`.
+      `noise`: `noisy`, `sentence`, `load` and `spread`.
+      `failed`: an error by backend, which then is not in `backends`.
 
     Raises:
       TriglotError: if `repetitions` is below 1, or all backends fail: the first one's error.
@@ -123,12 +126,15 @@ def measure(
     if not done:
         raise next(iter(run.failed.values()))
     stages = [s for s in STAGES if all(s.name in run.samples[name] for name in done)]
+    shown = [stage.as_json() for stage in stages]
+    rows = {
+        name: {s.name: summary(np.array(run.samples[name][s.name]) * s.scale) for s in stages}
+        for name in done
+    }
     return {
-        "stages": [stage.as_json() for stage in stages],
-        "backends": {
-            name: {s.name: summary(np.array(run.samples[name][s.name]) * s.scale) for s in stages}
-            for name in done
-        },
+        "stages": shown,
+        "backends": rows,
+        "slower": slower(shown, rows),
         "noise": noise.as_json(),
         "failed": {name: str(error) for name, error in run.failed.items()},
     }

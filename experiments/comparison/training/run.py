@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors.numpy import save_file
-from tqdm import tqdm
 
 from ....core.errors import TriglotError
 from ....core.loop.chunks import chunk_sizes
@@ -55,13 +54,13 @@ class Progress:
     """The bar, and where the running job is.
 
     Attributes:
+      num_jobs: that are left to do.
       bar: counts chunks.
-      num_jobs: of the whole comparison.
       records: results so far by job, also of a job that is interrupted.
     """
 
-    bar: tqdm
     num_jobs: int
+    bar: Any = None
     records: dict[Job, Record] = field(default_factory=dict)
     stage: str = ""
     announced: bool = False
@@ -98,7 +97,7 @@ def run_jobs(
         except TriglotError as error:
             failures.append(Failure(job, progress.stage, str(error)))
             progress.bar.write(f"{job.rung} {job.backend}: {error}")
-    if not any(ledger.is_done(job) for job in jobs):
+    if jobs and len(failures) == len(jobs):
         first = failures[0]
         raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
     return failures

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..results import Record
+from ..rungs import Rung
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Cause: TypeAlias = dict[str, str]
@@ -29,12 +30,12 @@ SLOWER = 1.1  # ratio of speeds from which a library is called slower
 ORDER = ("keys", "environment", "hyper", "params", "outputs", "gradients", "optimizer")
 
 
-def find_causes(one: Record, other: Record, *, weights_shared: bool) -> list[Cause]:
+def find_causes(one: Record, other: Record, rung: Rung) -> list[Cause]:
     """Name the first part of the first update in which two trainings differ.
 
     Args:
       one, other: of the same options, environment and rung.
-      weights_shared: whether both should have started from the same weights.
+      rung: what both should share.
 
     Returns:
       At most one cause for each part whose inputs are equal; empty if all parts are equal.
@@ -54,7 +55,7 @@ def find_causes(one: Record, other: Record, *, weights_shared: bool) -> list[Cau
     if dtypes:
         causes.append(_cause("dtype", *dtypes))
     elif found["params"]:
-        causes.append(_weights(found["params"], weights_shared))
+        causes.append(_weights(found["params"], rung))
     elif found["environment"] and not found["keys"]:
         pass  # the fixed inputs come from it
     elif found["outputs"]:
@@ -144,13 +145,14 @@ def _dtypes(one: Arrays, other: Arrays) -> tuple[str, str] | None:
     return None
 
 
-def _weights(found: Mapping[str, tuple[float, float]], shared: bool) -> Cause:
+def _weights(found: Mapping[str, tuple[float, float]], rung: Rung) -> Cause:
     whole = [rel for _, rel in found.values()]
     if max(whole) < NUDGED:
         return _cause("weights", _names(found), f"initial weights {_sizes(found)}")
-    if shared:
+    if rung.shared_weights:
         return _cause("weights", _names(found), f"the shared initial weights {_sizes(found)}")
-    return _cause("initializer", _names(found), f"initial weights {_sizes(found)}")
+    name = "initializer" if rung.library_initializers else "draw"
+    return _cause(name, _names(found), f"initial weights {_sizes(found)}")
 
 
 def _computed(

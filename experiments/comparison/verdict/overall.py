@@ -128,14 +128,18 @@ def _explained(
     """Compare a rung with the one before it."""
     left = [pair for pair in pairs if not pair["identical"]]
     rest = _rest(left)
-    text = f"Mean returns differ by up to {format_return(spread)}"
+    text = f"Mean returns differ by up to {_return(spread)}"
     if before is None:
         return {"sentence": f"{text}. {rest}", "share": None}
     previous = before[1]
     share = None if previous <= 0 else max(0.0, min(1.0, 1 - spread / previous))
-    change = f"{text}, before this rung by up to {format_return(previous)}"
+    change = f"{text}, before this rung by up to {_return(previous)}"
     about = f": {rung.cause} accounts for {100 * share:.0f} % of it" if share else ""
     return {"sentence": f"{change}{about}. {rest}", "share": share}
+
+
+def _return(value: float) -> str:
+    return "0" if value == 0 else format_return(value)
 
 
 def _rest(left: Sequence[Mapping[str, Any]]) -> str:

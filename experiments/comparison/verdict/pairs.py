@@ -82,7 +82,7 @@ class Pair:
 
     def _causes(self) -> list[Cause]:
         one, other = self.records
-        causes = find_causes(one, other, weights_shared=self.rung.shared_weights)
+        causes = find_causes(one, other, self.rung)
         return causes or [
             {
                 "name": "compilation",
@@ -161,6 +161,7 @@ CAUSES = {
     "dtype": "another dtype",
     "weights": "other initial weights",
     "initializer": "another initializer",
+    "draw": "another draw of the initial weights",
     "network": "the network computes another function",
     "gradient": "the network has another gradient",
     "optimizer": "another optimizer",
@@ -177,13 +178,13 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     if result["returns_level"] == "equal":
         return "the final returns of all seeds are equal"
     num_seeds = len(pair.records[0].facts["final_returns"])
-    change = f"the return differs by {format_return(-found['mean'])}"
+    change = f"the return differs by {_difference(-found['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
             f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
             f"{MIN_SEEDS} are needed to judge it"
         )
-    interval = f"[{format_return(-found['high'])}, {format_return(-found['low'])}]"
+    interval = f"[{_difference(-found['high'])}, {_difference(-found['low'])}]"
     change, margin = f"{change} {interval}", f"the margin of ±{format_return(pair.margin)}"
     if result["returns_level"] == EQUIVALENT:
         return f"{change}, within {margin}"
@@ -192,6 +193,12 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     needed = result["seeds_needed"]
     advice = f"about {needed:,} would do" if needed else "more may not settle it"
     return f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
+
+
+def _difference(value: float) -> str:
+    """Format a difference of returns; one that rounds to zero has no sign."""
+    text = format_return(value)
+    return "0" if float(text) == 0 else text
 
 
 def _where(result: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def train(
     ledger, job = Ledger(folder), Job(options.env, rung, backend)
     folder.mkdir(exist_ok=True)
     bar: Any = NoBar()
-    failures = run.run_jobs(options, ledger, [job], Progress(bar, num_jobs=1))
+    failures = run.run_jobs(options, ledger, [job], Progress(num_jobs=1, bar=bar))
     assert not failures, failures
     return Record.load(ledger.folder(job))
 

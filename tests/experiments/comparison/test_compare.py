@@ -4,21 +4,24 @@ import json
 import re
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from triglot.core.errors import MissingExtra, TriglotError
-from triglot.experiments.comparison import report, tables, turns
-from triglot.experiments.comparison.compare import compare
-from triglot.experiments.comparison.worker import Worker, WorkerDied
+from triglot.experiments.comparison.compare import command, compare, exit_code
+from triglot.experiments.comparison.jobs import Ledger, job_list
+from triglot.experiments.comparison.training import run as training
+from triglot.experiments.comparison.training.run import snapshot_updates
+from triglot.experiments.comparison.training.worker import Worker, WorkerDied
 from triglot.experiments.options import CompareOptions
+from triglot.experiments.report import report
 
-SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
+from .in_process import SMALL, InProcessWorker
+
 OPTIONS = CompareOptions(
     algorithm="ppo",
     env="probe:two-step",
@@ -26,6 +29,7 @@ OPTIONS = CompareOptions(
     num_seeds=2,
     seed=0,
     total_steps=190,
+    repetitions=0,
     out=Path("unused"),
     config=SMALL,
     hyper={"learning_rate": 1e-3},
@@ -34,7 +38,7 @@ OPTIONS = CompareOptions(
 POSITIVE = (
     "steps_per_second", "compile_seconds", "compile_cpu_seconds", "trace_seconds", "lower_seconds",
     "init_seconds", "construct_seconds", "import_seconds", "import_library_seconds",
-    "first_chunk_seconds", "dispatch_microseconds", "peak_memory_bytes", "num_params",
+    "first_chunk_seconds", "peak_memory_bytes", "num_params",
 )  # fmt: skip
 
 
@@ -52,15 +56,21 @@ def test_the_libraries_are_equal(run: tuple[dict[str, Any], Path]) -> None:
     assert result["identity"]["groups"] == [["haiku", "equinox"]]
     hashes = {facts["params_sha256"] for facts in result["backends"].values()}
     assert len(hashes) == 1
-    assert result["verdict"].startswith("Both learning curves and final parameters are equal")
+    assert result["verdict"]["level"] == "identical"
+    sentence = "Both learning curves and final parameters are equal, bit for bit, over 6 updates."
+    assert result["verdict"]["sentence"] == sentence
+    (pair,) = result["pairs"]
+    assert (pair["identical"], pair["level"], pair["causes"]) == (True, "identical", [])
+    assert pair["max_abs_param_difference"] == 0 == pair["return_difference"]["mean"]
+    assert exit_code(replace(OPTIONS, fail_on="inconclusive"), result) == 0
 
 
 def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> None:
     result, out = run
     read = json.loads((out / "comparison.json").read_text())
-    assert read["arithmetic"] == "canonical"
+    assert read["arithmetic"] == "canonical" and read["schema"] == 2
     assert read["num_updates"] == 6 and read["steps_per_update"] == 32
-    assert read["command"].startswith("triglot compare ppo probe:two-step --backends haiku equinox")
+    assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 2 --seed 0")
     assert "--hidden-sizes 8 " in read["command"]
     assert list(read["backends"]) == ["haiku", "equinox"]
     for facts in read["backends"].values():
@@ -69,79 +79,67 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
         low, high = facts["final_return_interval"]
         assert low <= facts["final_return_mean"] <= high
         assert facts["program"]["flops"] > 0 and facts["program"]["instructions"] > 100
-    assert read["backends"] == json.loads(json.dumps(result["backends"]))
+        assert facts["causes"] == []
+    assert read["cost"] is None
+    (programs,) = read["programs"]["pairs"]
+    assert programs["backends"] == ["haiku", "equinox"] and programs["sentence"]
+    assert all("TorsoAndHeads" in read["code"][name]["source"] for name in ("equinox",))
+    assert read["failures"] == [] and read["ladder"] is None and read["against"] is None
+    statistics = result["statistics"]["backends"]["haiku"]
+    assert statistics["mean"]["low"] is None, "two seeds give no interval"
 
 
 def test_no_metric_is_lost(run: tuple[dict[str, Any], Path]) -> None:
     _, out = run
     for backend in OPTIONS.backends:
-        metrics = load_file(out / "metrics" / f"{backend}.safetensors")
+        folder = out / "jobs" / f"0-canonical-{backend}"
+        metrics = load_file(folder / "metrics.safetensors")
         assert {"loss", "episode_return", "fingerprint/actor/torso/0/kernel"} <= metrics.keys()
         assert {values.shape for values in metrics.values()} == {(2, 6)}
-        final = load_file(out / "params" / f"{backend}.safetensors")
+        final = load_file(folder / "params.safetensors")
         initial = load_file(out / "initial_params.safetensors")
         assert final.keys() == initial.keys()
         assert any((final[name] != initial[name]).any() for name in final)
 
 
-class _References(HTMLParser):
-    """Collects what a page would load."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
-
-
-def test_the_report_loads_nothing(run: tuple[dict[str, Any], Path]) -> None:
+def test_a_finished_comparison_is_not_run_again(
+    run: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command only reports again, here against the stored result."""
     result, out = run
-    text = (out / "report.html").read_text()
-    references = _References()
-    references.feed(text)
-    assert [found[:22] for found in references.found] == ["data:image/png;base64,"]
-    assert "url(" not in text and "@import" not in text
-    assert result["verdict"] in text and "Student&#x27;s" not in result["verdict"]
-    assert (out / "curves.png").stat().st_size > 1000
+    stored = out.with_name("stored.json")
+    stored.write_bytes((out / "comparison.json").read_bytes())
+    monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
+    again = compare(replace(OPTIONS, out=out, against=stored))
+    assert again["backends"] == result["backends"]
+    assert again["against"]["level"] == "unchanged"
+    assert again["against"]["sentence"] == "Nothing changed since stored.json."
 
 
-def test_the_table_fits_a_terminal(run: tuple[dict[str, Any], Path]) -> None:
-    lines = tables.as_text(tables.MAIN, run[0]).splitlines()
-    assert len(lines) == 4 and max(map(len, lines)) <= 120
+def test_a_folder_holds_one_comparison(run: tuple[dict[str, Any], Path]) -> None:
+    with pytest.raises(TriglotError, match="a comparison with seed 0, and this command has 1"):
+        compare(replace(OPTIONS, out=run[1], seed=1))
 
 
-def parted(arithmetic: str, **first: Any) -> dict[str, Any]:
-    """Make as much of a result as a verdict reads."""
-    place = {"update": 5, "step": 2560, "num_differing": 1, "seed": 0, **first}
-    return {
-        "arithmetic": arithmetic,
-        "num_updates": 500,
-        "backends": dict.fromkeys(("haiku", "linen", "nnx", "equinox")),
-        "identity": {
-            "identical": False,
-            "first_difference": place if "leaf" in first else None,
-            "first_metric_difference": place if "metric" in first else None,
-        },
-    }
+def test_a_half_written_comparison_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jobs.json").write_text('{"schema": 2, "opt')
+    with pytest.raises(TriglotError, match=r"jobs\.json cannot be read"):
+        compare(replace(OPTIONS, out=tmp_path))
 
 
-def test_the_verdict_says_where_they_part() -> None:
-    assert report.verdict(parted("native", leaf="critic/bias", backends=["equinox"])) == (
-        "Equinox diverges from the others at update 5 (2,560 environment steps), in critic/bias; "
-        "rerun with --arithmetic canonical for one order of summation."
-    )
-    assert report.verdict(
-        parted("canonical", metric="loss", num_differing=3, backends=["linen", "nnx", "equinox"])
-    ) == (
-        "Flax Linen, Flax NNX and Equinox diverge from Haiku at update 5 (2,560 environment "
-        "steps), in loss and 2 more metrics, although the arithmetic is canonical."
-    )
-
-
-def test_one_folder_is_one_run(run: tuple[dict[str, Any], Path]) -> None:
+def test_another_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
     with pytest.raises(TriglotError, match="is not empty"):
-        compare(replace(OPTIONS, out=run[1]))
+        compare(replace(OPTIONS, out=tmp_path))
+
+
+def test_the_command_can_be_typed_again(run: tuple[dict[str, Any], Path]) -> None:
+    options = replace(OPTIONS, ladder=True, envs=("probe:reach",), margin=2.0)
+    words = command(options).split()
+    assert words[:4] == ["triglot", "compare", "ppo", "probe:two-step"]
+    assert "--ladder" in words and words[words.index("--envs") + 1] == "probe:reach"
+    assert words[words.index("--margin") + 1] == "2.0"
+    assert "--open" not in words and "--network" not in words
 
 
 @pytest.mark.parametrize(
@@ -151,11 +149,18 @@ def test_one_folder_is_one_run(run: tuple[dict[str, Any], Path]) -> None:
         ({"backends": ("haiku",)}, "at least two backends"),
         ({"backends": ("haiku", "haiku")}, "each named once; got haiku haiku"),
         ({"algorithm": "pppo"}, "did you mean 'ppo'"),
+        ({"env": "probe:two-stop"}, "did you mean 'two-step'"),
+        ({"envs": ("probe:two-step",)}, "each environment is given once"),
         ({"arithmetic": "canonicle"}, "did you mean 'canonical'"),
         ({"num_seeds": 0}, "num_seeds must be at least 1, got 0"),
         ({"total_steps": 0}, "total_steps must be at least 1"),
         ({"eval_episodes": 0}, "eval_episodes must be at least 1"),
+        ({"repetitions": -1}, "repetitions must be at least 0, got -1"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"margin": 0.0}, "margin must be a positive return, got 0.0"),
+        ({"fail_on": "diferent"}, "did you mean 'different'"),
+        ({"mapping": Path("names.json")}, "--mapping has no effect"),
+        ({"against": Path("missing.json")}, "missing.json: No such file"),
         ({"config": {"num_env": 4}}, "did you mean 'num_envs'"),
         ({"hyper": {"learn_rate": 1.0}}, "did you mean 'learning_rate'"),
     ],
@@ -163,7 +168,7 @@ def test_one_folder_is_one_run(run: tuple[dict[str, Any], Path]) -> None:
 def test_what_cannot_be_served_is_refused_before_anything_starts(
     change: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "Worker", lambda backend: pytest.fail("a process was started"))
+    monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
     with pytest.raises(TriglotError, match=message):
         compare(replace(OPTIONS, out=tmp_path / "out", **change))
     assert not (tmp_path / "out").exists()
@@ -177,48 +182,64 @@ def test_a_missing_library_is_named_with_its_extra(
         compare(replace(OPTIONS, out=tmp_path / "out", backends=("linen", "nnx")))
 
 
-def test_what_a_worker_refuses_is_said_in_its_words(tmp_path: Path) -> None:
-    with pytest.raises(TriglotError, match="did you mean 'two-step'"):
-        compare(replace(OPTIONS, out=tmp_path / "out", env="probe:two-stop"))
-    assert not (tmp_path / "out").exists()
+class Fails(InProcessWorker):
+    """Is interrupted, or dies, in the training of one library."""
 
+    backend_that_fails = "equinox"
+    error: type[BaseException] = KeyboardInterrupt
+    started: list[str] = []  # noqa: RUF012 (of one test)
 
-class FakeWorker:
-    """Answers at once, and is interrupted in its third chunk."""
-
-    ended: ClassVar[list[str]] = []
-
-    def __init__(self, backend: str) -> None:
-        self.backend, self.chunks = backend, 0
-
-    def __enter__(self) -> "FakeWorker":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.ended.append(self.backend)
-
-    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if stage == "start":
-            return {"num_updates": 8, "chunk_size": 2, "steps_per_update": 32}, {}
-        if stage == "train":
-            self.chunks += 1
-            if self.chunks == 3:
-                raise KeyboardInterrupt
-            return {"seconds": 1.0}, {"loss": np.full((2, 2), self.chunks, np.float32)}
-        return {}, {"kernel": np.ones((2, 3), np.float32)}
+            self.started.append(self.backend)
+        if stage == "train" and self.backend == self.backend_that_fails:
+            raise self.error("the worker died")
+        return super().ask(stage, **arguments)
 
 
-def test_an_interruption_keeps_what_is_there(
+def test_an_interrupted_comparison_is_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(turns, "Worker", FakeWorker)
+    options = replace(OPTIONS, out=tmp_path / "out", repetitions=0)
+    monkeypatch.setattr(Fails, "error", KeyboardInterrupt)
+    monkeypatch.setattr(Fails, "started", started := [])
+    monkeypatch.setattr(training, "Worker", Fails)
     with pytest.raises(KeyboardInterrupt):
-        compare(replace(OPTIONS, out=tmp_path, total_steps=256))
-    assert sorted(FakeWorker.ended) == ["equinox", "haiku"]
-    assert "Updates done: haiku 4, equinox 4." in capsys.readouterr().err
-    loss = load_file(tmp_path / "metrics" / "haiku.safetensors")["loss"]
-    assert loss.tolist() == [[1, 1, 2, 2]] * 2
-    assert not (tmp_path / "comparison.json").exists()
+        compare(options)
+    assert "1 of 2 trainings are done and kept" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "comparison.json").exists()
+    assert Ledger(tmp_path / "out").is_done(job_list(options)[0])
+    monkeypatch.setattr(Fails, "backend_that_fails", "none")
+    result = compare(options)
+    assert result["verdict"]["level"] == "identical"
+    assert started == ["haiku", "equinox", "equinox"], "what is done is not run again"
+
+
+def test_a_library_that_crashes_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Fails, "error", WorkerDied)
+    monkeypatch.setattr(Fails, "backend_that_fails", "linen")
+    monkeypatch.setattr(training, "Worker", Fails)
+    backends = ("haiku", "linen", "equinox")
+    result = compare(replace(OPTIONS, out=tmp_path / "out", repetitions=0, backends=backends))
+    assert list(result["backends"]) == ["haiku", "equinox"]
+    (failure,) = result["failures"]
+    assert (failure["backend"], failure["stage"]) == ("linen", "train")
+    assert "linen (canonical): the worker died" in capsys.readouterr().out
+    assert "the worker died" in (tmp_path / "out" / report.PAGE).read_text()
+
+
+def test_the_table_fits_a_terminal(run: tuple[dict[str, Any], Path]) -> None:
+    lines = report.as_text(run[0]).splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(("num_updates", "limit"), [(1, 40), (2, 3), (1000, 1), (1000, 40)])
+def test_snapshots_end_with_the_last_update(num_updates: int, limit: int) -> None:
+    updates = snapshot_updates(num_updates, limit)
+    assert updates[0] == 1 and updates[-1] == num_updates
+    assert updates == sorted(set(updates)) and len(updates) <= max(limit, 3)
 
 
 def test_a_worker_that_dies_leaves_its_last_words() -> None:
@@ -245,3 +266,8 @@ def test_a_worker_ends_with_its_parent() -> None:
             assert worker.process.wait(timeout=30) == 0
         except subprocess.TimeoutExpired:
             pytest.fail("the worker outlived its input")
+
+
+def test_final_returns_are_those_of_the_seeds(run: tuple[dict[str, Any], Path]) -> None:
+    returns = run[0]["statistics"]["backends"]["haiku"]["final_returns"]
+    assert np.shape(returns) == (2,)

@@ -45,9 +45,9 @@ def folder(sound: tuple[Record, Path], tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(one: Record, other: Record, *, weights_shared: bool = True) -> list[str]:
+def names(one: Record, other: Record, rung: str = "weights") -> list[str]:
     """Name the causes."""
-    return [cause["name"] for cause in find_causes(one, other, weights_shared=weights_shared)]
+    return [cause["name"] for cause in find_causes(one, other, rung_named(rung))]
 
 
 def rebuilt(session: Session, **changes: Any) -> None:
@@ -156,7 +156,11 @@ def test_another_option_is_named(
 
 def test_the_default_initializers_are_named(sound: tuple[Record, Path], folder: Path) -> None:
     other = probe(folder, rung="defaults")
-    assert names(sound[0], other, weights_shared=False) == ["initializer"]
+    assert names(sound[0], other, "defaults") == ["initializer"]
+
+
+def test_another_draw_of_the_weights_is_named(sound: tuple[Record, Path], folder: Path) -> None:
+    assert names(sound[0], probe(folder, rung="initializers"), "initializers") == ["draw"]
 
 
 def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from triglot.core.errors import TriglotError
 from triglot.experiments.programs import show
 from triglot.experiments.programs.describe import describe
 from triglot.experiments.programs.diff import SAME, diff_programs
@@ -108,6 +108,8 @@ def test_a_planted_difference_is_found(planted: str) -> None:
     found = diff_programs(one, other)
     assert not found.identical and found.sentence.startswith("The compiled programs")
     assert any(line.startswith(("  -", "  +")) for line in found.lines)
+    assert ("passed on" in found.sentence) == (planted == "the order of results")
+    assert found.first_difference is not None
     assert diff_programs(one, one).identical and diff_programs(other, other).identical
     assert not diff_programs(other, one).identical
 
@@ -124,6 +126,13 @@ def test_a_text_without_its_constants_is_not_called_the_same() -> None:
         pytest.skip("this version of JAX prints large constants")
     found = diff_programs(*texts)
     assert not found.identical and "1 large constants are not printed" in found.sentence
+
+
+def test_a_text_that_is_no_program_is_an_error() -> None:
+    with pytest.raises(TriglotError, match="expected the text of optimized HLO"):
+        diff_programs(text(jnp.sin, X), "Traceback (most recent call last):")
+    with pytest.raises(TriglotError, match="expected the text of optimized HLO"):
+        diff_programs("", "")
 
 
 def test_an_order_is_called_an_order() -> None:
@@ -145,21 +154,49 @@ ENTRY %main (x: f32[2]) -> f32[2] {
     )
 
 
-def test_long_differences_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chain(function: Callable, x: jax.Array) -> jax.Array:
-        for _ in range(40):
+def chain(opcode: str, count: int, step: int) -> str:
+    """Write a program that applies an operation again and again, to arrays of growing sizes."""
+    lines = [
+        "HloModule m",
+        "",
+        "ENTRY %main (x0: f32[9]) -> f32[9] {",
+        "  %x0 = f32[9] parameter(0)",
+    ]
+    for i in range(1, count):
+        lines.append(f"  %x{i} = f32[{9 + step * i}] {opcode}(%x{i - 1})")
+    return "\n".join([*lines, f"  ROOT %x = f32[9] copy(%x{count - 1})", "}"])
+
+
+def test_long_differences_are_folded() -> None:
+    found = diff_programs(chain("sine", 200, step=1), chain("cosine", 200, step=1))
+    assert len(found.lines) == 1 + show.MAX_LINES_OF_ONE + 2
+    assert "  ... 193 more differing instructions" in found.lines
+    assert found.lines[-1] == "  ... 2 instructions: equal"
+    assert "differ in 199 of 201 instructions; first in x1." in found.sentence
+
+
+def test_the_same_difference_in_many_fusions_is_shown_once() -> None:
+    def repeated(function: Callable, x: jax.Array) -> jax.Array:
+        for _ in range(20):
             x = function(x) @ SQUARE
         return x
 
-    texts = [text(functools.partial(chain, function), X) for function in (jnp.sin, jnp.cos)]
+    def plus(x: jax.Array, number: float) -> jax.Array:
+        return jnp.sqrt(jnp.abs(x) + number)
+
+    texts = [
+        text(functools.partial(repeated, functools.partial(plus, number=n)), X) for n in (0.3, 0.4)
+    ]
     found = diff_programs(*texts)
-    assert len(found.lines) <= show.MAX_LINES + 2 * show.MAX_LINES_OF_ONE
-    more = [int(n) for n in re.findall(r"\.\.\. (\d+) more", "\n".join(found.lines))]
-    assert sum(more) > 10
-    monkeypatch.setattr(show, "MAX_LINES_OF_ONE", 10_000)
-    monkeypatch.setattr(show, "MAX_LINES", 10_000)
-    whole = diff_programs(*texts).lines
-    assert sum("  -" in line for line in whole) == 40 and not any("more" in line for line in whole)
+    shown = [line for line in found.lines if "constant(0.3)" in line]
+    assert 1 <= len(shown) <= 3 and any("the same in" in line for line in found.lines)
+    assert not any("more computations" in line for line in found.lines)
+
+
+def test_long_lists_of_computations_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "MAX_LINES", 0)
+    texts = [text(functools.partial(scaled, factor=factor), X) for factor in (0.9, 0.8)]
+    assert diff_programs(*texts).lines == ("... 1 more computations with 1 differing instructions",)
 
 
 OLD_METADATA = """HloModule jit_f, entry_computation_layout={(f32[2]{0})->(f32[2]{0}, s32[])}

@@ -49,6 +49,14 @@ def test_the_p_value_is_the_larger_of_two_one_sided_tests() -> None:
     assert equivalence(scores, BASE, margin=20).p_value == pytest.approx(max(above, below))
 
 
+@pytest.mark.parametrize("margin", np.linspace(8, 40, 17))
+def test_equivalent_means_that_the_90_percent_interval_is_within_the_margin(margin: float) -> None:
+    scores = shifted(5.0, 30.0)  # the interval is -10.6 to 20.6
+    found = stats.ttest_1samp(scores - BASE, 0.0).confidence_interval(0.9)
+    within = -margin < found.low and found.high < margin
+    assert (equivalence(scores, BASE, margin).level == "equivalent") == within
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_few_seeds_are_inconclusive_even_if_equal(count: int) -> None:
     found = equivalence(BASE[:count], BASE[:count], margin=1.0)

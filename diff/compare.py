@@ -1,0 +1,388 @@
+"""Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..backends.calling import Inputs, describe_inputs
+from ..backends.libraries import title
+from ..core.errors import describe, user_error_context
+from ..core.network import Network, Variables, num_params
+from ..core.specs import Spec
+from .findings import computation_causes, dtype_causes, gradient_causes, merged, verdict_of
+from .inputs import batch_of, carry_of
+from .loading import load_network
+from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
+from .measures.numbers import EVALUATION, OUTPUTS, STATE, TRAINING, Measurement, Setup, measure
+from .measures.randomness import Randomness, compare_randomness
+from .measures.subject import Subject
+from .measures.weights import (
+    canonical,
+    names_of_sides,
+    put,
+    shared_values,
+    with_noise,
+    with_transposed,
+)
+from .outputs import Output, match_outputs
+from .pairing.layouts import find_transposed, layout_cause
+from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
+from .pairing.pair import pair_parameters
+from .pairing.parameters import Pairing
+from .pairing.use_order import Uses, read_uses
+from .programs import explain, first_bit_difference
+from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
+from .types import Cause, Difference, Operation, Side
+
+BATCHES = (1, 32)
+
+
+def diff_networks(
+    one: Any,
+    other: Any,
+    inputs: Inputs,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    seed: int = 0,
+    action_spec: Spec | None = None,
+    names: tuple[str | None, str | None] = (None, None),
+) -> Report:
+    """Compare two networks at equal weights, and name the likely causes of a difference.
+
+    The weights are those of a module that was given already made, else the first network's initial
+    ones. Arrays that an initializer fills with a constant, such as biases, get noise, so that a
+    missing one shows. `triglot.diff.measures.numbers` says what counts as rounding.
+
+    Args:
+      one, other: what `triglot.diff.loading.load_network` accepts: a Haiku function, a Linen
+        module, an NNX or Equinox module, class or constructor, or a `Network`.
+      inputs: the spec of one input, such as `Box((4,))`; a tuple of specs for several.
+      mapping: canonical names or prefixes of the first network to those of the second; None pairs
+        parameters by name, or guesses by shape and by order of use.
+      seed: of weights, inputs and targets.
+      action_spec: passed to a function of obs_spec and action_spec.
+      names: of the networks, in the report.
+
+    Raises:
+      TriglotError: if a network fails on such inputs, their outputs have different shapes, or no
+        parameter can be paired.
+
+    >>> import equinox as eqx, haiku as hk
+    >>> from triglot.core.specs import Box
+    >>> def mlp(x):
+    ...     return hk.nets.MLP([8, 2])(x)
+    >>> def layers(key):
+    ...     return eqx.nn.MLP(4, 2, 8, 1, key=key)
+    >>> diff_networks(mlp, layers, Box((4,))).verdict
+    'equivalent'
+    """
+    networks = tuple(
+        load_network(made, inputs, name=name, action_spec=action_spec)
+        for made, name in zip((one, other), names, strict=True)
+    )
+    return _Comparison((networks[0], networks[1]), inputs, mapping, seed).report()
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """The steps of one comparison; each is computed once."""
+
+    networks: tuple[Network, Network]
+    inputs: Inputs
+    mapping: Mapping[str, str] | None
+    seed: int
+
+    @cached_property
+    def keys(self) -> dict[str, jax.Array]:
+        names = ("one", "other", "inputs", "carry", "training", "random")
+        split = jax.random.split(jax.random.key(self.seed), len(names))
+        return dict(zip(names, split, strict=True))
+
+    @cached_property
+    def labels(self) -> tuple[str, str]:
+        first, second = (f"{each.name} ({title(each.backend)})" for each in self.networks)
+        return (first, second) if first != second else (f"{first}, one", f"{second}, other")
+
+    @cached_property
+    def drawn(self) -> tuple[Initial, Initial]:
+        made = []
+        for network, name in zip(self.networks, ("one", "other"), strict=True):
+            with user_error_context(f"{network.name!r} failed when it was initialized"):
+                made.append(initialize(network, self.keys[name]))
+        return made[0], made[1]
+
+    @property
+    def initial(self) -> tuple[Variables, Variables]:
+        return self.drawn[0].variables, self.drawn[1].variables
+
+    @cached_property
+    def batches(self) -> dict[int, tuple[Any, Any]]:
+        found = {}
+        whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
+        for size in BATCHES:
+            drawn = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
+            sides = [
+                (drawn, carry_of(network, variables, size, self.keys["carry"]))
+                if network.recurrent
+                else drawn
+                for network, variables in zip(self.networks, self.initial, strict=True)
+            ]
+            found[size] = (sides[0], sides[1])
+        return found
+
+    @cached_property
+    def outputs(self) -> list[Output]:
+        shapes = []
+        for network, variables, given in zip(
+            self.networks, self.initial, self.batches[1], strict=True
+        ):
+            what = f"{network.name!r} failed on {describe_inputs(self.inputs)}"
+            with user_error_context(what):
+                shapes.append(
+                    jax.eval_shape(lambda v, i, n=network: n.apply(v, i)[0], variables, given)
+                )
+        return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
+
+    @cached_property
+    def parties(self) -> tuple[Party, Party]:
+        both = [
+            Party(label, network, variables, given)
+            for label, network, variables, given in zip(
+                self.labels, self.networks, self.initial, self.batches[1], strict=True
+            )
+        ]
+        return both[0], both[1]
+
+    def subjects(
+        self, pairing: Pairing, frozen: tuple[list[Frozen], list[Frozen]], *, repaired: bool = False
+    ) -> tuple[Subject, Subject]:
+        """Put equal weights into both networks.
+
+        Args:
+          pairing: says which parameters are equal, and which are transposed.
+          frozen: values of parameters that the other side holds outside its parameters.
+          repaired: set biases and scales that the other side lacks to 0 and 1.
+        """
+        shared = names_of_sides(pairing)
+        ones = [pair.one for pair in pairing.pairs]
+        others = [pair.other for pair in pairing.pairs]
+        turned: tuple[set[str], set[str]] = (set(), set())
+        for pair in pairing.pairs:
+            if pair.transposed:  # on the side where no other pair has the same array
+                side = 0 if others.count(pair.other) > 1 and ones.count(pair.one) == 1 else 1
+                turned[side].add((pair.one, pair.other)[side])
+        networks = [with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)]
+        own = [
+            with_noise(canonical(network, variables), self.seed + index)
+            for index, (network, variables) in enumerate(zip(networks, self.initial, strict=True))
+        ]
+        from_other = self.networks[0].random_start and not self.networks[1].random_start
+        values = shared_values(pairing, own[from_other], from_other=from_other)
+        subjects = []
+        for index, network in enumerate(networks):
+            left = (pairing.only_one, pairing.only_other)[index]
+            named = {each.name: own[index][each.name] for each in left}
+            for name, array in named.items():
+                if name.endswith("recurrent/n/bias"):  # one of two variants has no such bias
+                    named[name] = np.zeros_like(array)
+                elif repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
+                    named[name] = np.full_like(array, name.endswith("scale"))
+            named |= {shared[index][name]: array for name, array in values.items()}
+            named |= {each.name: each.value for each in frozen[index]}
+            variables = put(network, self.initial[index], named)
+            indices = tuple((each.name, each.indices[index]) for each in self.outputs)
+            subjects.append(Subject(network, variables, shared[index], indices, self.targets))
+        return subjects[0], subjects[1]
+
+    @cached_property
+    def targets(self) -> tuple[np.ndarray, ...]:
+        random = np.random.default_rng(self.seed)
+        network, variables = self.networks[0], self.initial[0]
+        given = self.batches[max(BATCHES)][0]
+        leaves = jax.tree.leaves(jax.eval_shape(lambda: network.apply(variables, given)[0]))
+        return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
+
+    def report(self) -> Report:
+        """Run the comparison."""
+        self.outputs  # noqa: B018 (networks without equal outputs are refused first)
+        one, other = self.parties
+        pairing = pair_parameters(self.networks, self._uses, self.mapping)
+        pairing, causes = find_shared(pairing, self._uses, one, other)
+        frozen = (
+            find_frozen(pairing.only_one, one, other),
+            find_frozen(pairing.only_other, other, one),
+        )
+        causes += [each.cause for side in frozen for each in side]
+        causes += [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
+        known = {each.name for side in frozen for each in side}
+        causes += leftover_causes(pairing, known, one, other)
+        subjects = self.subjects(pairing, frozen)
+        setup, random = self._setup(subjects)
+        dtypes_apart = dtype_causes(pairing, subjects, setup, self.labels)
+        causes += dtypes_apart
+        measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
+        causes += gradient_causes(pairing, subjects, setup, self.labels)
+        if not _agree(measurements, OUTPUTS):
+            pairing, found = find_transposed(
+                pairing, lambda turned: self._agrees_at(turned, frozen, setup), self.labels
+            )
+            causes += found
+        verdict = verdict_of(measurements)
+        if len(setup.modes) == 1 and random is None:
+            notes.append("training and evaluation are the same program, measured once")
+        first: Difference | None = None
+        if random is not None:
+            notes.append(random.note)
+            causes += random.causes
+            verdict = EQUIVALENT if verdict == IDENTICAL and not random.identical else verdict
+            verdict = verdict if random.same else DIFFERENT
+        if verdict == DIFFERENT or (random is not None and not random.identical):
+            first, explained = self._explain(pairing, frozen, measurements, random, notes)
+            if verdict == DIFFERENT:
+                causes = merged(causes, explained)
+                causes = merged(causes, computation_causes(dtypes, self.labels))
+                causes = causes or [_unexplained(measurements)]
+                first = first or _first_measured(measurements)
+            elif dropout := [cause for cause in explained if cause.name == "dropout"]:
+                verdict, causes = DIFFERENT, merged(causes, dropout)
+            else:
+                first = None
+        rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
+        rows = compare_initializers(*self.drawn, pairing)
+        num_keys = min(each.num_keys for each in self.drawn)
+        made = [network.name for network in self.networks if not network.random_start]
+        if made:
+            notes.append(f"initializers were not compared: {made[0]!r} has its weights already")
+        return Report(
+            labels=self.labels,
+            verdict=verdict,
+            first_difference=first,
+            first_rounding=rounding,
+            causes=(*causes, *initializer_causes(rows, num_keys)),
+            pairing=pairing,
+            num_params=(num_params(self.initial[0].params), num_params(self.initial[1].params)),
+            measurements=tuple(measurements),
+            initializers=tuple(rows),
+            num_keys=num_keys,
+            notes=tuple(notes),
+        )
+
+    def _rounding(
+        self,
+        subjects: tuple[Subject, Subject],
+        measurements: Sequence[Measurement],
+        notes: list[str],
+    ) -> Difference | None:
+        """Find the first operation whose outputs differ in bits, in the first such batch."""
+        apart = [each.quantity for each in measurements
+                 if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
+        if not apart:
+            return None
+        one, other = self._sides(subjects)
+        inputs, train = self.batches[apart[0].batch][0], apart[0].mode == TRAINING
+        try:
+            return first_bit_difference(one, other, inputs, train=train, key=self.keys["training"])
+        except Exception as error:  # an operation that cannot be evaluated alone
+            notes.append(f"the first rounding was not located: {describe(error)}")
+            return None
+
+    def _sides(self, subjects: tuple[Subject, Subject]) -> tuple[Side, Side]:
+        one, other = (
+            Side(label=label, network=side.network, variables=side.variables, names=side.names)
+            for label, side in zip(self.labels, subjects, strict=True)
+        )
+        return one, other
+
+    def _uses(self) -> tuple[Uses, Uses]:
+        both = [
+            read_uses(
+                party.network,
+                party.variables,
+                party.inputs,
+                [output.indices[i] for output in self.outputs],
+            )
+            for i, party in enumerate(self.parties)
+        ]
+        return both[0], both[1]
+
+    def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
+        """Decide what is measured."""
+        key, given = self.keys["training"], self.batches[1]
+        pairs = list(zip(subjects, given, strict=True))
+        is_random = [side.is_random(inputs, key) for side, inputs in pairs]
+        same_program = all(side.same_program(inputs, key) for side, inputs in pairs)
+        modes, learning = (EVALUATION, TRAINING), TRAINING
+        if same_program or any(is_random):
+            modes, learning = (EVALUATION,), EVALUATION
+        floats = all(
+            jax.tree.leaves(network.params)
+            for network in (subjects[0].variables, subjects[1].variables)
+        )
+        setup = Setup(self.batches, key, modes, learning, floats)
+        if not any(is_random):
+            return setup, None
+        return setup, compare_randomness(
+            subjects, (is_random[0], is_random[1]), given, self.keys["random"], self.labels
+        )
+
+    def _agrees_at(self, pairing: Pairing, frozen: Any, setup: Setup) -> bool:
+        """Measure the outputs in evaluation alone, with missing biases and scales repaired."""
+        size = max(self.batches)
+        alone = replace(
+            setup, batches={size: self.batches[size]}, modes=(EVALUATION,), learns=False
+        )
+        measurements = measure(*self.subjects(pairing, frozen, repaired=True), alone).measurements
+        return all(each.agrees for each in measurements)
+
+    def _explain(
+        self,
+        pairing: Pairing,
+        frozen: Any,
+        measurements: Sequence[Measurement],
+        random: Randomness | None,
+        notes: list[str],
+    ) -> tuple[Difference | None, list[Cause]]:
+        """Ask the traced programs, in each mode in which the outputs differ."""
+        apart = {each.quantity.mode for each in measurements if not each.agrees
+                 and each.quantity.name == OUTPUTS}  # fmt: skip
+        if random is not None or not _agree(measurements, STATE):
+            apart.add(TRAINING)
+        first: Difference | None = None
+        causes: list[Cause] = []
+        # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
+        for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
+            one, other = self._sides(self.subjects(pairing, frozen, repaired=repaired))
+            for mode in sorted(apart):
+                inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
+                try:
+                    found = explain(one, other, inputs, train=train, key=self.keys["training"])
+                except Exception as error:  # an operation that cannot be evaluated alone
+                    notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
+                    continue
+                first = found.first_difference if not repaired else first or found.first_difference
+                causes = merged(causes, found.causes) if repaired else causes
+        return first, causes
+
+
+def _agree(measurements: Sequence[Measurement], name: str) -> bool:
+    return all(each.agrees for each in measurements if each.quantity.name == name)
+
+
+def _first_measured(measurements: Sequence[Measurement]) -> Difference | None:
+    """Describe a difference that no operation of the forward pass has, such as of gradients."""
+    apart = next((each for each in measurements if not each.agrees), None)
+    if apart is None:
+        return None
+    operation = Operation(apart.quantity.name, apart.native.where)
+    found = apart.native
+    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
+
+
+def _unexplained(measurements: Sequence[Measurement]) -> Cause:
+    apart = next((each for each in measurements if not each.agrees), None)
+    where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
+    return Cause("unknown", where, "no entry of the catalogue explains the difference")

@@ -1,0 +1,100 @@
+"""Verdict and causes from what was measured."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from .measures.numbers import TRAINING, Measurement, Setup
+from .measures.subject import OPTIMIZER, Subject
+from .pairing.parameters import Pairing
+from .report import DIFFERENT, EQUIVALENT, IDENTICAL
+from .types import Cause
+
+
+def verdict_of(measurements: Sequence[Measurement]) -> str:
+    """Judge by the measurements alone."""
+    if all(each.native.identical for each in measurements):
+        return IDENTICAL
+    return EQUIVALENT if all(each.agrees for each in measurements) else DIFFERENT
+
+
+def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
+    """Add causes whose names are new; `unknown` only where nothing else is known."""
+    names = {cause.name for cause in causes}
+    found = [*causes, *(cause for cause in more if cause.name not in names)]
+    known = [cause for cause in found if cause.name != "unknown"]
+    return known or found
+
+
+def dtype_causes(
+    pairing: Pairing, subjects: Sequence[Subject], setup: Setup, labels: tuple[str, str]
+) -> list[Cause]:
+    """Name dtypes of parameters and outputs that differ."""
+    for pair in pairing.pairs:
+        one, other = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
+        if one != other:
+            where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
+            return [
+                Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")
+            ]
+    outputs = [
+        jax.eval_shape(
+            lambda v, i, s=side: s.apply(v, i, setup.key, False)[0],
+            side.variables,
+            setup.batches[1][index],
+        )
+        for index, side in enumerate(subjects)
+    ]
+    for name, leaf in outputs[0].items():
+        if leaf.dtype != outputs[1][name].dtype:
+            evidence = (
+                f"the output is {leaf.dtype} in the first, {outputs[1][name].dtype} in the second"
+            )
+            return [Cause("dtype", name, evidence)]
+    return []
+
+
+def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list[Cause]:
+    """Name the dtypes in which two networks compute, if they differ."""
+    full = {"float32", "float64"}
+    if dtypes[0] == dtypes[1] or not all(dtypes) or set(dtypes) <= full:
+        return []
+    shown = [dtype.replace("float64", "the dtype of its weights") for dtype in dtypes]
+    evidence = f"{labels[0]} computes in {shown[0]}, {labels[1]} in {shown[1]}"
+    return [Cause("dtype", "operations", evidence)]
+
+
+def gradient_causes(
+    pairing: Pairing, subjects: tuple[Subject, Subject], setup: Setup, labels: tuple[str, str]
+) -> list[Cause]:
+    """Name parameters whose gradient is exactly 0 in one network only."""
+    if not setup.learns:
+        return []
+    size, train = max(setup.batches), setup.learning_mode == TRAINING
+    sides = []
+    for index, side in enumerate(subjects):
+        opt_state = OPTIMIZER.init(side.variables.params)
+        inputs = setup.batches[size][index]
+        done = side.step(side.variables, opt_state, inputs, setup.key, train)
+        sides.append({name: _largest(array) for name, array in done["gradients"].items()})
+    largest = max(map(max, (side.values() for side in sides)), default=0.0)
+    causes = []
+    for name, pair in zip(pairing.shared_names(), pairing.pairs, strict=True):
+        sizes = [side[name] for side in sides]
+        if (sizes[0] == 0.0) == (sizes[1] == 0.0) or max(sizes) < 1e-6 * largest:
+            continue
+        frozen = 0 if sizes[0] == 0.0 else 1
+        causes.append(
+            Cause(
+                "not_trainable",
+                f"{(pair.one, pair.other)[frozen]} ({labels[frozen]})",
+                f"its gradient is exactly 0 in {labels[frozen]}, and up to {max(sizes):.2g} in "
+                f"{labels[1 - frozen]}",
+            )
+        )
+    return causes
+
+
+def _largest(array: jax.Array) -> float:
+    return float(np.abs(np.asarray(array).astype(np.float32)).max(initial=0.0))

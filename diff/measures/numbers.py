@@ -1,0 +1,309 @@
+"""Measure two networks at equal weights, and tell rounding from a difference of the functions.
+
+Rounding is what vanishes in double precision. Both networks are measured a second time with
+float64 weights and inputs: what rounding causes shrinks by a factor of 2^29 there, while another
+epsilon or another formula keeps its size. In float64, two arrays agree if they differ by at most
+`DOUBLE_EPS` = 2 float32 eps (2.4e-7) relative to the largest element of the array: constants that
+one library rounds to float32 may differ by that much, and float32 could not store less.
+
+A network that computes in a lower precision whatever its inputs are, or that fails on float64,
+rounds there too. Then two arrays also agree if in native arithmetic they differ by at most
+`SINGLE_FACTOR` = 256 eps of the finer of the two networks' dtypes, relative to the largest element:
+the error of a sum of n products grows as the square root of n (Higham 2002, section 3.1), and 256
+leaves room for sums of 65,536. After steps of Adam, which divides even a gradient that is all
+rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.errors import describe
+from ...core.types import PyTree
+from .subject import OPTIMIZER, STEPS, Subject, equations, to_double
+
+DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
+SINGLE_FACTOR = 256
+STEP_FACTOR = 65_536
+TINY = float(np.finfo(np.float32).tiny)
+
+TRAINING, EVALUATION = "training", "evaluation"
+OUTPUTS, GRADIENTS = "outputs", "gradients"
+STATE = "outputs after a state update"
+ONE_STEP = "parameters after 1 step"
+MANY_STEPS = f"parameters after {STEPS} steps"
+LONG_OUTPUTS = f"outputs after {STEPS} steps"
+LONG = (MANY_STEPS, LONG_OUTPUTS)
+
+
+class Quantity(NamedTuple):
+    """What is measured: one of the names above, the mode, and the batch size."""
+
+    name: str
+    mode: str
+    batch: int
+
+
+class Distance(NamedTuple):
+    """How far two sets of arrays differ.
+
+    Attributes:
+      identical: whether all bits are equal.
+      max_abs: the largest absolute difference.
+      max_rel: the largest difference relative to the largest element of its array.
+      where: the array with the largest relative difference; empty if none differs.
+    """
+
+    identical: bool
+    max_abs: float
+    max_rel: float
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One quantity of both networks.
+
+    Attributes:
+      quantity: what was measured.
+      native: in each library's own arithmetic.
+      canonical: in canonical arithmetic; None if a network has none.
+      double: in float64; None if a network fails on it.
+      single_tolerance: the relative difference up to which `native` is rounding, if a network
+        rounds in float64 too; None otherwise.
+    """
+
+    quantity: Quantity
+    native: Distance
+    canonical: Distance | None
+    double: Distance | None
+    single_tolerance: float | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference is at most rounding."""
+        if self.native.identical or (self.double and self.double.max_rel <= DOUBLE_EPS):
+            return True
+        return self.single_tolerance is not None and self.native.max_rel <= self.single_tolerance
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What both networks are measured on.
+
+    Attributes:
+      batches: inputs of each side by batch size.
+      key: of random draws in training.
+      modes: the modes in which outputs are measured; one if both give the same program.
+      learning_mode: the mode of the gradient steps.
+      learns: whether there is something to differentiate.
+    """
+
+    batches: Mapping[int, tuple[PyTree, PyTree]]
+    key: jax.Array
+    modes: tuple[str, ...]
+    learning_mode: str
+    learns: bool
+
+
+class Measured(NamedTuple):
+    """All measurements of two networks.
+
+    Attributes:
+      measurements: one per quantity.
+      notes: what could not be measured, and why.
+      dtypes: the coarsest dtype in which each network computes on float64; empty if it fails.
+    """
+
+    measurements: list[Measurement]
+    notes: list[str]
+    dtypes: tuple[str, str]
+
+
+def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = True) -> Measured:
+    """Measure all quantities in native and canonical arithmetic and in double precision.
+
+    Args:
+      one, other: the networks.
+      setup: what they are measured on.
+      same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
+        double precision would hide it, and is not measured.
+    """
+    notes: list[str] = []
+    native = _distances(one, other, setup)
+    canonical: dict[Quantity, Distance] | None = None
+    double: dict[Quantity, Distance] | None = None
+    try:
+        pair = one.canonical(), other.canonical()
+        canonical = _distances(*pair, setup)
+    except Exception as error:  # a custom layer that canonical arithmetic cannot rewrite
+        notes.append(f"canonical arithmetic was not measured: {describe(error)}")
+    coarse = [_coarsest(side, setup, index) for index, side in enumerate((one, other))]
+    if all(each.identical for each in native.values()):
+        notes.append("double precision was not measured: all bits are equal without it")
+    elif not same_dtypes:
+        notes.append("double precision was not measured: the networks' dtypes differ")
+    elif not all(coarse):
+        notes.append("double precision was not measured: a network fails on float64 weights")
+    else:
+        try:
+            double = in_double(one, other, setup)
+        except Exception as error:
+            notes.append(f"double precision was not measured: {describe(error)}")
+    precise = double is not None and set(coarse) == {"float64"}
+    if double is not None and not precise:
+        found = sorted({dtype for dtype in coarse if dtype != "float64"})
+        notes.append(f"a network computes in {' and '.join(found)} with float64 weights too")
+    eps = min(_eps(dtype) for dtype in coarse)
+    measurements = [
+        Measurement(
+            quantity,
+            native[quantity],
+            None if canonical is None else canonical[quantity],
+            None if double is None else double[quantity],
+            None if precise else eps * _factor(quantity),
+        )
+        for quantity in native
+    ]
+    return Measured(measurements, notes, (coarse[0], coarse[1]))
+
+
+def in_double(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:
+    """Measure all quantities in float64."""
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        batches = {size: to_double(pair) for size, pair in setup.batches.items()}
+        wide = Setup(batches, setup.key, setup.modes, setup.learning_mode, setup.learns)
+        return _distances(one.in_double(), other.in_double(), wide)
+
+
+def _factor(quantity: Quantity) -> int:
+    return STEP_FACTOR if quantity.name in (ONE_STEP, *LONG) else SINGLE_FACTOR
+
+
+def _eps(dtype: str) -> float:
+    # Without double precision the arithmetic is that of the weights, at best float32.
+    return max(float(jnp.finfo(dtype or "float32").eps), float(jnp.finfo("float32").eps))
+
+
+def _coarsest(side: Subject, setup: Setup, index: int) -> str:
+    """Find the coarsest floating dtype in which a network computes on float64.
+
+    Conversions do not count: only what is computed in another dtype loses digits.
+
+    Returns:
+      The dtype; empty if the network fails on float64.
+    """
+    found = {"float64"}
+    try:
+        with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+            inputs = to_double(setup.batches[max(setup.batches)][index])
+            wide = side.in_double()
+            for mode in setup.modes:
+                found |= _dtypes(wide.traced(inputs, setup.key, mode == TRAINING))
+    except Exception:
+        return ""
+    return max(found, key=lambda dtype: float(jnp.finfo(dtype).eps))
+
+
+ARRANGING = {"convert_element_type", "reshape", "transpose", "broadcast_in_dim", "squeeze", "copy"}
+
+
+def _dtypes(jaxpr: Any) -> set[str]:
+    """Collect the floating dtypes in which a program computes with arrays."""
+    return {
+        str(var.aval.dtype)
+        for equation in equations(jaxpr)
+        if equation.primitive.name not in ARRANGING
+        for var in equation.outvars
+        if jnp.issubdtype(getattr(var.aval, "dtype", np.bool_), jnp.floating) and var.aval.shape
+    }
+
+
+def _distances(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:
+    values = [_values(side, setup, index) for index, side in enumerate((one, other))]
+    return {
+        quantity: distance(found, values[1][quantity], together=quantity.name == GRADIENTS)
+        for quantity, found in values[0].items()
+    }
+
+
+def _values(side: Subject, setup: Setup, index: int) -> dict[Quantity, dict[str, Any]]:
+    """Compute all quantities of one network."""
+    found: dict[Quantity, dict[str, Any]] = {}
+    largest = max(setup.batches)
+    variables, key, mode = side.variables, setup.key, setup.learning_mode
+    for size, pair in setup.batches.items():
+        for each in setup.modes:
+            if size == largest and each == mode and setup.learns:
+                continue  # `learn` computes it too
+            outputs, state = side.forward(variables, pair[index], key, each == TRAINING)
+            found[Quantity(OUTPUTS, each, size)] = outputs
+    inputs = setup.batches[largest][index]
+    if setup.learns:
+        opt_state = OPTIMIZER.init(variables.params)
+        for number in range(STEPS):
+            own = jax.random.fold_in(key, number) if mode == TRAINING else key
+            done = side.step(variables, opt_state, inputs, own, mode == TRAINING)
+            variables, opt_state = done["variables"], done["opt_state"]
+            if number == 0:
+                found[Quantity(OUTPUTS, mode, largest)] = done["outputs"]
+                found[Quantity(GRADIENTS, mode, largest)] = done["gradients"]
+                found[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
+        found[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
+        outputs, _ = side.forward(variables, inputs, key, False)
+        found[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
+    if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
+        _, state = side.forward(side.variables, inputs, key, True)
+        moved = replace(side.variables, state=state)
+        outputs, _ = side.forward(moved, inputs, key, False)
+        found[Quantity(STATE, EVALUATION, largest)] = outputs
+    order = (OUTPUTS, STATE, GRADIENTS, ONE_STEP, MANY_STEPS, LONG_OUTPUTS)
+    return {
+        quantity: jax.tree.map(np.asarray, found[quantity])
+        for quantity in sorted(found, key=lambda each: (order.index(each.name), *each[1:]))
+    }
+
+
+def distance(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, together: bool = False
+) -> Distance:
+    """Compare two sets of arrays with the same names; NaN equals NaN.
+
+    Args:
+      one, other: NumPy arrays of equal shapes by name.
+      together: relate differences to the largest element of all arrays, not of each: a gradient
+        that is 0 in theory, as of a bias before a normalization, is all rounding.
+    """
+    finite = {name: max(map(_magnitude, (one[name], other[name]))) for name in one}
+    if together:
+        finite = dict.fromkeys(finite, max(finite.values(), default=0.0))
+    identical, max_abs, max_rel, where = True, 0.0, 0.0, ""
+    for name, first in one.items():
+        second = other[name]
+        same_dtype = first.dtype == second.dtype
+        identical &= same_dtype and np.array_equal(_bits(first), _bits(second))
+        left, right = first.astype(np.float64), second.astype(np.float64)
+        equal = (left == right) | (np.isnan(left) & np.isnan(right))
+        with np.errstate(invalid="ignore"):
+            apart = np.where(equal, 0.0, np.abs(left - right))
+        largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
+        relative = largest / max(finite[name], TINY) if largest else 0.0
+        max_abs = max(max_abs, largest)
+        if relative > max_rel:
+            max_rel, where = relative, name
+    return Distance(bool(identical), max_abs, max_rel, where)
+
+
+def _magnitude(array: np.ndarray) -> float:
+    """Return the largest finite absolute value."""
+    wide = array.astype(np.float64)
+    return float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of an array: NaN equals NaN there, and -0 differs from 0."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,178 @@
+"""One network at its weights, and the programs that are measured."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ...backends.canonical import with_arithmetic
+from ...core.network import Network, Variables
+from ...core.tracing.jaxprs import leaves_read, needed
+from ...core.types import PyTree
+from .compiling import quick_jit
+
+STEPS = 100
+OPTIMIZER = optax.adam(1e-3)
+Arrays = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One network, its weights and its part of the pairing.
+
+    Attributes:
+      network: of any arithmetic.
+      variables: at which it is measured.
+      names: its canonical names by the names that both sides share.
+      outputs: for each output that both sides share, the name and the index of this side's leaf.
+      targets: for each of these, what the loss compares it with.
+      double: whether the arrays are float64; then it is measured where x64 is enabled.
+    """
+
+    network: Network
+    variables: Variables
+    names: dict[str, str]
+    outputs: tuple[tuple[str, int], ...]
+    targets: tuple[np.ndarray, ...]
+    double: bool = False
+
+    def canonical(self) -> "Subject":
+        """Return it in canonical arithmetic.
+
+        Raises:
+          TriglotError: if the network has none.
+        """
+        network = with_arithmetic(self.network, "canonical")
+        assert self.network.codec is not None  # for the type checker
+        params = self.network.codec.encode(self.variables.params)
+        variables = Variables(params=params, state=self.variables.state)
+        return replace(self, network=network, variables=variables)
+
+    def in_double(self) -> "Subject":
+        """Return it with float64 weights; call it where x64 is enabled."""
+        return replace(self, variables=to_double(self.variables), double=True)
+
+    def apply(
+        self, variables: Variables, inputs: PyTree, key: jax.Array, train: bool
+    ) -> tuple[Arrays, PyTree]:
+        """Return the outputs by their shared names, and the state."""
+        outputs, state = self.network.apply(
+            variables, inputs, key=key if train else None, train=train
+        )
+        leaves = jax.tree.leaves(outputs)
+        return {name: leaves[index] for name, index in self.outputs}, state
+
+    def traced(self, inputs: PyTree, key: jax.Array, train: bool) -> Any:
+        """Trace a call, and keep what its results depend on."""
+        jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(
+            self.variables, inputs, key
+        ).jaxpr
+        return jaxpr.replace(eqns=needed(jaxpr.eqns, jaxpr.outvars))
+
+    def same_program(self, inputs: PyTree, key: jax.Array) -> bool:
+        """Return whether training and evaluation trace to the same program."""
+        texts = [str(self.traced(inputs, key, train)) for train in (True, False)]
+        addresses = re.compile(r"0x[0-9a-f]+")  # of functions in rules of differentiation
+        return addresses.sub("", texts[0]) == addresses.sub("", texts[1])
+
+    def is_random(self, inputs: PyTree, key: jax.Array) -> bool:
+        """Return whether outputs or state depend on the key in training."""
+
+        def call(key: jax.Array, variables: Variables, inputs: PyTree) -> Any:
+            return self.apply(variables, inputs, key, True)
+
+        return bool(leaves_read(call, key, self.variables, inputs))
+
+    @property
+    def _jit(self) -> Callable[..., Any]:
+        # In double precision only the size of a difference counts.
+        return quick_jit if self.double else jax.jit
+
+    @cached_property
+    def forward(self) -> Callable[..., tuple[Arrays, PyTree]]:
+        """The compiled call; `train` is static."""
+        return self._jit(self.apply, static_argnums=3)
+
+    @cached_property
+    def step(self) -> Callable[..., dict[str, Any]]:
+        """The compiled optimizer step; `train` is static.
+
+        `step(variables, opt_state, inputs, key, train)` returns the outputs, the variables and the
+        optimizer's state after the step, and the gradients by shared name.
+        """
+
+        def step(
+            variables: Variables, opt_state: Any, inputs: PyTree, key: jax.Array, train: bool
+        ) -> dict[str, Any]:
+            def loss(params: PyTree) -> Any:
+                own = Variables(params=params, state=variables.state)
+                outputs, state = self.apply(own, inputs, key, train)
+                return _loss(outputs, self.targets), (outputs, state)
+
+            value_and_grad = self.network.value_and_grad(loss)
+            (_, (outputs, state)), gradients = value_and_grad(variables.params)
+            # optax.adam raises a float to an integer count, which strict promotion rejects.
+            with jax.numpy_dtype_promotion("standard"):
+                updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
+            params = optax.apply_updates(variables.params, updates)
+            # A layout may add a constant to a parameter, but not to its gradient.
+            encoded = self.named(gradients)
+            offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
+            return {
+                "outputs": outputs,
+                "variables": Variables(params=params, state=state),
+                "opt_state": moved,
+                "gradients": {name: encoded[name] - offsets[name] for name in encoded},
+            }
+
+        return self._jit(step, static_argnums=4)
+
+    @cached_property
+    def encode(self) -> Callable[[PyTree], Arrays]:
+        """The compiled `named`."""
+        return quick_jit(self.named)
+
+    def named(self, params: PyTree) -> Arrays:
+        """Return the paired parameters by their shared names."""
+        codec = self.network.codec
+        assert codec is not None  # for the type checker
+        encoded = codec.encode(params)
+        return {name: encoded[own] for name, own in self.names.items()}
+
+
+def _loss(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
+    """Return the mean squared distance from fixed targets, summed over the outputs."""
+    total = jnp.zeros((), jnp.result_type(float))
+    for output, target in zip(outputs.values(), targets, strict=True):
+        if jnp.issubdtype(output.dtype, jnp.floating):
+            distance = output.astype(total.dtype) - jnp.asarray(target, total.dtype)
+            total = total + jnp.mean(distance**2)
+    return total
+
+
+def to_double(tree: PyTree) -> PyTree:
+    """Convert the floating-point leaves of a pytree to float64."""
+
+    def convert(leaf: Any) -> Any:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return jnp.asarray(np.asarray(leaf).astype(np.float64))
+
+    return jax.tree.map(convert, tree)
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a program and of the programs inside them."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for each in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(each, "jaxpr", each)
+                if hasattr(inner, "eqns"):
+                    yield from equations(inner)

@@ -1,0 +1,230 @@
+"""Parameters that only one of two networks has: shared, frozen, missing, or of another design."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.network import Network, Variables
+from ...core.types import PyTree, by_path
+from ..types import Cause
+from .alignment import align_uses
+from .parameters import Pair, Pairing, Parameter
+from .use_order import Uses
+
+BIASES = ("bias", "b", "beta", "offset")
+
+
+@dataclass(frozen=True)
+class Party:
+    """One network with what is needed to look for its counterparts of the other's parameters.
+
+    Attributes:
+      label: shown in causes.
+      network: in native arithmetic.
+      variables: its initial ones.
+      inputs: a batch.
+    """
+
+    label: str
+    network: Network
+    variables: Variables
+    inputs: PyTree
+
+
+def find_shared(
+    pairing: Pairing, read: Callable[[], tuple[Uses, Uses]], one: Party, other: Party
+) -> tuple[Pairing, list[Cause]]:
+    """Pair parameters that one network has once, uses several times, and the other has copies of.
+
+    Both programs' uses are aligned in order; a parameter without a counterpart belongs to the one
+    that is used in its place, if that one is used more often than its own counterpart.
+    """
+    if bool(pairing.only_one) == bool(pairing.only_other):
+        return pairing, []
+    parties, sides = (one, other), (pairing.one, pairing.other)
+    both = read()
+    uses = [each.order for each in both]
+    aligned = align_uses(sides, both, repeated=True)
+    few, many = (1, 0) if pairing.only_one else (0, 1)  # the sides that share and that copy
+    left = {each.name for each in (pairing.only_one or pairing.only_other)}
+    partner = {(p.one, p.other)[few]: (p.one, p.other)[many] for p in pairing.pairs}
+    added: dict[str, Pair] = {}
+    found: list[tuple[str, str]] = []
+    for names in aligned:
+        shared, copy = names[few], names[many]
+        if copy not in left or copy in added or shared not in partner:
+            continue
+        if uses[few].count(shared) <= uses[many].count(partner[shared]):
+            continue
+        turned = sides[few][shared].shape != sides[many][copy].shape
+        added[copy] = Pair(*names, transposed=turned)
+        found.append((shared, copy))
+    if not found:
+        return pairing, []
+    copies = ", ".join(copy for _, copy in found)
+    cause = Cause(
+        "weight_sharing",
+        f"{', '.join(dict.fromkeys(shared for shared, _ in found))} ({parties[few].label}); "
+        f"{copies} ({parties[many].label})",
+        f"{parties[few].label} uses one parameter {uses[few].count(found[0][0])} times where "
+        f"{parties[many].label} has copies, which start equal here and are trained apart",
+    )
+    return pairing.adding(list(added.values())), [cause]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A parameter of one network that the other has as an array outside its parameters.
+
+    Attributes:
+      name: of the parameter.
+      value: of the array, in the parameter's canonical layout.
+      cause: says where both are.
+    """
+
+    name: str
+    value: np.ndarray
+    cause: Cause
+
+
+def find_frozen(left: Sequence[Parameter], owner: Party, other: Party) -> list[Frozen]:
+    """Find arrays in the state or among the constants of `other` that fit `owner`'s parameters.
+
+    Vectors count only beside a matrix of the same module, since statistics have their shape.
+
+    Args:
+      left: the parameters of `owner` without a counterpart.
+      owner, other: the networks.
+    """
+    arrays = [(name, array) for name, array in _outside(other) if array.size > 1]
+    found: list[Frozen] = []
+    for parameter in sorted(left, key=lambda each: -len(each.shape)):
+        beside = any(_module(each.name) == _module(parameter.name) for each in found)
+        if len(parameter.shape) < 2 and not beside:
+            continue
+        for index, (place, array) in enumerate(arrays):
+            value = _arranged(array, parameter.shape)
+            if value is None:
+                continue
+            del arrays[index]
+            cause = Cause(
+                "not_trainable",
+                f"{parameter.name} ({owner.label}); {place} ({other.label})",
+                f"{list(parameter.shape)} is a parameter in the first; the second has it outside "
+                "its parameters, so that it gets no gradient",
+            )
+            found.append(Frozen(parameter.name, value, cause))
+            break
+    return found
+
+
+def _outside(party: Party) -> list[tuple[str, np.ndarray]]:
+    """List the floating-point arrays of a network that are not parameters, with their places."""
+    state = [
+        (f"state {path}".strip(), leaf) for path, leaf in by_path(party.variables.state).items()
+    ]
+    closed = jax.make_jaxpr(lambda params, inputs: party.network.apply(
+        Variables(params=params, state=party.variables.state), inputs
+    ))(party.variables.params, party.inputs)  # fmt: skip
+    constants = [("a constant", const) for const in closed.consts]
+    held: list[tuple[str, np.ndarray]] = []
+    for place, array in [*state, *constants]:
+        floating = hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jnp.floating)
+        if floating and not any(_equal(array, known) for _, known in held):
+            held.append((place, np.asarray(array)))
+    return held
+
+
+def _equal(one: Any, other: np.ndarray) -> bool:
+    return one.shape == other.shape and bool(np.array_equal(np.asarray(one), other))
+
+
+def _arranged(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Arrange an array in a canonical layout, if it has such elements; None otherwise."""
+    if array.shape == shape:
+        return array
+    if array.ndim == 2 and array.shape[::-1] == shape:
+        return array.T
+    first = np.moveaxis(array, (0, 1), (-1, -2)) if array.ndim > 2 else array
+    return first if first.shape == shape else None
+
+
+def leftover_causes(
+    pairing: Pairing, explained: Collection[str], one: Party, other: Party
+) -> list[Cause]:
+    """Name what the parameters without a counterpart mean, except those that are `explained`."""
+    causes = _variants(pairing, one, other)
+    sides = (
+        (pairing.only_one, one, other, pairing.one),
+        (pairing.only_other, other, one, pairing.other),
+    )
+    paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
+    for unpaired, owner, lacking, side in sides:
+        left = tuple(each for each in unpaired if each.name not in explained)
+        if any(cause.name == "gru_variant" for cause in causes):
+            left = tuple(each for each in left if not _inner_bias(each))
+        for name, kind in (("missing_bias", "bias"), ("missing_scale", "scale")):
+            vectors = [each for each in left if _is_vector(each, kind, side, paired)]
+            left = tuple(each for each in left if each not in vectors)
+            if vectors:
+                causes.append(
+                    Cause(
+                        name,
+                        f"{', '.join(each.name for each in vectors)} ({owner.label})",
+                        f"{owner.label} has {_listed(vectors)}; {lacking.label} has no such "
+                        "parameter",
+                    )
+                )
+        if left:
+            causes.append(
+                Cause(
+                    "architecture",
+                    f"{', '.join(each.name for each in left[:3])} ({owner.label})",
+                    f"{_listed(left)} of {owner.label} {'has' if len(left) == 1 else 'have'} no "
+                    f"counterpart in {lacking.label}",
+                )
+            )
+    return causes
+
+
+def _variants(pairing: Pairing, one: Party, other: Party) -> list[Cause]:
+    """Name pairs whose layers compute different functions with equal parameters."""
+    for pair in pairing.pairs:
+        notes = pairing.one[pair.one].leaf.note, pairing.other[pair.other].leaf.note
+        if all(notes) and notes[0] != notes[1]:
+            return [
+                Cause(
+                    "gru_variant",
+                    f"{_module(pair.one)} ({one.label}); {_module(pair.other)} ({other.label})",
+                    f"{one.label} has {notes[0]}, {other.label} has {notes[1]}",
+                )
+            ]
+    return []
+
+
+def _inner_bias(parameter: Parameter) -> bool:
+    return parameter.name.endswith("recurrent/n/bias")
+
+
+def _is_vector(
+    parameter: Parameter, kind: str, side: Mapping[str, Parameter], paired: set[str]
+) -> bool:
+    """Return whether it is the bias or scale of a layer that has a counterpart."""
+    name = parameter.name.rpartition("/")[2]
+    beside = [other for other in side if _module(other) == _module(parameter.name)]
+    if any(other not in paired and len(side[other].shape) > 1 for other in beside):
+        return False  # the whole layer has no counterpart
+    return name == kind or (kind == "bias" and name in BIASES)
+
+
+def _module(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _listed(parameters: Sequence[Parameter], most: int = 3) -> str:
+    more = f" and {len(parameters) - most} more" if len(parameters) > most else ""
+    return ", ".join(str(each) for each in parameters[:most]) + more

@@ -1,0 +1,109 @@
+"""Pair the parameters of two networks, as far as possible."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ...backends.guessing import guess
+from ...backends.naming import normalize_separators
+from ...backends.pairing import follow_mapping
+from ...core.errors import TriglotError
+from ...core.network import Network
+from .alignment import align_uses
+from .parameters import Pair, Pairing, Parameter, read_parameters
+from .use_order import Uses
+
+
+def pair_parameters(
+    networks: tuple[Network, Network],
+    uses: Callable[[], tuple[Uses, Uses]],
+    mapping: Mapping[str, str] | None = None,
+) -> Pairing:
+    """Pair the parameters of two networks; unlike `translate`, some may be left unpaired.
+
+    A stated mapping is followed first. Without one, parameters are paired by equal names if these
+    cover the smaller side; else by shapes, as `translate` does; else by the order in which the
+    traced programs use them.
+
+    Args:
+      networks: in native arithmetic.
+      uses: reads how each network uses its parameters; called if names and shapes do not decide.
+      mapping: canonical names or prefixes of the first network to those of the second.
+
+    Raises:
+      TriglotError: if the mapping has an unknown name, or no parameter can be paired although both
+        networks have some.
+    """
+    one, other = (read_parameters(network) for network in networks)
+    shown = f"{networks[0].name!r} and {networks[1].name!r}"
+    if mapping:
+        followed = follow_mapping(mapping, one, other, shown, partial=True)
+        stated = [Pair(name, target.name) for name, target in followed.items()]
+        found, source = [pair for pair in stated if _same(one, other, pair)], "stated"
+        if wrong := [pair for pair in stated if pair not in found and pair.one in _named(mapping)]:
+            raise TriglotError(
+                f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
+                "differ."
+            )
+        found = _with_transposed(one, other, found)
+    else:
+        found, source = _found(one, other, uses)
+    if one and other and not found:
+        raise TriglotError(
+            f"{shown} have no parameter in common: the first has {_listed(one)}, the second "
+            f"{_listed(other)}."
+        )
+    return Pairing(one, other, tuple(found), source)
+
+
+def _found(
+    one: dict[str, Parameter],
+    other: dict[str, Parameter],
+    uses: Callable[[], tuple[Uses, Uses]],
+) -> tuple[list[Pair], str]:
+    named = [Pair(name, name) for name in one if name in other]
+    named = _with_transposed(one, other, named)
+    if len(named) == min(len(one), len(other)):
+        return named, "by name"
+    layers = tuple({name: _kind(p) for name, p in side.items()} for side in (one, other))
+    try:
+        guessed = guess(one, other, "", (layers[0], layers[1]))
+        return [Pair(name, guessed[name]) for name in one], "guessed by shape and order"
+    except TriglotError:
+        pass
+    aligned = align_uses((one, other), uses())
+    pairs = [Pair(*names) for names in aligned]
+    order = {name: index for index, name in enumerate(one)}
+    pairs = sorted(_with_transposed(one, other, pairs), key=lambda pair: order[pair.one])
+    return pairs, "guessed by order of use"
+
+
+def _with_transposed(
+    one: Mapping[str, Parameter], other: Mapping[str, Parameter], pairs: Sequence[Pair]
+) -> list[Pair]:
+    """Keep the pairs of equal shapes, and of transposed matrices."""
+    kept = []
+    for pair in pairs:
+        shapes = one[pair.one].shape, other[pair.other].shape
+        if shapes[0] == shapes[1]:
+            kept.append(pair)
+        elif len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
+            kept.append(replace(pair, transposed=True))
+    return kept
+
+
+def _same(one: Mapping[str, Parameter], other: Mapping[str, Parameter], pair: Pair) -> bool:
+    return bool(_with_transposed(one, other, [pair]))
+
+
+def _named(mapping: Mapping[str, str]) -> set[str]:
+    return {normalize_separators(name) for name in mapping}
+
+
+def _kind(parameter: Parameter) -> str:
+    leaf = parameter.leaf
+    return "" if leaf.unknown else leaf.layer
+
+
+def _listed(side: Mapping[str, Parameter], most: int = 4) -> str:
+    shown = ", ".join(str(each) for each in list(side.values())[:most])
+    return f"{shown} and {len(side) - most} more" if len(side) > most else shown

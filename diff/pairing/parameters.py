@@ -1,0 +1,100 @@
+"""The parameters of two networks, and the pairs between them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+
+from ...core.errors import TriglotError
+from ...core.network import Leaf, Network
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One canonical array of a network.
+
+    Attributes:
+      name: its canonical name.
+      shape, dtype: in the canonical layout.
+      leaf: the array of the library that holds it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    leaf: Leaf
+
+    def __str__(self) -> str:
+        return f"{self.name} {list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A parameter of each side that hold the same values.
+
+    Attributes:
+      one, other: canonical names.
+      transposed: whether the two are stored as transposed matrices of each other.
+    """
+
+    one: str
+    other: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The parameters of two networks, paired.
+
+    Attributes:
+      one, other: all parameters of each side by canonical name.
+      pairs: in the order in which the first network stores them.
+      source: how the pairs were found: `by name`, `stated`, or `guessed` and by what.
+    """
+
+    one: Mapping[str, Parameter]
+    other: Mapping[str, Parameter]
+    pairs: tuple[Pair, ...]
+    source: str
+
+    @property
+    def only_one(self) -> tuple[Parameter, ...]:
+        """The first network's parameters without a counterpart."""
+        paired = {pair.one for pair in self.pairs}
+        return tuple(self.one[name] for name in self.one if name not in paired)
+
+    @property
+    def only_other(self) -> tuple[Parameter, ...]:
+        """The second network's parameters without a counterpart."""
+        paired = {pair.other for pair in self.pairs}
+        return tuple(self.other[name] for name in self.other if name not in paired)
+
+    def adding(self, pairs: Sequence[Pair]) -> "Pairing":
+        """Return it with more pairs."""
+        return replace(self, pairs=(*self.pairs, *pairs))
+
+    def shared_names(self) -> list[str]:
+        """Name each pair by the first side's name, or by the second's if the first's is shared."""
+        ones = [pair.one for pair in self.pairs]
+        return [pair.one if ones.count(pair.one) == 1 else pair.other for pair in self.pairs]
+
+
+def read_parameters(network: Network) -> dict[str, Parameter]:
+    """List a network's parameters by canonical name.
+
+    Raises:
+      TriglotError: if the network has no codec.
+    """
+    codec = network.codec
+    if codec is None:
+        raise TriglotError(
+            f"the {network.backend} network {network.name!r} has no codec, so its parameters have "
+            "no names to compare by: give Network(..., codec=...)."
+        )
+    params = jax.eval_shape(network.init, jax.random.key(0)).params
+    arrays = jax.eval_shape(codec.encode, params)
+    leaves = {name: leaf for leaf in codec.leaves for name in leaf.names}
+    return {
+        name: Parameter(name, tuple(array.shape), str(array.dtype), leaves[name])
+        for name, array in arrays.items()
+    }

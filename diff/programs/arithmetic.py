@@ -1,0 +1,149 @@
+"""Another dtype or precision: the programs agree in float64 and not as they are traced."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..types import Cause, Difference
+from . import places
+from .divergence import difference
+from .tape import Step, Tape
+from .values import View
+from .wide import is_floating
+
+# The relative error of float32 programs against float64, with room for long sums.
+ROUNDING = 2e-5
+
+
+def mixes_types(tape: Tape) -> bool:
+    """Return whether a program computes in another type than float32 or states a precision."""
+    return any(
+        step.name == "reduce_precision"
+        or step.equation.params.get("precision") is not None
+        or any(
+            is_floating(v.aval.dtype) and v.aval.dtype != np.float32 for v in step.equation.outvars
+        )
+        for step in tape.steps
+    )
+
+
+def arithmetic_difference(
+    wide: Sequence[View], native: Sequence[Tape], labels: tuple[str, str]
+) -> tuple[Cause, Difference] | None:
+    """Compare the types in which two programs compute equal values.
+
+    Args:
+      wide: both programs in float64, the second one with the first one's results wherever another
+        cause was found.
+      native: both programs as traced.
+      labels: of both networks.
+
+    Returns:
+      The cause, `dtype` or `precision`, and the first operations with other types. None if there
+      are none, or if both programs are as exact as float32.
+    """
+    errors = [_error(tape, view.tape) for tape, view in zip(native, wide, strict=True)]
+    if max(errors) <= ROUNDING:
+        return None
+    found = next(_other_types(*wide), None) or next(_other_precisions(*wide), None)
+    if found is None:
+        return None
+    name, (a, b), shown = found
+    operations = [places.operation(v.tape, at) for v, at in zip(wide, (a, b), strict=True)]
+    where = "; ".join(
+        f"{label}: {places.shown(each)}" for label, each in zip(labels, operations, strict=True)
+    )
+    evidence = (
+        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; the outputs deviate from float64 "
+        f"by {errors[0]:.2g} and {errors[1]:.2g} of their size"
+    )
+    outputs = [
+        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+        for tape in native
+    ]
+    sizes = difference(*outputs)
+    one, other = operations
+    first = Difference(one=one, other=other, max_abs=sizes[0], max_rel=sizes[1])
+    return Cause(name, where, evidence), first
+
+
+def _error(native: Tape, wide: Tape) -> float:
+    """Return the largest error of the outputs, relative to the largest output."""
+    pairs = zip(native.outputs, wide.outputs, strict=True)
+    return max(
+        (difference(np.asarray(native.arrays[a], np.float64), wide.arrays[b])[1] for a, b in pairs),
+        default=0.0,
+    )
+
+
+def _other_types(one: View, other: View) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
+    """Yield equal values that no operation of the second program computes in the same type."""
+    for a, matches in _matches(one, other):
+        types = [_dtype(other.tape, b) for b in matches]
+        own = _dtype(one.tape, a)
+        if is_floating(own) and own not in types:
+            yield "dtype", (a, matches[0]), (str(own), str(types[0]))
+
+
+def _other_precisions(
+    one: View, other: View
+) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
+    """Yield equal products with another precision, then reduced precision on one side only."""
+    for a, matches in _matches(one, other):
+        own = _precision(_step(one.tape, a))
+        shown = [_precision(_step(other.tape, b)) for b in matches]
+        if own and shown[0] and own not in shown:
+            yield "precision", (a, matches[0]), (own, shown[0])
+    reduced = [_reduced(view.tape) for view in (one, other)]
+    if reduced[0].keys() != reduced[1].keys():
+        (a, b) = (next(iter(each.values()), None) for each in reduced)
+        first = _partner(other, one, b) if a is None and b is not None else a
+        second = _partner(one, other, a) if b is None and a is not None else b
+        if first is not None and second is not None:
+            yield "precision", (first, second), (_bits(reduced[0]), _bits(reduced[1]))
+
+
+def _matches(one: View, other: View) -> Iterator[tuple[int, list[int]]]:
+    for a in one.compared():
+        if a in one.tape.producers and one.core(a).numbers.size > 1:
+            found = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
+            if found:
+                yield a, found
+
+
+def _partner(view: View, other: View, value: int) -> int | None:
+    return next(other.find_all(view.core(value)), None)
+
+
+def _step(tape: Tape, value: int) -> Step:
+    return tape.steps[tape.producers[value]]
+
+
+def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
+    step = _step(tape, value)
+    return step.equation.outvars[step.results.index(value)].aval.dtype
+
+
+def _precision(step: Step) -> str:
+    """Write the precision of a product; empty for other operations."""
+    if step.name not in ("dot_general", "conv_general_dilated"):
+        return ""
+    precision = step.equation.params["precision"]
+    return f"precision {precision if precision is not None else 'default'}"
+
+
+def _reduced(tape: Tape) -> dict[tuple[int, int], int]:
+    """Return the first value of each number of bits to which a program rounds."""
+    found: dict[tuple[int, int], int] = {}
+    for step in tape.steps:
+        if step.name == "reduce_precision":
+            params = step.equation.params
+            bits = (params["exponent_bits"], params["mantissa_bits"])
+            found.setdefault(bits, tape.roots[step.operands[0]])
+    return found
+
+
+def _bits(reduced: dict[tuple[int, int], int]) -> str:
+    shown = [f"rounds to {mantissa} bits of mantissa" for _, mantissa in reduced]
+    return ", ".join(shown) or "does not round"

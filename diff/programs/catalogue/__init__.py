@@ -1,0 +1,76 @@
+"""The catalogue of causes: each entry names one kind of divergence and confirms it."""
+
+from collections.abc import Callable, Sequence
+
+from ...types import Cause
+from .. import places
+from ..divergence import Divergence
+from .activations import activation
+from .attention import attention_heads, attention_mask, attention_scale
+from .cells import forget_bias, gate_order, gru_variant, update_gate
+from .dropout import dropout
+from .features import Finding, steps_of
+from .norms import norm_axis, norm_epsilon
+from .order import flatten_order
+from .parameters import unpaired_parameter
+from .statistics import differing_statistics
+from .windows import padding
+
+Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
+# In order: what has narrower evidence comes first.
+ENTRIES: Sequence[Entry] = (
+    unpaired_parameter,
+    dropout,
+    differing_statistics,
+    norm_epsilon,
+    norm_axis,
+    padding,
+    flatten_order,
+    attention_mask,
+    attention_scale,
+    gru_variant,
+    update_gate,
+    forget_bias,
+    gate_order,
+    attention_heads,
+    activation,
+)
+
+
+def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause], Divergence]:
+    """Name the causes of a divergence: the first entry that explains it, else `unknown`.
+
+    Returns:
+      The causes, and the divergence that they explain, which may be larger than the one given.
+    """
+    for entry in ENTRIES:
+        finding = entry(found, labels)
+        if finding is not None:
+            place = where(finding.divergence, labels)
+            named = [(finding.name, finding.evidence), *finding.more]
+            return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
+    return [Cause("unknown", where(found, labels), _unexplained(found))], found
+
+
+def where(found: Divergence, labels: tuple[str, str]) -> str:
+    """Name the first operations of both parts."""
+    operations = [
+        None if value is None else places.operation(region.tape, value)
+        for region, value in zip(found.regions, found.firsts(), strict=True)
+    ]
+    return "; ".join(
+        f"{label}: {places.shown(operation)}"
+        for label, operation in zip(labels, operations, strict=True)
+    )
+
+
+def _unexplained(found: Divergence) -> str:
+    largest, relative = found.size()
+    names = []
+    for region, part in zip(found.regions, found.parts, strict=True):
+        steps = [region.tape.steps[i].name for i in steps_of(region, part)]
+        names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
+    return (
+        f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "
+        f"computes {names[0]}, the second {names[1]}"
+    )

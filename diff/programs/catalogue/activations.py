@@ -1,0 +1,195 @@
+"""Activations, recognized by their values."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import Region, consumers
+from ..values import View, close, layouts
+from . import features
+from .features import Finding
+
+ELEMENTWISE = {
+    "abs",
+    "add",
+    "and",
+    "atan",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "cos",
+    "div",
+    "eq",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "ge",
+    "gt",
+    "integer_pow",
+    "is_finite",
+    "le",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "not",
+    "or",
+    "pow",
+    "round",
+    "rsqrt",
+    "select_n",
+    "sign",
+    "sin",
+    "square",
+    "sqrt",
+    "sub",
+    "tanh",
+}
+POINTS = 64  # of one size, so that each function is compiled once
+NAMED: dict[str, Callable[[Any], Any]] = {
+    "relu": jax.nn.relu,
+    "tanh": jax.numpy.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "gelu (tanh approximation)": lambda x: jax.nn.gelu(x, approximate=True),
+    "gelu (exact)": lambda x: jax.nn.gelu(x, approximate=False),
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "selu": jax.nn.selu,
+    "mish": jax.nn.mish,
+    "relu6": jax.nn.relu6,
+    "squared relu": lambda x: jax.numpy.square(jax.nn.relu(x)),
+    "hard tanh": jax.nn.hard_tanh,
+    "hard sigmoid": jax.nn.hard_sigmoid,
+    "hard silu": jax.nn.hard_silu,
+    "log sigmoid": jax.nn.log_sigmoid,
+    "soft sign": jax.nn.soft_sign,
+    "squareplus": jax.nn.squareplus,
+    "sine": jax.numpy.sin,
+    "quick gelu (x * sigmoid(1.702 x))": lambda x: x * jax.nn.sigmoid(1.702 * x),
+}
+
+
+def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two functions of the same values, at least one of them a known activation."""
+    one, other = (region.view for region in found.regions)
+    other_region = found.search.other
+    for first, second in _common_inputs(found):
+        for a, b in _result_pairs(found, first, second):
+            named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
+            if None in named or set(named) == {"none"} or named[0] == named[1]:
+                continue
+            evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
+            whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+            if whole is not None:
+                evidence += "; with the first one's results in both, what follows is equal"
+                return Finding("activation", evidence, whole)
+            if b in other_region.ancestors and (whole := found.search.forced(a, b, first, second)):
+                # What follows may differ for another cause, which is then found next.
+                return Finding("activation", evidence, whole)
+    return None
+
+
+def identify(view: View, argument: int, result: int) -> str | None:
+    """Name the function that maps one value to another; `none` for the identity."""
+    x, y = (np.asarray(view.arrays[value], np.float64) for value in (argument, result))
+    for arranged in layouts(x, y.shape):
+        found = name_function(arranged.ravel(), y.ravel())
+        if found is not None:
+            return found
+    return None
+
+
+def name_function(x: np.ndarray, y: np.ndarray) -> str | None:
+    """Name the function of which `y` are the values at `x`; None if it is unknown."""
+    if np.ptp(x) == 0:
+        return None
+    if close(x, y):
+        return "none"
+    points, values = np.resize(x, POINTS), np.resize(y, POINTS)
+    with jax.enable_x64(True):
+        for name, function in NAMED.items():
+            if close(np.asarray(function(points)), values):
+                return name
+    return _with_a_parameter(x, y)
+
+
+def _with_a_parameter(x: np.ndarray, y: np.ndarray) -> str | None:
+    """Fit the number that a leaky relu, an elu or a swish has."""
+    below = x < 0
+    if not np.any(below):
+        return None
+    if close(x[~below], y[~below]) or not np.any(~below):
+        slope, alpha = y[below] / x[below], y[below] / np.expm1(x[below])
+        for name, number in (("leaky relu, slope", slope), ("elu, alpha", alpha)):
+            if np.ptp(number) <= 1e-6 * np.max(np.abs(number)):
+                return f"{name} {np.mean(number):.4g}"
+    with np.errstate(all="ignore"):
+        share = y / x
+        beta = np.log(share / (1 - share)) / x
+    if np.all(np.isfinite(beta)) and np.ptp(beta) <= 1e-5 * np.max(np.abs(beta)):
+        return f"swish, beta {np.mean(beta):.4g}"
+    return None
+
+
+def _common_inputs(found: Divergence) -> Iterator[tuple[int, int]]:
+    """Yield the values that both programs have and that either part reads."""
+    one, other = (region.view for region in found.regions)
+    ours, theirs = found.inputs()
+    ends = found.ends or ()
+    for region, values in zip(found.regions, (ours, theirs), strict=True):
+        values.extend(
+            end
+            for end in ends[: 1 if region is found.regions[0] else 2]
+            if end in region.boundary and end not in values
+        )
+    seen = set()
+    for first in ours:
+        for second in other.find_all(one.core(first)):
+            seen.add((first, second))
+            yield first, second
+    for second in theirs:
+        for first in one.find_all(other.core(second)):
+            if (first, second) not in seen:
+                yield first, second
+
+
+def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
+    one, other = found.regions
+    for a in _exits(one, first):
+        for b in _exits(other, second):
+            if (a in one.ancestors or b in other.ancestors) and found.search.fits(a, b):
+                yield a, b
+
+
+def _exits(region: Region, argument: int) -> list[int]:
+    """Return the functions of one value that something else reads, the last one first."""
+    tape = region.tape
+    computed, exits = {argument}, []
+    for step in tape.steps[tape.producers.get(argument, -1) + 1 :]:
+        if step.name not in ELEMENTWISE:
+            continue
+        roots = [tape.roots[value] for value in step.operands]
+        own = [root for root in roots if root in computed]
+        rest = [value for value in step.operands if tape.roots[value] not in computed]
+        if own and all(features.scalar(tape, value) is not None for value in rest):
+            computed.update(step.results)
+    outputs = {tape.roots[value] for value in tape.outputs}
+    for value in computed:
+        outside = any(
+            not computed.issuperset(tape.steps[index].results) for index in consumers(tape, value)
+        )
+        if outside or value in outputs:
+            exits.append(value)
+    return sorted(exits, reverse=True)

@@ -1,0 +1,103 @@
+"""Attention: the scale of its logits and their mask."""
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import Region, consumers
+from ..tape import INPUTS, Step, Tape
+from ..values import close
+from . import features
+from .features import Finding
+
+MASKED = -1e4  # a logit below is masked
+
+
+def attention_scale(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find logits of attention that differ by a factor."""
+    factor = features.ratio(found)
+    if factor is None or not all(_is_attention(r, p, e) for r, p, e in features.sides(found)):
+        return None
+    scales = [_scale(region, part) for region, part, _ in features.sides(found)]
+    evidence = (
+        f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
+        f"(factor {factor:.4g}); with the first one's in both, what follows is equal"
+    )
+    return Finding("attention_scale", evidence, found)
+
+
+def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find logits of a softmax that differ only where one program masks them."""
+    pair = features.results(found)
+    if pair is None or not all(_feeds_softmax(r, e) for r, _, e in features.sides(found)):
+        return None
+    masked = [array <= MASKED for array in pair]
+    seen = ~(masked[0] | masked[1])
+    if np.array_equal(masked[0], masked[1]) or not np.any(seen):
+        return None
+    one, other = (array[seen].astype(np.float64) for array in pair)
+    evidence = (
+        f"{np.sum(masked[0])} of {masked[0].size} logits are masked in {labels[0]}, "
+        f"{np.sum(masked[1])} in {labels[1]}"
+    )
+    if close(one, other, found.search.tolerance):
+        return Finding("attention_mask", f"{evidence}; the others are equal", found)
+    factor = float(np.sum(one * other) / np.sum(other * other))
+    if not close(one, factor * other, found.search.tolerance):
+        return None
+    scale = f"the logits that are masked in neither differ by the factor {factor:.4g}"
+    return Finding("attention_mask", evidence, found, (("attention_scale", scale),))
+
+
+def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find products of two inputs that sum over heads of another size."""
+    products = []
+    for region, part, _ in features.sides(found):
+        tape = region.tape
+        steps = (tape.steps[index] for index in features.steps_of(region, part))
+        first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
+        if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
+            return None
+        axes = first.equation.params["dimension_numbers"][0][0]
+        shape = np.shape(tape.arrays[first.operands[0]])
+        products.append(int(np.prod([shape[axis] for axis in axes])))
+    if products[0] == products[1]:
+        return None
+    evidence = f"heads of size {products[0]} in {labels[0]}, of size {products[1]} in {labels[1]}"
+    return Finding("attention_heads", evidence, found)
+
+
+def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
+    inputs = all(tape.depends[value] & INPUTS for value in step.operands)
+    return step.name == "dot_general" and inputs
+
+
+def _scale(region: Region, part: list[int]) -> float:
+    """Multiply the constants of a part's products and quotients."""
+    scale, tape = 1.0, region.tape
+    for index in features.steps_of(region, part):
+        name = tape.steps[index].name
+        for constant in features.constants(tape, index):
+            if name == "mul":
+                scale *= constant.value
+            elif name == "div" and constant.position == 1:
+                scale /= constant.value
+    return scale
+
+
+def _feeds_softmax(region: Region, end: int | None) -> bool:
+    return end is not None and features.leads_to(region.tape, end, ("exp",), 3) is not None
+
+
+def _is_attention(region: Region, part: list[int], end: int | None) -> bool:
+    """Return whether a value becomes the logits of a softmax, with a product of two inputs."""
+    tape = region.tape
+    if end is None or features.leads_to(tape, end, ("exp",), 5) is None:
+        return False
+    near = [
+        *features.steps_of(region, part),
+        *(step for value in (end,) for step in consumers(tape, value)),
+        features.comes_from(tape, end, ("dot_general",), 4),
+    ]
+    return any(
+        index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
+    )

@@ -1,0 +1,165 @@
+"""Normalization: its epsilon and its axes."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import Region, consumers
+from ..values import Core, close
+from . import features
+from .features import Constant, Finding
+
+MAX_EPSILON = 0.1
+
+
+def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two epsilons, confirmed by the first one's in both programs."""
+    one, other = (_epsilon(*side) for side in features.sides(found))
+    if found.ends is None or not (one or other):
+        return None
+    numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
+    shown = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
+    if other is None:
+        offset = features.offset(found)
+        confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
+    else:
+        tape = found.search.other.tape
+        replaced = {(other.step, other.position): features.like(tape, other, numbers[0])}
+        confirmed = features.ends_agree(found, features.replayed(found, replaced))
+    if confirmed:
+        evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
+        return Finding("norm_epsilon", evidence, _at(found, one, other))
+    places = [
+        _place(region, epsilon) for region, epsilon in zip(found.regions, (one, other), strict=True)
+    ]
+    if one and other and places[0] != places[1]:
+        evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
+        return Finding("norm_epsilon", evidence, found)
+    return None
+
+
+def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find averages over other axes, which a root or a quotient then normalizes by."""
+    if not all(found.parts) or _sums(found) is not None:
+        # The average and the variance differ: both belong to one norm.
+        found = _whole_norm(found) or found
+    if (sums := _sums(found)) is None:
+        return None
+    first, second = sums
+    counts = [_count(r, index) for r, index in zip(found.regions, sums, strict=True)]
+    axes = _axes_as_in(found, first, second)
+    if counts[0] == counts[1] and axes is None:
+        return None
+    evidence = f"averages over {counts[0]} values in {labels[0]}, over {counts[1]} in {labels[1]}"
+    if axes is not None:
+        own = found.search.other.tape.steps[second].equation.params["axes"]
+        evidence += (
+            f"; over axes {_listed(axes)} instead of {_listed(own)} the second gives the first "
+            "one's averages"
+        )
+    return Finding("norm_axis", evidence, found)
+
+
+def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
+    """Let the parts begin with the epsilons."""
+    parts = [
+        part if part or epsilon is None else [region.tape.steps[epsilon.step].results[0]]
+        for region, part, epsilon in zip(found.regions, found.parts, epsilons, strict=True)
+    ]
+    return replace(found, parts=(parts[0], parts[1]))
+
+
+def _whole_norm(found: Divergence) -> Divergence | None:
+    """Find the divergence that ends after the roots of both programs' norms."""
+    normalized = []
+    for region in found.regions:
+        roots = {
+            value
+            for value in region.values
+            if region.tape.steps[region.tape.producers[value]].name in ("rsqrt", "sqrt")
+        }
+        normalized.append({v for v in region.values if roots & region.ancestors[v]})
+    for a, b in found.search.pairs():
+        if a in normalized[0] and b in normalized[1]:
+            whole = found.search.next_agree(a, b)
+            if whole is not None:
+                return whole
+    return None
+
+
+def _epsilon(region: Region, part: list[int], end: int | None) -> Constant | None:
+    """Find the small constant that is added to, or bounds, what a root is taken of."""
+    tape = region.tape
+    # Where it is too small to make a difference, the part ends before the sum or with it.
+    near = features.steps_of(region, part if part or end is None else [end])
+    for index in near:
+        step = tape.steps[index]
+        if step.name not in ("add", "max", "clamp"):
+            continue
+        for constant in features.constants(tape, index):
+            result = step.results[0]
+            root = features.leads_to(tape, result, features.ROOTS, 2)
+            root = root or features.comes_from(tape, result, ("sqrt",), 3)
+            if 0 < constant.value <= MAX_EPSILON and root is not None:
+                return constant
+    return None
+
+
+def _place(region: Region, epsilon: Constant | None) -> str:
+    if epsilon is None:
+        return ""
+    result = region.tape.steps[epsilon.step].results[0]
+    return "after" if features.comes_from(region.tape, result, ("sqrt",), 3) else "before"
+
+
+def _sums(found: Divergence) -> tuple[int, int] | None:
+    """Return the first sum of each part; None if a part has none or belongs to no norm."""
+    sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
+    if not all(sums) or not all(_normalizes(*side) for side in features.sides(found)):
+        return None
+    return sums[0][0], sums[1][0]
+
+
+def _reductions(region: Region, part: list[int]) -> list[int]:
+    return [
+        index
+        for index in features.steps_of(region, part)
+        if region.tape.steps[index].name == "reduce_sum"
+    ]
+
+
+def _normalizes(region: Region, part: list[int], end: int | None) -> bool:
+    if features.names_of(region, part) & {"rsqrt", "sqrt"}:
+        return True
+    if end is None:
+        return False
+    tape, roots = region.tape, ("rsqrt", "sqrt")
+    if features.leads_to(tape, end, roots, 8) is not None:
+        return True
+    beside = [v for index in consumers(tape, end) for v in tape.steps[index].operands]
+    return any(features.comes_from(tape, value, roots, 4) is not None for value in beside)
+
+
+def _count(region: Region, index: int) -> int:
+    step, arrays = region.tape.steps[index], region.view.arrays
+    return np.size(arrays[step.operands[0]]) // max(np.size(arrays[step.results[0]]), 1)
+
+
+def _axes_as_in(found: Divergence, first: int, second: int) -> tuple[int, ...] | None:
+    """Find the axes over which the second program's average would be the first one's."""
+    one, other = (region.view for region in found.regions)
+    own = one.arrays[one.tape.steps[first].results[0]]
+    wanted = Core.of(own / _count(found.search.one, first))
+    array = np.asarray(other.arrays[other.tape.steps[second].operands[0]])
+    for size in range(1, array.ndim + 1):
+        for axes in itertools.combinations(range(array.ndim), size):
+            mean = Core.of(np.mean(array, axes))
+            if close(mean.numbers, wanted.numbers, one.tolerance):
+                return axes
+    return None
+
+
+def _listed(axes: tuple[int, ...]) -> str:
+    return "(" + ", ".join(map(str, axes)) + ")"

@@ -1,0 +1,157 @@
+"""Convolutions and pooling: padding, strides and dilation."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..divergence import Divergence
+from ..regions import Region
+from ..values import Core, close
+from . import features
+from .features import Finding
+
+POOLS = ("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum")
+NAMES = {"padding": "padding", "strides": "stride", "dilation": "dilation"}
+
+
+class Window(NamedTuple):
+    """What a convolution or a pooling cuts out, per spatial axis.
+
+    Attributes:
+      step: of the tape.
+      operand: the value that it reads, before any padding of its own.
+      size, strides, dilation: per spatial axis.
+      padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
+    """
+
+    step: int
+    operand: int
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+
+def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find windows that differ, confirmed by the first one's in the second program."""
+    one, other = (_window(region, part) for region, part, _ in features.sides(found))
+    if one is None or other is None or one.size != other.size:
+        return None
+    if (values := _padded_values(found, one, other)) is not None:
+        evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
+        return Finding("padding", evidence, found)
+    differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
+    if not differing or not _agrees(found, one, other):
+        return None
+    shown = "; ".join(
+        f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
+        f"{labels[1]}"
+        for key in differing
+    )
+    name = NAMES[differing[0]]
+    evidence = f"{shown}; with the first one's in both, the results are equal"
+    return Finding(name, evidence, found)
+
+
+def _window(region: Region, part: list[int]) -> Window | None:
+    """Describe the first convolution or pooling of a part."""
+    tape = region.tape
+    for index in features.steps_of(region, part):
+        step = tape.steps[index]
+        if step.name != "conv_general_dilated" and step.name not in POOLS:
+            continue
+        operand, before = _before_padding(region, step.operands[0])
+        axes, own = _axes(step.equation)
+        sizes = step.equation.params
+        strides, dilation, window = (
+            sizes["window_strides"],
+            sizes.get("rhs_dilation") or sizes.get("window_dilation"),
+            sizes.get("window_dimensions"),
+        )
+        if window is None:  # a convolution's parameters are listed by spatial axis
+            numbers = sizes["dimension_numbers"]
+            kernel = tape.arrays[step.operands[1]].shape
+            window = tuple(kernel[axis] for axis in numbers.rhs_spec[2:])
+        else:
+            strides, dilation, window = (
+                tuple(numbers[axis] for axis in axes) for numbers in (strides, dilation, window)
+            )
+        total = tuple(
+            (low + before[axis][0], high + before[axis][1])
+            for axis, (low, high) in zip(axes, own, strict=True)
+        )
+        return Window(index, operand, tuple(window), tuple(strides), tuple(dilation), total)
+    return None
+
+
+def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
+    """Name what two windows of equal strides and dilation read beyond the edges, if it differs."""
+    if one.strides != other.strides or one.dilation != other.dilation:
+        return None
+    shown = []
+    for region, window in zip(found.regions, (one, other), strict=True):
+        tape, root = region.tape, region.tape.roots[window.operand]
+        step = tape.steps[tape.producers[root]] if root in tape.producers else None
+        if root not in region.ancestors or step is None:
+            shown.append("zeros")
+        elif step.name == "pad":
+            shown.append("a constant")
+        elif step.name in ("concatenate", "gather"):
+            shown.append("values from inside")
+        else:
+            return None
+    return None if shown[0] == shown[1] else (shown[0], shown[1])
+
+
+def _axes(equation: Any) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Return the spatial axes of an equation's operand and the padding along them."""
+    params = equation.params
+    if equation.primitive.name == "conv_general_dilated":
+        return params["dimension_numbers"].lhs_spec[2:], tuple(params["padding"])
+    axes = tuple(axis for axis, size in enumerate(params["window_dimensions"]) if size > 1)
+    return axes, tuple(tuple(params["padding"][axis]) for axis in axes)
+
+
+def _before_padding(region: Region, value: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
+    tape = region.tape
+    none = [(0, 0)] * np.ndim(tape.arrays[value])
+    step = tape.steps[tape.producers[value]] if value in tape.producers else None
+    if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
+        return value, none
+    return step.operands[0], [
+        (low, high) for low, high, _ in step.equation.params["padding_config"]
+    ]
+
+
+def _agrees(found: Divergence, one: Window, other: Window) -> bool:
+    """Evaluate the second window with the first one's numbers and compare."""
+    views = [region.view for region in found.regions]
+    tape = views[1].tape
+    step = tape.steps[other.step]
+    params = dict(step.equation.params)
+    axes, _ = _axes(step.equation)
+    changed = {
+        "padding": one.padding,
+        "window_strides": one.strides,
+        "rhs_dilation": one.dilation,
+        "window_dilation": one.dilation,
+    }
+    for key, numbers in changed.items():
+        if key in params and step.name in POOLS:
+            whole = list(params[key])
+            for axis, number in zip(axes, numbers, strict=True):
+                whole[axis] = number
+            params[key] = tuple(whole)
+        elif key in params:
+            params[key] = numbers
+    arrays = [views[1].arrays[v] for v in (other.operand, *step.operands[1:])]
+    with jax.enable_x64(True):
+        result = tape.bind(step.equation.replace(params=params), arrays)[0]
+    wanted = views[0].core(views[0].tape.steps[one.step].results[0])
+    return close(Core.of(result).numbers, wanted.numbers, views[0].tolerance)
+
+
+def _listed(numbers: Any) -> str:
+    return str(tuple(tuple(n) if isinstance(n, tuple) else n for n in numbers)).replace("'", "")

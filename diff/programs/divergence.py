@@ -1,0 +1,282 @@
+"""Find the smallest parts of two programs in which they diverge, by substituting values.
+
+A pair of values ends such a part if the second program, given the first one's value in place of its
+own, computes the values that follow in the first.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..types import Difference
+from . import places
+from .regions import Region, consumers, differing, region
+from .values import Core, View, close, in_place_of
+
+MAX_CANDIDATES = 60  # values of each program, in order
+MAX_PAIRS = 600  # tried with the operations that follow directly
+MAX_REPLAYS = 40  # tried with all that follows
+
+
+@dataclass(eq=False)
+class Divergence:
+    """Two parts of the programs with equal inputs and different results.
+
+    Attributes:
+      search: has the programs' regions.
+      ends: the two values with which the parts end; None if no such pair was found.
+      parts: the values of each program that are computed in its part.
+      values, operands: replacements that give the second program the first one's result.
+      substitute: the first one's result, in the layout of the second one's.
+    """
+
+    search: "Search"
+    ends: tuple[int, int] | None = None
+    parts: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    values: dict[int, Any] = field(default_factory=dict)
+    operands: dict[tuple[int, int], Any] = field(default_factory=dict)
+    substitute: np.ndarray | None = None
+
+    @property
+    def regions(self) -> tuple[Region, Region]:
+        return self.search.one, self.search.other
+
+    def inputs(self) -> tuple[list[int], list[int]]:
+        """Return the values with a counterpart from which each part is computed."""
+        found = [r.inputs(part) for r, part in zip(self.regions, self.parts, strict=True)]
+        return found[0], found[1]
+
+    def firsts(self) -> tuple[int | None, int | None]:
+        """Return the first computed value of each part, or the first leaf."""
+        found = []
+        for side, part in zip(self.regions, self.parts, strict=True):
+            computed = (value for value in part if value in side.tape.producers)
+            found.append(next(computed, next(iter(part), None)))
+        return found[0], found[1]
+
+    def size(self) -> tuple[float, float]:
+        """Return the largest absolute and relative difference of the two results."""
+        if self.ends is None or self.substitute is None:
+            return float("nan"), float("nan")
+        own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
+        return difference(np.asarray(self.substitute, np.float64), own)
+
+    def described(self) -> Difference:
+        """Describe the first operation of each part."""
+        operations = [
+            None if value is None else places.operation(region.tape, value)
+            for region, value in zip(self.regions, self.firsts(), strict=True)
+        ]
+        largest, relative = self.size()
+        return Difference(one=operations[0], other=operations[1], max_abs=largest, max_rel=relative)
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the largest absolute difference, and that relative to the largest value."""
+    if one.shape != other.shape or not one.size:
+        return float("nan"), float("nan")
+    with np.errstate(all="ignore"):
+        largest = float(np.max(np.abs(one - other)))
+        scale = float(max(np.max(np.abs(one)), np.max(np.abs(other))))
+    return largest, largest / scale if scale else 0.0
+
+
+def find(one: View, other: View) -> Divergence | None:
+    """Find the first divergence of two programs.
+
+    Returns:
+      None if the outputs are equal.
+    """
+    slots = differing(one, other, one.tolerance)
+    if not slots:
+        return None
+    regions = (
+        region(one, other, [one.tape.outputs[slot] for slot in slots]),
+        region(other, one, [other.tape.outputs[slot] for slot in slots]),
+    )
+    return smallest(*regions, slots)
+
+
+def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
+    """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
+    search = Search(first, second, slots)
+    pairs = list(search.pairs())
+    for check, count in ((search.next_agree, MAX_PAIRS), (search.later_agree, MAX_REPLAYS)):
+        for a, b in pairs[:count]:
+            if (found := check(a, b)) is not None:
+                return found
+    return Divergence(search, None, (first.values, second.values))
+
+
+class Search:
+    def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
+        self.one, self.other, self.slots = one, other, slots
+        self.tolerance = one.view.tolerance
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of values of equal size, those that end the smallest parts first."""
+        sides = []
+        for side in (self.one, self.other):
+            values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
+            sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
+        pairs = [
+            (size + more + _lonely(size, more), -a, -b, a, b)
+            for (a, size), (b, more) in itertools.product(*sides)
+            if size + more and self.fits(a, b)
+        ]
+        for *_, a, b in sorted(pairs):
+            yield a, b
+
+    def fits(self, a: int, b: int) -> bool:
+        one, other = self.one.view, self.other.view
+        if one.arrays[a].dtype.kind != other.arrays[b].dtype.kind:
+            return False
+        cores = one.core(a).array.size == other.core(b).array.size
+        if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
+            return False
+        return not close(one.core(a).numbers, other.core(b).numbers, self.tolerance)
+
+    def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
+        one, other = self.one.view, self.other.view
+        yield from in_place_of(one.core(a), np.asarray(one.arrays[a]), np.asarray(other.arrays[b]))
+
+    def next_agree(self, a: int, b: int) -> Divergence | None:
+        """Check whether a step that reads the substituted value agrees with the first program."""
+        wanted = self.results(self.one, a)
+        own = self.one.view.core(a)
+        reached = [
+            core
+            for step in consumers(self.one.tape, a)
+            for core in map(self.one.view.core, self.one.tape.steps[step].results)
+            if not close(core.numbers, own.numbers, self.tolerance)
+        ]
+        ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
+        if not wanted and not ends:
+            return None
+        tape, view = self.other.tape, self.other.view
+        reading = [
+            step
+            for step in consumers(self.other.tape, b)
+            if any(self.is_open(self.other, value) for value in tape.steps[step].results)
+        ]
+        spread = [
+            index
+            for index, step in enumerate(tape.steps)
+            if tape.is_layout(step) and any(tape.roots[value] == b for value in step.results)
+        ]
+        for array in self.substitutes(a, b):
+            if not reading:
+                if ends and self.slot_agrees(a, array, b):
+                    return self.made(a, b, array, [], view.arrays)
+                continue
+            now = tape.replay({b: array}, arrays=view.arrays, steps=sorted([*spread, *reading]))
+            found = {step: [Core.of(now[v]) for v in tape.steps[step].results] for step in reading}
+            if any(self.is_among(core, wanted) for cores in found.values() for core in cores):
+                agreeing = [
+                    step
+                    for step, cores in found.items()
+                    if any(self.is_among(core, reached) for core in cores)
+                ]
+                return self.made(a, b, array, agreeing, now)
+        return None
+
+    def later_agree(self, a: int, b: int) -> Divergence | None:
+        """Check whether any value that follows agrees with the first program."""
+        if b in self.other.boundary:
+            return None
+        following = _following(self.one, a)
+        after = _following(self.other, b)
+        for array in self.substitutes(a, b):
+            now = self.other.tape.replay({b: array}, arrays=self.other.view.arrays)
+            cores = [Core.of(now[value]) for value in after]
+            for value in following:
+                core = self.one.view.core(value)
+                if any(close(core.numbers, found.numbers, self.tolerance) for found in cores):
+                    return self.made(a, b, array, [], now)
+        return None
+
+    def made(
+        self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
+    ) -> Divergence:
+        parts = [
+            sorted(region.ancestors.get(value, ()))
+            for region, value in ((self.one, a), (self.other, b))
+        ]
+        found = Divergence(self, (a, b), (parts[0], parts[1]), substitute=array)
+        if b not in self.other.boundary:
+            found.values = {b: array}
+            return found
+        tape = self.other.tape
+        for step in agreeing:
+            for position, value in enumerate(tape.steps[step].operands):
+                if tape.roots[value] == b:
+                    found.operands[step, position] = now[value]
+        for slot in self.slots_of(self.other, b) if not agreeing else ():
+            found.values[tape.outputs[slot]] = np.reshape(
+                array, np.shape(self.other.view.arrays[tape.outputs[slot]])
+            )
+        return found
+
+    def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
+        """Substitute a value in the arrangement in which two equal values, its arguments, agree.
+
+        Args:
+          a, b: the values of the first and of the second program.
+          first, second: the values of which they are elementwise functions.
+        """
+        wanted = np.asarray(self.other.view.arrays[second])
+        arguments = self.substitutes(first, second)
+        for argument, array in zip(arguments, self.substitutes(a, b), strict=False):
+            if close(argument, wanted, self.tolerance):
+                return self.made(a, b, array, [], self.other.view.arrays)
+        return None
+
+    def is_among(self, core: Core, cores: list[Core]) -> bool:
+        """Return whether one of some values has the same numbers."""
+        return any(close(core.numbers, each.numbers, self.tolerance) for each in cores)
+
+    def is_open(self, region: Region, value: int) -> bool:
+        return value in region.ancestors
+
+    def results(self, region: Region, value: int) -> list[Core]:
+        """Return the results of the steps that read a value and have no counterpart."""
+        own = region.view.core(value)
+        cores = [
+            region.view.core(result)
+            for step in consumers(region.tape, value)
+            for result in region.tape.steps[step].results
+            if self.is_open(region, result)
+        ]
+        return [core for core in cores if not close(core.numbers, own.numbers, self.tolerance)]
+
+    def slots_of(self, region: Region, value: int) -> list[int]:
+        roots = region.tape.roots
+        return [slot for slot in self.slots if roots[region.tape.outputs[slot]] == value]
+
+    def slot_agrees(self, a: int, array: np.ndarray, b: int) -> bool:
+        slot = self.slots_of(self.other, b)[0]
+        tape = self.other.tape
+        now = tape.replay({b: array}, arrays=self.other.view.arrays)
+        wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
+        return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
+
+
+def _lonely(size: int, other: int) -> float:
+    """Penalize a part without a counterpart, more so one of many steps: half an activation."""
+    if min(size, other):
+        return 0.0
+    return 6.0 if max(size, other) > 3 else 1.5
+
+
+def _following(region: Region, value: int) -> list[int]:
+    own = region.view.core(value)
+    return [
+        later
+        for later in region.values
+        if later != value
+        and value in region.ancestors[later]
+        and not close(own.numbers, region.view.core(later).numbers, region.view.tolerance)
+    ]

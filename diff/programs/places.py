@@ -1,0 +1,130 @@
+"""Name an operation: its source line, the modules that hold it, and its parameters."""
+
+import re
+import sysconfig
+from pathlib import Path
+
+from ...core.tracing import jaxprs
+from ..types import Operation
+from .tape import PARAMS, Step, Tape
+
+PACKAGE = str(Path(jaxprs.__file__).resolve().parents[2]) + "/"
+LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+STANDARD = sysconfig.get_path("stdlib")
+TRANSFORMATIONS = {
+    "vmap",
+    "jvp",
+    "transpose",
+    "jit",
+    "pjit",
+    "remat",
+    "checkpoint",
+    "while",
+    "body",
+}
+
+
+def operation(tape: Tape, value: int) -> Operation:
+    """Describe the operation that computes a value; a leaf is described by its name."""
+    if value not in tape.producers:
+        return Operation(
+            "input" if not tape.depends[value] & PARAMS else "parameter",
+            "",
+            tape.leaves.get(value, "constant"),
+        )
+    step = tape.steps[tape.producers[value]]
+    return Operation(step.name, source(step), scope(tape, step))
+
+
+def source(step: Step) -> str:
+    """Return `file:line` of the user's innermost module, else of the library's layer.
+
+    Frames outside the network's adapter belong to the caller of the comparison and are left out.
+    """
+    layer = ""
+    # A called function may have been traced for another network, so its callers come first.
+    for equation in (*step.callers, step.equation):
+        traceback = equation.source_info.traceback
+        for frame in traceback.frames if traceback is not None else ():
+            if _is_ours(frame.file_name):
+                break
+            line = f"{_shown(frame.file_name)}:{frame.line_num}"
+            if not _in_library(frame.file_name):
+                return line
+            if not layer and "/jax/" not in frame.file_name:
+                layer = line
+    return layer
+
+
+def scope(tape: Tape, step: Step) -> str:
+    """Return the names of the enclosing modules and functions, or the parameter's layer."""
+    words: list[str] = []
+    for equation in (*step.callers, step.equation):
+        for word in re.findall(r"[\w.\-]+", str(equation.source_info.name_stack)):
+            if word not in TRANSFORMATIONS and word not in words[-1:]:
+                words.append(word)
+        name = equation.params.get("name") if equation is not step.equation else None
+        if isinstance(name, str) and name.strip("_") and not name.startswith("<"):
+            words.append(name.strip("_"))
+    if not words and (layer := _layer(step)):
+        words.append(layer)
+    owner = parameter_of(tape, step)
+    shown = "/".join(words)
+    if owner and owner not in shown:
+        return f"{shown} ({owner})" if shown else owner
+    return shown
+
+
+def parameter_of(tape: Tape, step: Step) -> str:
+    """Return the canonical name of a parameter that a step reads; empty if it reads none."""
+    pending, seen = list(step.operands), set()
+    while pending:
+        value = pending.pop()
+        if value in seen or tape.depends[value] != PARAMS:
+            continue
+        seen.add(value)
+        if value in tape.leaves:
+            return tape.leaves[value]
+        if value in tape.producers:
+            pending.extend(tape.steps[tape.producers[value]].operands)
+    return ""
+
+
+def shown(operation: Operation | None) -> str:
+    """Write an operation in one line."""
+    if operation is None:
+        return "no counterpart"
+    place = " of ".join(part for part in (operation.name, operation.scope) if part)
+    return f"{place} ({operation.source})" if operation.source else place
+
+
+def _layer(step: Step) -> str:
+    """Return the class of the innermost layer in a traceback, for libraries without scopes."""
+    for equation in (*step.callers, step.equation):
+        traceback = equation.source_info.traceback
+        for frame in traceback.frames if traceback is not None else ():
+            if _is_ours(frame.file_name):
+                break
+            name, _, method = frame.function_name.rpartition(".")
+            if method == "__call__" and "/jax/" not in frame.file_name:
+                return name.rsplit(".", 1)[-1]
+    return ""
+
+
+def _is_ours(filename: str) -> bool:
+    path = str(Path(filename).resolve())
+    return path.startswith(PACKAGE) and not path.startswith((f"{PACKAGE}tests/", f"{PACKAGE}.venv"))
+
+
+def _in_library(filename: str) -> bool:
+    installed = filename.startswith(LIBRARIES) or "/site-packages/" in filename
+    return installed or filename.startswith((STANDARD, "<"))
+
+
+def _shown(filename: str) -> str:
+    path = Path(filename)
+    for library in LIBRARIES:
+        if path.is_relative_to(library):
+            return str(path.relative_to(library))
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,181 @@
+"""Record a traced network as a tape, its calls and loops unrolled."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.network import Network, Variables
+from ...core.tracing.jaxprs import evaluate
+from ...core.types import PyTree
+from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
+from .wide import widen
+
+CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+CALLED = {
+    "checkpoint",
+    "closed_call",
+    "core_call",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "custom_vjp_call_jaxpr",
+    "jit",
+    "pjit",
+    "remat",
+    "remat2",
+}
+
+
+def record(
+    network: Network,
+    params: Mapping[str, Any],
+    state: PyTree,
+    inputs: PyTree,
+    key: jax.Array,
+    *,
+    train: bool,
+    shared: Mapping[str, Any] | None = None,
+) -> Tape:
+    """Trace and evaluate a network as a function of its canonical parameters.
+
+    Random bits are replaced by a constant, and masks that keep a part of an array at random
+    (dropout) by one that keeps all: two libraries draw other numbers from equal keys.
+
+    Args:
+      network: with a codec.
+      params: its parameters by canonical name.
+      state, inputs, key, train: passed to `network.apply`.
+      shared: parameters by name whose values are these, whatever the type of those that are
+        traced; if given, all is evaluated in float64.
+    """
+    codec = network.codec
+    assert codec is not None  # `explain` refuses networks without one
+
+    def program(named: Any, state: Any, inputs: Any, key: Any) -> Any:
+        variables = Variables(params=codec.decode(named), state=state)
+        return network.apply(variables, inputs, key=key, train=train)
+
+    arguments = (dict(params), state, inputs, key)
+    closed, shapes = jax.make_jaxpr(program, return_shape=True)(*arguments)
+    wide = shared is not None
+    recorder = _Recorder(Tape(wide))
+    tape, values = recorder.tape, []
+    for mask, part, argument in zip(
+        (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
+    ):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
+            shown = jax.tree_util.keystr(path, simple=True, separator="/")
+            known = shared.get(shown, leaf) if shared and not part else leaf
+            values.append(tape.add(widen(known) if wide else _on_host(leaf), mask))
+            tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
+    with evaluation_types(wide):
+        results = [value.index for value in recorder.inline(closed, values)]
+    num_outputs = len(jax.tree.leaves(shapes[0]))
+    tape.outputs, tape.new_state = results[:num_outputs], results[num_outputs:]
+    return tape
+
+
+@dataclass
+class _Recorder:
+    tape: Tape
+    callers: tuple[Any, ...] = ()
+
+    def inline(self, closed: Any, operands: Sequence[Value], caller: Any = None) -> list[Value]:
+        """Record the equations of a jaxpr."""
+        jaxpr = getattr(closed, "jaxpr", closed)
+        constants = [self.constant(array) for array in getattr(closed, "consts", ())]
+        known = dict(zip(jaxpr.constvars, constants, strict=True))
+        known.update(zip(jaxpr.invars, operands, strict=True))
+        outer = self.callers
+        self.callers = outer if caller is None else (*outer, caller)
+        read = evaluate(jaxpr.eqns, known, self.rule, self.constant)
+        self.callers = outer
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def constant(self, array: Any) -> Value:
+        return self.tape.add(widen(array) if self.tape.is_wide else _on_host(array))
+
+    def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
+        name, params = equation.primitive.name, equation.params
+        if name in CALLED:
+            called = next(params[key] for key in CALLS if key in params)
+            return self.inline(called, operands, equation)
+        if name == "cond":
+            branch = params["branches"][int(operands[0].array)]
+            return self.inline(branch, operands[1:], equation)
+        if name == "scan":
+            return self.unroll(equation, operands)
+        if name == "select_n" and self.is_random(operands[0]):
+            operands = [self.keeping(operands), *operands[1:]]
+        return self.step(equation, operands)
+
+    def step(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Evaluate and record one equation."""
+        tape, name = self.tape, equation.primitive.name
+        arrays = tape.bind(equation, [value.array for value in operands])
+        if name == "random_bits":
+            # As uniform numbers these are 0.1, which keeps an element at most rates of dropout.
+            arrays = [
+                np.full_like(array, int(0.1 * 2.0 ** (8 * array.itemsize))) for array in arrays
+            ]
+        depends = 0
+        for value in operands:
+            depends |= tape.depends[value.index]
+        results = [tape.add(array, depends) for array in arrays]
+        indices = tuple(value.index for value in operands)
+        step = Step(equation, indices, tuple(value.index for value in results), self.callers)
+        for value in results:
+            tape.producers[value.index] = len(tape.steps)
+        if name in LAYOUT and _keeps_values(equation):
+            for value, source in zip(results, operands, strict=False):
+                tape.roots[value.index] = tape.roots[source.index]
+        tape.steps.append(step)
+        return results
+
+    def is_random(self, value: Value) -> bool:
+        return self.tape.depends[value.index] == KEY
+
+    def keeping(self, operands: Sequence[Value]) -> Value:
+        """Return a mask that selects the operand that is not 0 everywhere."""
+        kept = next((i for i, case in enumerate(operands[1:]) if np.any(case.array)), 0)
+        mask = self.tape.add(np.full_like(operands[0].array, kept), KEY)
+        self.tape.origins[mask.index] = operands[0].index
+        return mask
+
+    def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Record a scan, one iteration after the other."""
+        params = equation.params
+        first = params["num_consts"]
+        last = first + params["num_carry"]
+        constants, carry, scanned = operands[:first], list(operands[first:last]), operands[last:]
+        length = params["length"]
+        order = range(length)[::-1] if params["reverse"] else range(length)
+        rows: dict[int, list[Value]] = {}
+        for i in order:
+            row = [self.call(lambda xs, i=i: xs[i], value) for value in scanned]
+            results = self.inline(params["jaxpr"], [*constants, *carry, *row], equation)
+            carry, rows[i] = results[: len(carry)], results[len(carry) :]
+        if not length:
+            return self.step(equation, operands)
+        columns = zip(*(rows[i] for i in range(length)), strict=True)
+        return [*carry, *(self.call(lambda *ys: jnp.stack(ys), *column) for column in columns)]
+
+    def call(self, function: Callable[..., Any], *operands: Value) -> Value:
+        """Record the equations of a function."""
+        closed = jax.make_jaxpr(function)(*(value.array for value in operands))
+        return self.inline(closed, operands)[0]
+
+
+def _on_host(array: Any) -> Any:
+    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
+    return array if is_key else np.asarray(array)
+
+
+def _keeps_values(equation: Any) -> bool:
+    if equation.primitive.name != "convert_element_type":
+        return True
+    to_integer = jnp.issubdtype(equation.params["new_dtype"], jnp.integer)
+    return not to_integer or jnp.issubdtype(equation.invars[0].aval.dtype, jnp.integer)

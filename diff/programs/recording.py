@@ -1,0 +1,102 @@
+"""Record two networks at equal parameters and inputs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.errors import TriglotError
+from ...core.types import PyTree
+from ..types import Side
+from .recorder import record
+from .tape import Tape
+from .wide import is_floating
+
+BATCH = 3  # examples that are evaluated
+
+
+def record_both(
+    one: Side,
+    other: Side,
+    inputs: PyTree,
+    *,
+    train: bool,
+    key: jax.Array,
+    wide: bool = False,
+    exact: bool = False,
+) -> tuple[Tape, Tape]:
+    """Record two networks.
+
+    Args:
+      one, other: networks with a codec.
+      inputs: a batch for both.
+      train, key: passed to both networks.
+      wide: evaluate in float64.
+      exact: evaluate all examples at exactly these parameters and inputs. Otherwise 3 examples, and
+        arrays that hold one number get others: at a bias of 0 or a scale of 1 a difference may have
+        no effect.
+
+    Raises:
+      TriglotError: if a network has no codec or gives another number of outputs.
+    """
+    named = [_named(one), _named(other)]
+    shared: list[dict[str, np.ndarray]] = [{}, {}]
+    if not exact:
+        _share((one, other), named, shared)
+        inputs = jax.tree.map(_small, inputs)
+    tapes = [
+        record(
+            side.network,
+            params,
+            side.variables.state,
+            inputs,
+            key,
+            train=train,
+            shared=values if wide else None,
+        )
+        for side, params, values in zip((one, other), named, shared, strict=True)
+    ]
+    if len(tapes[0].outputs) != len(tapes[1].outputs):
+        raise TriglotError(
+            f"{one.label} gives {len(tapes[0].outputs)} outputs and {other.label} "
+            f"{len(tapes[1].outputs)}: compare networks with the same outputs."
+        )
+    return tapes[0], tapes[1]
+
+
+def _named(side: Side) -> dict[str, Any]:
+    codec = side.network.codec
+    if codec is None:
+        raise TriglotError(
+            f"{side.label} has no codec, so its parameters have no names: give "
+            "Network(..., codec=...)."
+        )
+    return dict(jax.jit(codec.encode)(side.variables.params))
+
+
+def _share(
+    sides: tuple[Side, Side], named: list[dict[str, Any]], shared: list[dict[str, np.ndarray]]
+) -> None:
+    """Give shared parameters the first network's values, in float64 and in their own types."""
+    for index, name in enumerate(sorted(sides[0].names.keys() & sides[1].names.keys())):
+        array = _generic(named[0][sides[0].names[name]], index)
+        for side, params, values in zip(sides, named, shared, strict=True):
+            own = params[side.names[name]]
+            params[side.names[name]] = np.asarray(array.reshape(own.shape), own.dtype)
+            values[side.names[name]] = array.reshape(own.shape).astype(np.float64)
+
+
+def _small(array: Any) -> Any:
+    if jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key):
+        return array
+    known = np.asarray(array)
+    return _generic(known[:BATCH] if known.ndim else known, 0)
+
+
+def _generic(array: Any, seed: int) -> np.ndarray:
+    known = np.asarray(array)
+    if not is_floating(known.dtype) or not known.size or np.any(known != known.flat[0]):
+        return known
+    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, known.shape)
+    return (known.astype(np.float64) + noise).astype(known.dtype)

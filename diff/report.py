@@ -1,0 +1,227 @@
+"""The result of comparing two networks, as text and as JSON."""
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .measures.initializers import InitializerRow
+from .measures.numbers import LONG, Measurement
+from .pairing.parameters import Pairing
+from .types import Cause, Difference, Operation
+
+WIDTH = 80
+MAX_ROWS = 12
+
+IDENTICAL, EQUIVALENT, DIFFERENT = "identical", "equivalent", "different"
+MEANING = {
+    IDENTICAL: "at equal weights all bits are equal in native arithmetic",
+    EQUIVALENT: "at equal weights they compute the same function up to rounding",
+    DIFFERENT: "at equal weights they do not compute the same function, or do not learn alike",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What two networks have in common and where they differ; `str` formats it in 80 columns.
+
+    Attributes:
+      labels: of the two networks.
+      verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
+        rounding; `different`.
+      first_difference: the first operation that differs by more than rounding; None if none does.
+      first_rounding: the first operation whose results differ in bits, if the networks are
+        equivalent and their outputs are not identical.
+      causes: likely causes; `initializer` is reported, but changes no verdict.
+      pairing: the parameters and their pairs.
+      num_params: of both networks.
+      measurements: outputs, gradients and steps, at equal weights.
+      initializers: what both initializers draw; empty if a network has its weights already.
+      num_keys: over which initializers were compared.
+      notes: what was not measured, and why.
+    """
+
+    labels: tuple[str, str]
+    verdict: str
+    first_difference: Difference | None
+    first_rounding: Difference | None
+    causes: tuple[Cause, ...]
+    pairing: Pairing
+    num_params: tuple[int, int]
+    measurements: tuple[Measurement, ...]
+    initializers: tuple[InitializerRow, ...] = ()
+    num_keys: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def max_abs_difference(self) -> float:
+        """The largest difference of outputs, gradients and parameters after one step, native."""
+        short = [each for each in self.measurements if each.quantity.name not in LONG]
+        return max((each.native.max_abs for each in short), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an object for JSON; infinite differences become null."""
+        one = self.pairing.one
+        return {
+            "networks": list(self.labels),
+            "verdict": self.verdict,
+            "max_abs_difference": _finite(self.max_abs_difference),
+            "first_difference": _difference(self.first_difference),
+            "first_rounding": _difference(self.first_rounding),
+            "causes": [
+                {"name": cause.name, "where": cause.where, "evidence": cause.evidence}
+                for cause in self.causes
+            ],
+            "parameters": {
+                "counts": list(self.num_params),
+                "mapping": self.pairing.source,
+                "pairs": [
+                    {
+                        "one": pair.one,
+                        "other": pair.other,
+                        "shape": list(one[pair.one].shape),
+                        "transposed": pair.transposed,
+                    }
+                    for pair in self.pairing.pairs
+                ],
+                "only_one": {each.name: list(each.shape) for each in self.pairing.only_one},
+                "only_other": {each.name: list(each.shape) for each in self.pairing.only_other},
+            },
+            "measurements": [_measurement(each) for each in self.measurements],
+            "initializers": [
+                {
+                    "name": row.name,
+                    "one": vars(row.one),
+                    "other": vars(row.other),
+                    "differs": row.differs,
+                    "p_value": row.p_value,
+                }
+                for row in self.initializers
+            ],
+            "initializer_keys": self.num_keys,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from _wrapped(f"{self.verdict}: {MEANING[self.verdict]}", "")
+        yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
+        yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
+        if self.first_difference is not None:
+            yield ""
+            yield from self._located("first difference", self.first_difference)
+        if self.first_rounding is not None:
+            yield ""
+            yield from self._located("first rounding", self.first_rounding)
+        if self.causes:
+            yield from ("", "likely causes")
+        for cause in self.causes:
+            yield from _wrapped(f"  {cause.name}: {cause.evidence}", " " * 4)
+            yield from _wrapped(f"    at {cause.where}", " " * 7)
+        yield from ("", *self._parameters(), "", *self._measurements())
+        if self.initializers:
+            yield from ("", *self._initializers())
+        for note in self.notes:
+            yield from _wrapped(f"note: {note}", "  ")
+
+    def _located(self, what: str, found: Difference) -> Iterator[str]:
+        compiled = ", only when compiled" if found.compiled_only else ""
+        yield from _wrapped(
+            f"{what}: {found.max_abs:.2g} (relative {found.max_rel:.2g}){compiled}", "  "
+        )
+        for label, operation in zip(("one", "other"), (found.one, found.other), strict=True):
+            yield from _wrapped(f"  {label}: {_operation(operation)}", " " * 9)
+
+    def _parameters(self) -> Iterator[str]:
+        count = len(self.pairing.pairs)
+        yield f"parameters: {count} pairs, {self.pairing.source}"
+        renamed = [pair for pair in self.pairing.pairs if pair.one != pair.other]
+        for pair in renamed[:MAX_ROWS]:
+            turned = ", transposed" if pair.transposed else ""
+            shape = list(self.pairing.one[pair.one].shape)
+            yield from _wrapped(f"  {pair.one} = {pair.other} {shape}{turned}", " " * 4)
+        if len(renamed) > MAX_ROWS:
+            yield f"  and {len(renamed) - MAX_ROWS} more with different names"
+        for name, left in (("one", self.pairing.only_one), ("other", self.pairing.only_other)):
+            if left:
+                yield from _wrapped(f"  only {name}: {', '.join(map(str, left))}", " " * 4)
+
+    def _measurements(self) -> Iterator[str]:
+        yield "largest relative difference at equal weights"
+        yield f"  {'':<29}{'mode':<11}{'batch':>5}  {'native':>9}{'canonical':>11}{'float64':>10}"
+        for each in self.measurements:
+            name, mode, batch = each.quantity
+            cells = [_cell(side) for side in (each.native, each.canonical, each.double)]
+            mark = " " if each.agrees else "*"
+            yield (
+                f"{mark} {name:<29}{mode:<11}{batch:>5}  {cells[0]:>9}{cells[1]:>11}{cells[2]:>10}"
+            )
+        if not all(each.agrees for each in self.measurements):
+            yield "* more than rounding"
+
+    def _initializers(self) -> Iterator[str]:
+        yield f"initializers, over {self.num_keys:,} keys"
+        apart = [row for row in self.initializers if row.differs]
+        if len(apart) < len(self.initializers):
+            yield f"  {len(self.initializers) - len(apart)} of {len(self.initializers)} agree"
+        for row in apart[:MAX_ROWS]:
+            yield from _wrapped(f"  {row.name}: {row.one}; other: {row.other}", " " * 4)
+        if len(apart) > MAX_ROWS:
+            yield f"  and {len(apart) - MAX_ROWS} more that differ"
+
+
+def _wrapped(text: str, indent: str) -> Sequence[str]:
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    leading = text[: len(text) - len(text.lstrip())]
+    return [leading + line.lstrip() if not number else line for number, line in enumerate(lines)]
+
+
+def _cell(side: Any) -> str:
+    if side is None:
+        return "-"
+    return "bits" if side.identical else f"{side.max_rel:.1e}"
+
+
+def _operation(operation: Operation | None) -> str:
+    if operation is None:
+        return "no counterpart"
+    scope = f" in {operation.scope}" if operation.scope else ""
+    return f"{operation.name}{scope} ({operation.source})"
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _difference(found: Difference | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    sides = {"one": found.one, "other": found.other}
+    return {
+        **{name: side and vars(side) for name, side in sides.items()},
+        "max_abs": _finite(found.max_abs),
+        "max_rel": _finite(found.max_rel),
+        "compiled_only": found.compiled_only,
+    }
+
+
+def _measurement(each: Measurement) -> dict[str, Any]:
+    sides = {"native": each.native, "canonical": each.canonical, "float64": each.double}
+    return {
+        **each.quantity._asdict(),
+        **{
+            name: side
+            and {
+                "identical": side.identical,
+                "max_abs": _finite(side.max_abs),
+                "max_rel": _finite(side.max_rel),
+                "where": side.where,
+            }
+            for name, side in sides.items()
+        },
+        "single_tolerance": each.single_tolerance,
+        "agrees": each.agrees,
+    }

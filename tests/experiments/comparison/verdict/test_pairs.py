@@ -1,0 +1,160 @@
+"""A pair's level follows from bits, outputs and returns; the ladder says what a rung explains."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from triglot.experiments.comparison.results import Record
+from triglot.experiments.comparison.rungs import rung_named
+from triglot.experiments.comparison.verdict.divergence import divergence
+from triglot.experiments.comparison.verdict.identity import PREFIX
+from triglot.experiments.comparison.verdict.overall import ladder, margin_of, verdict
+from triglot.experiments.comparison.verdict.pairs import Pair
+
+NUM_UPDATES = 4
+
+
+def a_record(returns: list[float], change: float = 0.0, output_change: float = 0.0) -> Record:
+    """Make the results of a training of one parameter array.
+
+    Args:
+      returns: one per seed.
+      change: of the final parameters.
+      output_change: of the outputs at the start, relative.
+    """
+    seeds = len(returns)
+    params = np.ones((seeds, 3), np.float32) + np.float32(change)
+    prints = np.zeros((seeds, NUM_UPDATES), np.uint32)
+    if change:
+        prints[:, 1:] += 1
+    curve = np.tile(np.float32([np.nan, 1, 2, 3]), (seeds, 1))
+    outputs = np.full((seeds, 2), 1 + output_change, np.float32)
+    start = {"params/w": np.ones((seeds, 3), np.float32), "outputs/y": outputs}
+    return Record(
+        facts={"final_returns": returns, "num_updates": NUM_UPDATES, "steps_per_update": 10},
+        history=[{"episode_return": curve, f"{PREFIX}w": prints}],
+        snapshots={0: start, NUM_UPDATES: {"params/w": params, "outputs/y": outputs}},
+        probe={"params/w": np.ones(3, np.float32), "outputs/y": outputs[0]},
+        params={"w": params},
+    )
+
+
+def judged(one: Record, other: Record, rung: str = "weights", margin: float = 1.0) -> dict:
+    pair = Pair(
+        names=("haiku", "equinox"), records=(one, other), rung=rung_named(rung), margin=margin
+    )
+    return pair.judge()
+
+
+NEAR = [10.0, 10.1, 9.9, 10.0, 10.05]
+FAR = [30.0, 31.0, 29.0, 30.5, 30.0]
+NOISY = [1.0, 30.0, 5.0, 22.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("other", "level", "words"),
+    [
+        (a_record(NEAR), "identical", "are equal bit for bit over 4 updates"),
+        (a_record(NEAR, 1e-6), "equivalent", "the final returns of all seeds are equal"),
+        (a_record([r + 0.1 for r in NEAR], 1e-6), "equivalent", "within the margin of ±1.00"),
+        (a_record(FAR, 1e-6), "different", "not within the margin of ±1.00"),
+        (a_record(NOISY, 1e-6), "inconclusive", "seeds cannot tell from the margin"),
+        (a_record(NEAR, 1e-6, output_change=0.01), "different", "computes another function"),
+        (a_record([*NEAR[:4], float("nan")], 1e-6), "different", "return is NaN or infinite"),
+    ],
+)
+def test_the_level_of_a_pair(other: Record, level: str, words: str) -> None:
+    found = judged(a_record(NEAR), other)
+    assert found["level"] == level
+    assert words in found["sentence"]
+    assert found["identical"] == (level == "identical")
+
+
+def test_few_seeds_are_never_judged_by_their_returns() -> None:
+    found = judged(a_record([10.0, 10.0]), a_record([10.5, 10.5], 1e-6))
+    assert found["level"] == "inconclusive"
+    assert "over 2 seeds, of which 5 are needed" in found["sentence"]
+    assert found["return_difference"]["low"] is None
+
+
+def test_too_few_seeds_are_told_how_many_would_do() -> None:
+    spread = [10.0, 14.0, 6.0, 12.0, 8.0]
+    other = [14.0, 6.0, 12.0, 8.0, 10.0]
+    found = judged(a_record(spread), a_record(other, 1e-6), margin=5.0)
+    assert found["level"] == "inconclusive"
+    assert found["seeds_needed"] > 5
+    assert f"about {found['seeds_needed']:,} would do" in found["sentence"]
+
+
+def test_a_difference_grows_over_updates() -> None:
+    found = divergence(a_record(NEAR), a_record(NEAR, 0.5, output_change=0.25))
+    assert found["updates"] == [0, NUM_UPDATES]
+    assert found["params_abs"] == [0, 0.5] and found["outputs_abs"] == [0.25, 0.25]
+    assert found["return_abs"] == [None, 0]
+
+
+def test_an_infinite_parameter_is_an_infinite_difference() -> None:
+    found = divergence(a_record(NEAR), a_record(NEAR, float("inf")))
+    assert found["params_abs"][-1] == np.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "margin"),
+    [((500.0, 20.0, None), 24.0), ((-150.0, -1250.0, None), 55.0), ((3.0, 0.0, 7.0), 7.0)],
+)
+def test_the_margin_is_a_share_of_what_was_learned(arguments: Any, margin: float) -> None:
+    assert margin_of(*arguments) == pytest.approx(margin)
+
+
+def test_nothing_learned_leaves_a_margin() -> None:
+    assert margin_of(20.0, 20.0, None) > 0
+
+
+def test_the_verdict_is_the_worst_pair() -> None:
+    same, apart = (
+        judged(a_record(NEAR), a_record(NEAR)),
+        judged(a_record(NEAR), a_record(FAR, 1e-6)),
+    )
+    found = verdict([same, apart], ["haiku", "equinox"], NUM_UPDATES, "canonical")
+    assert found["level"] == "different"
+    assert found["sentence"].startswith("Different. Equinox diverges from Haiku at update 2 in w")
+
+
+def test_the_verdict_of_equal_libraries() -> None:
+    same = judged(a_record(NEAR), a_record(NEAR))
+    found = verdict([same] * 6, ["haiku", "linen", "nnx", "equinox"], NUM_UPDATES, "native")
+    assert found == {
+        "level": "identical",
+        "sentence": "All four learning curves and final parameters are equal, bit for bit, over 4 "
+        "updates.",
+    }
+
+
+def test_the_ladder_says_what_each_rung_explains() -> None:
+    def rung(other: Record, means: tuple[float, float]) -> dict[str, Any]:
+        backends = {
+            name: {"final_return": mean, "area": mean, "steps_per_second": 1.0}
+            for name, mean in zip(("haiku", "equinox"), means, strict=True)
+        }
+        return {"pairs": [judged(a_record(NEAR), other)], "backends": backends}
+
+    found = ladder(
+        {
+            "defaults": rung(a_record(FAR, 1e-6), (10.0, 30.0)),
+            "initializers": rung(a_record(NEAR, 1e-6), (10.0, 15.0)),
+            "canonical": rung(a_record(NEAR), (10.0, 10.0)),
+        }
+    )
+    named = {entry["rung"]: entry for entry in found}
+    assert list(named) == ["defaults", "initializers", "weights", "leaf_order", "canonical"]
+    assert [entry["run"] for entry in found] == [True, True, False, False, True]
+    assert named["weights"]["pairs"] is None
+    assert named["initializers"]["explained"]["share"] == 0.75
+    assert (
+        "the default initializers accounts for 75 %"
+        in (named["initializers"]["explained"]["sentence"])
+    )
+    assert named["canonical"]["explained"]["share"] == 1.0
+    assert "nothing is left over" in named["canonical"]["explained"]["sentence"]
+    assert "1 pair of libraries still differ" in named["defaults"]["explained"]["sentence"]
