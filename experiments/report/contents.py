@@ -21,14 +21,14 @@ def summary_table(result: Result) -> Table:
         records.append(
             {
                 "library": name,
-                "parameters": _parameters(identity, name),
+                "differs": _differs(identity, name),
                 **{f"return_{key}": mean.get(key) for key in ("value", "low", "high")},
                 **{key: facts.get(key) for key, *_ in SPEEDS},
             }
         )
     columns = (
         LIBRARY,
-        Column("parameters", lambda row: row["parameters"], left=True),
+        Column("differs", lambda row: row["differs"], left=True),
         Column("return", lambda row: numbers.returns(row["return_value"])),
         Column("95% interval", lambda row: numbers.interval(bounds(row, "return_"))),
         *_speeds(),
@@ -67,11 +67,11 @@ def _mean_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": facts.get("final_return_mean"), "low": low, "high": high}
 
 
-def _parameters(identity: Mapping[str, Any] | None, name: str) -> str:
+def _differs(identity: Mapping[str, Any] | None, name: str) -> str:
     if not identity or name not in identity["backends"]:
         return numbers.MISSING
     place = identity["backends"][name]["first_difference"]
-    return "equal" if place is None else f"differ at {place['update']:,}"
+    return "never" if place is None else f"from update {place['update']:,}"
 
 
 def tables(result: Result) -> list[Table]:

@@ -33,7 +33,8 @@ def test_the_terminal_table_has_80_columns(backends: tuple[str, ...], num_seeds:
     header, rule, *rows = report.as_text(result).splitlines()
     assert max(map(len, (header, rule, *rows))) <= 80
     assert len(rows) == len(backends)
-    assert header.split()[:3] == ["library", "parameters", "return"]
+    assert header.split()[:3] == ["library", "differs", "return"]
+    assert rows[0].split()[1] == "never" and "from update 1" in rows[-1]
 
 
 def test_long_names_and_large_numbers_stay_in_80_columns() -> None:
