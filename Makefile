@@ -22,7 +22,7 @@ READY := .venv/.ready
 demo: $(READY)
 	@out="$(OUT)" && $(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
-	    --total-steps $(STEPS) --out "$$out" \
+	    --total-steps $(STEPS) --repetitions 1 --out "$$out" \
 	&& echo "The report: $$out/report.html"
 
 test: $(READY)

@@ -135,7 +135,8 @@ class CompareOptions(SharedOptions):
       mapping: a JSON file that pairs the parameters of custom networks by name: {library: {its
         name: name in the first library}}.
       margin: largest difference of returns that counts as equal.
-      repetitions: processes per library in which costs are measured; 0 skips the measurement.
+      repetitions: processes per library in which costs are measured; 5 give intervals, 0 skips the
+        measurement.
       out: a folder for the report; an interrupted comparison there is continued.
       against: the comparison.json of an earlier comparison; report what changed since.
       fail_on: exit with code 1 at this verdict or a worse one: different, or inconclusive.
@@ -153,7 +154,7 @@ class CompareOptions(SharedOptions):
     margin: Annotated[
         float | None, Arg("RETURN", "5 percent of the return above a random policy's")
     ] = None
-    repetitions: Annotated[int, Arg("N")] = 3
+    repetitions: Count = 1
     out: Annotated[Path | None, Arg("FOLDER", "runs/compare-ALGORITHM-ENVIRONMENT-TIME")] = None
     against: Annotated[Path | None, Arg("FILE", "none")] = None
     fail_on: Annotated[str | None, Arg("VERDICT", "never")] = None
