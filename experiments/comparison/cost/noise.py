@@ -69,6 +69,5 @@ class Noise:
         noisy = busy or unsteady
         sentence = f"The machine was {'busy' if noisy else 'quiet'}: {described}."
         if noisy:
-            least = max(spread or 0.0, MAX_SPREAD)
-            sentence += f" Differences below {least:.0%} may be noise."
+            sentence += " Repeat the measurement on an idle machine."
         return {"noisy": noisy, "sentence": sentence, "load": load, "spread": spread}
