@@ -123,6 +123,7 @@ def _rate(stage: Mapping[str, Any], backends: Mapping[str, Any]) -> Chart | None
         rows,
         [colour[name] for name in found],
         stage["unit"],
+        zero=True,  # or a difference of a few percent would look large
         description=f"{stage['title']}: median of each library with its interval.",
     )
 
@@ -136,6 +137,7 @@ def dots_chart(
     description: str,
     seeds: Sequence[tuple[str, float]] = (),
     step: int = 30,
+    zero: bool = False,
 ) -> Chart:
     """Build a plot with one row for each name: a dot, its interval, and single values below it.
 
@@ -147,13 +149,14 @@ def dots_chart(
       description: what a screen reader says.
       seeds: name and value of each single point.
       step: height of a row in pixels.
+      zero: whether the horizontal axis begins at 0.
     """
     labels = [row[0] for row in rows]
     y = rows_axis("row")
     x: Spec = {
         "type": "quantitative",
         "title": title,
-        "scale": {"zero": False, "padding": 12},
+        "scale": {"zero": True} if zero else {"zero": False, "padding": 12},
         "axis": {"grid": True, "tickCount": 4, "labelExpr": SHORT},
     }
     color = {

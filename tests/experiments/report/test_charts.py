@@ -127,6 +127,11 @@ def test_stages_in_milliseconds_are_stacked_in_seconds() -> None:
     assert [one.key for one in chart.series] == list(cost.START)
 
 
+def test_costs_are_drawn_from_zero() -> None:
+    for name, chart in ((c.name, c) for _, c in cost.rate_charts(DIFFERENT["cost"])):
+        assert ">0</text>" in drawing.svg(chart, 330), name
+
+
 def test_any_name_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     title = 'it\'s, "so" \\ <b>'
     monkeypatch.setattr("triglot.backends.libraries.title", lambda name: f"{title} {name}")
