@@ -104,7 +104,9 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
             num_lines=num_updates,
             eval_episodes=options.eval_episodes,
         )
-    memory.check(needed, num_seeds=options.num_seeds)
+    # Costs are measured with one process per library at a time, trainings one after the other.
+    copies = len(options.backends) if options.repetitions else 1
+    memory.check(needed, num_seeds=options.num_seeds, copies=copies)
     return excluded
 
 

@@ -15,7 +15,7 @@ from .assemble import Finished
 from .cost.measure import measure
 from .jobs import Job, Ledger
 from .rungs import rung_of_arithmetic
-from .verdict.causes import find_growth, find_slower
+from .verdict.causes import find_growth
 
 COST_BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
 MAX_PROGRAM_LINES = 200  # of each pair in `comparison.json`
@@ -67,16 +67,17 @@ def programs(finished: Finished) -> dict[str, Any]:
 def add_causes(result: dict[str, Any], finished: Finished) -> None:
     """Report memory that grows without an end, and libraries that are slower than another."""
     main = rung_of_arithmetic(finished.options.arithmetic)
-    speeds = {
-        name: stages["steps_per_second"]
-        for name, stages in (result["cost"] or {"backends": {}})["backends"].items()
-    }
-    best = max(speeds, key=lambda name: speeds[name]["median"], default="")
+    cost = result["cost"] or {"backends": {}, "slower": []}
     for name, record in finished.records(finished.options.env, main).items():
-        found = [find_growth(record), find_slower(name, speeds, best) if name in speeds else None]
-        result["backends"][name]["causes"] = [cause for cause in found if cause is not None]
-        if name in speeds:
-            result["backends"][name] |= _costs_in_table(result["cost"]["backends"][name])
+        growth = find_growth(record)
+        causes = [] if growth is None else [growth]
+        causes += [
+            {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}
+            for one in cost["slower"]
+            if one["backend"] == name
+        ]
+        result["backends"][name]["causes"] = causes
+        result["backends"][name] |= _costs_in_table(cost["backends"].get(name, {}))
 
 
 def _costs_in_table(stages: Mapping[str, Any]) -> dict[str, Any]:

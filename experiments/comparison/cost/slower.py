@@ -6,6 +6,7 @@ from typing import Any
 from ....backends import libraries
 
 MIN_RATIO = 1.1
+GAINS = ("steps_per_second",)  # more is better
 
 
 def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -21,6 +22,8 @@ def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[di
     """
     found = []
     for stage in stages:
+        if stage["name"] in GAINS:
+            continue
         costs = {name: rows[stage["name"]] for name, rows in backends.items()}
         if any(cost["low"] is None for cost in costs.values()):
             continue

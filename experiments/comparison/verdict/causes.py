@@ -24,7 +24,6 @@ NUDGED = 1e-3  # weights that differ by less, relative to the largest, were not 
 LEAK_PER_CHUNK = 0.002  # growth of the resident memory per chunk, relative to its start
 MIN_LEAK_BYTES = 2**24
 NUM_WARMUP_CHUNKS = 4
-SLOWER = 1.1  # ratio of speeds from which a library is called slower
 
 
 ORDER = ("keys", "environment", "hyper", "params", "outputs", "gradients", "optimizer")
@@ -83,29 +82,6 @@ def find_growth(record: Record) -> Cause | None:
         "the process",
         f"resident memory grew from {resident[0] / 1e6:,.0f} to {resident[-1] / 1e6:,.0f} MB, "
         f"{slope / 1e6:,.1f} MB per chunk of updates",
-    )
-
-
-def find_slower(name: str, speeds: Mapping[str, Any], best: str) -> Cause | None:
-    """Find a library that is slower than another, by intervals of interleaved measurements.
-
-    Args:
-      name: the library.
-      speeds: by library, `median`, `low` and `high` in steps per second.
-      best: the fastest one.
-    """
-    own, fastest = speeds[name], speeds[best]
-    if name == best or None in (own["high"], fastest["low"]):
-        return None
-    if own["high"] >= fastest["low"] or fastest["median"] < SLOWER * own["median"]:
-        return None
-    percent = 100 * (1 - own["median"] / fastest["median"])
-    return _cause(
-        "slower",
-        "a training update",
-        f"{own['median']:,.0f} steps/s [{own['low']:,.0f}, {own['high']:,.0f}], {percent:.0f} % "
-        f"less than {best} with {fastest['median']:,.0f} [{fastest['low']:,.0f}, "
-        f"{fastest['high']:,.0f}]",
     )
 
 

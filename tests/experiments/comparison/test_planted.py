@@ -17,7 +17,7 @@ from triglot.core.network import Variables
 from triglot.experiments.comparison.results import Record
 from triglot.experiments.comparison.rungs import rung_named
 from triglot.experiments.comparison.training.session import Reply, Session
-from triglot.experiments.comparison.verdict.causes import find_causes, find_growth, find_slower
+from triglot.experiments.comparison.verdict.causes import find_causes, find_growth
 from triglot.experiments.comparison.verdict.pairs import Pair
 
 from .in_process import OPTIONS, probe, train
@@ -214,24 +214,3 @@ def test_a_memory_leak_is_named(
     assert found is not None and found["name"] == "memory_leak"
     assert "MB per chunk" in found["evidence"]
     assert find_growth(sound[0]) is None
-
-
-def a_speed(median: float, spread: float = 0.02) -> dict[str, float]:
-    """Make a measured speed with its interval."""
-    return {"median": median, "low": median * (1 - spread), "high": median * (1 + spread)}
-
-
-@pytest.mark.parametrize(
-    ("own", "named"),
-    [
-        (a_speed(80.0), True),
-        (a_speed(99.0), False),
-        (a_speed(93.0), False),  # significant, and too small to matter
-        (a_speed(80.0, spread=0.3), False),  # too noisy to tell
-    ],
-)
-def test_a_slow_library_is_named(own: dict[str, float], named: bool) -> None:
-    found = find_slower("linen", {"haiku": a_speed(100.0), "linen": own}, "haiku")
-    assert (found is not None) == named
-    if found is not None:
-        assert found["name"] == "slower" and "20 % less than haiku" in found["evidence"]

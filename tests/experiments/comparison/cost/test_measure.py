@@ -19,6 +19,7 @@ from triglot.experiments.options import CompareOptions
 OPTIONS = CompareOptions(
     algorithm="q_learning",
     env="gridworld:3x3",
+    backends=("haiku", "linen", "equinox"),
     num_seeds=2,
     seed=0,
     total_steps=64,
@@ -51,13 +52,13 @@ class FakeWorker:
         if self.fails.get(self.backend) == stage:
             raise TriglotError(f"{self.backend} died during {stage}")
         if stage == "prepare":
-            return {"parts": ["rollout", "update", "evaluation"]}, {}
+            return {"parts": ["rollout", "update", "evaluation", "training"]}, {}
         if stage == "dispatch":
             return {"seconds": [2e-5, 3e-5, 1.0]}, {}
         seconds = 0.01 * self.rng.normal(1, 0.02)
         if self.backend == "linen" and arguments.get("part") == "update":
             seconds *= SLOW
-        facts = dict.fromkeys(module.SECONDS_OF.values(), 1.5)
+        facts = {**dict.fromkeys(module.SECONDS_OF.values(), 1.5), "steps_per_update": 16}
         return {"seconds": seconds, "peak_memory_bytes": 2_000_000, **facts}, {"w": np.ones(2)}
 
 
@@ -81,6 +82,7 @@ def test_every_stage_of_every_library_is_summarized() -> None:
     assert haiku["memory"]["median"] == 2.0
     assert haiku["dispatch"]["median"] == pytest.approx(30)  # the slowest call has no weight
     assert 9.5 < haiku["rollout"]["low"] <= haiku["rollout"]["median"] < 10.5
+    assert haiku["steps_per_second"]["median"] == pytest.approx(16 * 2 / 0.01, rel=0.05)
     json.dumps(result)
 
 

@@ -61,7 +61,7 @@ def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     session = initialized("dqn", num_seeds=1)
     session.compile()
     parts = session.prepare().facts["parts"]
-    assert set(parts) == {"rollout", "update", "evaluation"}
+    assert set(parts) == {"rollout", "update", "evaluation", "training"}
     for part in parts:
         assert 0 < session.time(part).facts["seconds"] < 10
     assert len(session.dispatch(calls=3).facts["seconds"]) == 3
