@@ -145,8 +145,8 @@ class CompareOptions(SharedOptions):
 
     envs: Annotated[tuple[str, ...], Arg("ENVIRONMENT ...", "none")] = ()
     backends: Annotated[
-        tuple[str, ...], Arg("NAME ...", "haiku linen nnx equinox, or those of --network")
-    ] = ()
+        tuple[str, ...] | None, Arg("NAME ...", "haiku linen nnx equinox, or those of --network")
+    ] = None
     arithmetic: Name = "canonical"
     ladder: bool = False
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()

@@ -32,7 +32,7 @@ FAIL_ON = {DIFFERENT: (DIFFERENT,), INCONCLUSIVE: (DIFFERENT, INCONCLUSIVE)}
 
 def with_backends(options: CompareOptions) -> CompareOptions:
     """Fill in the default libraries: those of the custom networks, or the built-in ones."""
-    if options.backends:
+    if options.backends is not None:
         return options
     if not options.network:
         return replace(options, backends=BACKENDS)

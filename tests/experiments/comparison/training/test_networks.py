@@ -87,7 +87,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 CUSTOM = replace(
     OPTIONS,
     network=("my_networks:networks",),
-    backends=(),
+    backends=None,
     config={"rollout_length": 8, "num_epochs": 1, "num_minibatches": 1},
 )
 
