@@ -160,6 +160,11 @@ class CompareOptions(SharedOptions):
     fail_on: Annotated[str | None, Arg("VERDICT", "never")] = None
     open: bool = False
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The chosen backends; empty as long as the default is not filled in."""
+        return self.backends or ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(MachineOptions):

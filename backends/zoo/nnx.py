@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.nnx.nn.linear import default_kernel_init
 
 from ...core.networks.architecture import Head, NetworkSpec, RecurrentCell, Table, joined
 
@@ -98,9 +99,7 @@ def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | S
 
 
 def _initializer(scale: float | None) -> nnx.Initializer:
-    return (
-        nnx.nn.linear.default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
-    )
+    return default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
 
 
 class Dueling(nnx.Module):

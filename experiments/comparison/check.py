@@ -55,12 +55,12 @@ def check(
     algorithm = find_algorithm(options.algorithm)
     config = from_overrides(algorithm.Config, options.config)
     from_overrides(algorithm.Hyperparams, options.hyper)
-    for backend in options.backends:
+    for backend in options.libraries:
         libraries.find(backend).require()
-    if len(set(options.backends)) < max(2, len(options.backends)):
+    if len(set(options.libraries)) < max(2, len(options.libraries)):
         raise TriglotError(
             "compare needs at least two backends, each named once; got "
-            f"{' '.join(options.backends) or 'none'}."
+            f"{' '.join(options.libraries) or 'none'}."
         )
     if options.arithmetic not in ARITHMETICS:
         raise unknown("arithmetic", options.arithmetic, ARITHMETICS)
@@ -90,9 +90,9 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
     check_effects(options, find_algorithm(options.algorithm), env, config)
     rung = rung_of_arithmetic(options.arithmetic)
     agents = {
-        backend: networks.build_agent(options, env, backend, rung) for backend in options.backends
+        backend: networks.build_agent(options, env, backend, rung) for backend in options.libraries
     }
-    first = agents[options.backends[0]]
+    first = agents[options.libraries[0]]
     trainer = make_trainer(first, env)
     num_updates = updates_for(trainer, options.total_steps)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
@@ -105,7 +105,7 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
             eval_episodes=options.eval_episodes,
         )
     # Costs are measured with one process per library at a time, trainings one after the other.
-    copies = len(options.backends) if options.repetitions else 1
+    copies = len(options.libraries) if options.repetitions else 1
     memory.check(needed, num_seeds=options.num_seeds, copies=copies)
     return excluded
 
@@ -118,7 +118,7 @@ def _check_weights(
     Raises:
       TriglotError: if none can.
     """
-    first, *others = options.backends
+    first, *others = options.libraries
     reference = agents[first].network
     mapping = networks.read_mapping(options.mapping)
     why: dict[str, str] = {}

@@ -66,7 +66,7 @@ def job_list(options: CompareOptions) -> list[Job]:
         Job(env, rung.name, backend, position)
         for position, env in enumerate(environments(options))
         for rung in (main, *(others if position == 0 else []))
-        for backend in options.backends
+        for backend in options.libraries
     ]
 
 

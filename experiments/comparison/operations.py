@@ -86,7 +86,7 @@ class _Operations:
         self.rung = rung_of_arithmetic(options.arithmetic)
         weights = load_file(ledger.weights(0))
         self.weights = {name: jnp.asarray(array[0]) for name, array in weights.items()}
-        self.reference = options.backends[0]
+        self.reference = options.libraries[0]
         self.sides: dict[str, tuple[Any, Side]] = {}
 
     def first_bit(self, one: str, other: str) -> Json | None:

@@ -193,7 +193,7 @@ class _Measurement:
         place = {
             "env": self.options.env,
             "rung": rung_of_arithmetic(self.options.arithmetic).name,
-            "reference": self.options.backends[0],
+            "reference": self.options.libraries[0],
         }
         facts, _ = worker.ask(
             "start", backend=worker.backend, options=task, session=SESSION, **place

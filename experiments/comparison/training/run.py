@@ -112,7 +112,7 @@ def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) 
 
         progress.enter(job, "import and build")
         task = {"options": plain(vars(options)), "env": job.env, "rung": job.rung}
-        reference = options.backends[0]
+        reference = options.libraries[0]
         record.facts |= ask("start", backend=job.backend, reference=reference, **task)[0]
         facts, params = ask("init")
         record.facts |= facts
@@ -190,7 +190,7 @@ def _announcement(options: CompareOptions, job: Job, facts: Mapping[str, Any]) -
     """Describe the comparison, and whether the total was rounded up."""
     updates, per_update = facts["num_updates"], facts["steps_per_update"]
     text = (
-        f"{options.algorithm} on {job.env}, {' '.join(options.backends)}:\n{options.num_seeds} "
+        f"{options.algorithm} on {job.env}, {' '.join(options.libraries)}:\n{options.num_seeds} "
         f"seeds x {updates * per_update:,} steps, {updates:,} updates of {per_update:,} steps"
     )
     if updates * per_update == options.total_steps:

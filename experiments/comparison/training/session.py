@@ -78,8 +78,9 @@ class Session:
 
         self.agent, seconds = timed(lambda: build(backend))
         self.facts["construct_seconds"] = seconds
-        custom = reference is not None and reference != backend and options.network
-        other = build(reference).network if custom else None
+        other = None
+        if reference is not None and reference != backend and options.network:
+            other = build(reference).network
         mapping = networks.read_mapping(options.mapping).get(backend)
         self.names = networks.shared_names(self.agent.network, other, mapping)
         self.facts["guessed"] = self.names.guessed

@@ -25,7 +25,7 @@ def divergence(one: Record, other: Record) -> dict[str, Any]:
         "params_abs": [_largest(a, b, "params/")[0] for a, b in pairs],
         "params_rel": [_largest(a, b, "params/")[1] for a, b in pairs],
         "outputs_abs": [_largest(a, b, "outputs/")[0] for a, b in pairs],
-        "return_abs": [_return_distance(*returns, update) for update in updates],
+        "return_abs": [_return_distance(returns[0], returns[1], update) for update in updates],
     }
 
 

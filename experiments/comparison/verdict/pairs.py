@@ -96,11 +96,13 @@ class Pair:
         areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
         whole = all(np.isfinite(values).all() for values in returns)
         equal = whole and bool((returns[0] == returns[1]).all())
-        tested = equivalence(*returns, self.margin, bounds=self.bounds) if whole else None
+        tested = (
+            equivalence(returns[0], returns[1], self.margin, bounds=self.bounds) if whole else None
+        )
         return {
             "return_difference": _as_json(tested.difference if tested else None),
             "area_difference": _as_json(
-                paired_difference(*areas, self.bounds)
+                paired_difference(areas[0], areas[1], self.bounds)
                 if all(np.isfinite(values).all() for values in areas)
                 else None
             ),
@@ -145,7 +147,8 @@ def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
     if level == IDENTICAL:
         num_updates = pair.records[0].facts["num_updates"]
         return f"{one} and {other} are equal bit for bit over {num_updates:,} updates."
-    causes = ", ".join(CAUSES.get(cause["name"], cause["name"]) for cause in result["causes"])
+    names = [cause["name"] for cause in result["causes"]]
+    causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
         f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "
         f"{result['max_abs_param_difference']:.2g}, outputs by up to "
@@ -154,7 +157,7 @@ def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
 
 
 # What a cause is called in a sentence.
-CAUSES = {
+CAUSES: dict[str, str] = {
     "seed": "other random keys",
     "environment": "other environments",
     "hyperparameters": "other hyperparameters",

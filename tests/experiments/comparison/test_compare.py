@@ -91,7 +91,7 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
 
 def test_no_metric_is_lost(run: tuple[dict[str, Any], Path]) -> None:
     _, out = run
-    for backend in OPTIONS.backends:
+    for backend in OPTIONS.libraries:
         folder = out / "jobs" / f"0-canonical-{backend}"
         metrics = load_file(folder / "metrics.safetensors")
         assert {"loss", "episode_return", "fingerprint/actor/torso/0/kernel"} <= metrics.keys()

@@ -33,7 +33,7 @@ def a_pair(*backends: str, cause: str) -> dict[str, Any]:
 def with_weights(options: CompareOptions, folder: Path) -> Ledger:
     """Write the first library's weights."""
     ledger = Ledger(folder)
-    save_file(Session(options, options.backends[0]).init().arrays, ledger.weights(0))
+    save_file(Session(options, options.libraries[0]).init().arrays, ledger.weights(0))
     return ledger
 
 

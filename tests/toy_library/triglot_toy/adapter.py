@@ -48,10 +48,10 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     sizes = (math.prod(spec.obs_shape), *spec.torso.hidden_sizes)
     module = nn.TorsoAndHeads(
         tuple(
-            nn.Dense(num_inputs, num_outputs, spec.torso.scale)
+            nn.Dense(num_inputs, num_outputs, spec.torso.scale or 1.0)
             for num_inputs, num_outputs in itertools.pairwise(sizes)
         ),
-        tuple((n, nn.Dense(sizes[-1], head.size or 1, head.scale)) for n, head in spec.heads),
+        tuple((n, nn.Dense(sizes[-1], head.size or 1, head.scale or 1.0)) for n, head in spec.heads),
         getattr(jax.nn, spec.torso.activation),
     )
     network = from_toy(module, spec.obs_spec, name=name)

@@ -56,7 +56,7 @@ class Equinox(eqx.Module):
     layer: eqx.nn.Linear
 
     def __init__(self, key: jax.Array) -> None:
-        self.layer = eqx.nn.Linear(ENV.obs_spec.shape[0], 3, key=key)
+        self.layer = eqx.nn.Linear(1, 3, key=key)
 
     def __call__(self, obs: jax.Array) -> Any:
         out = self.layer(obs)

@@ -28,7 +28,7 @@ def a_record(returns: list[float], change: float = 0.0, output_change: float = 0
     prints = np.zeros((seeds, NUM_UPDATES), np.uint32)
     if change:
         prints[:, 1:] += 1
-    curve = np.tile(np.float32([np.nan, 1, 2, 3]), (seeds, 1))
+    curve = np.tile(np.array([np.nan, 1, 2, 3], np.float32), (seeds, 1))
     outputs = np.full((seeds, 2), 1 + output_change, np.float32)
     start = {"params/w": np.ones((seeds, 3), np.float32), "outputs/y": outputs}
     return Record(
