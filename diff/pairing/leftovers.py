@@ -12,7 +12,7 @@ from ...core.network import Network, Variables
 from ...core.types import PyTree, by_path
 from ..types import Cause
 from .alignment import align_uses
-from .parameters import Pair, Pairing, Parameter
+from .parameters import Pair, Pairing, Parameter, is_inner_bias
 from .use_order import Uses
 
 BIASES = ("bias", "b", "beta", "offset")
@@ -166,7 +166,7 @@ def leftover_causes(
     for unpaired, owner, lacking, side in sides:
         left = tuple(each for each in unpaired if each.name not in explained)
         if any(cause.name == "gru_variant" for cause in causes):
-            left = tuple(each for each in left if not _inner_bias(each))
+            left = tuple(each for each in left if not is_inner_bias(each.name))
         for name, kind in (("missing_bias", "bias"), ("missing_scale", "scale")):
             vectors = [each for each in left if _is_vector(each, kind, side, paired)]
             left = tuple(each for each in left if each not in vectors)
@@ -204,10 +204,6 @@ def _variants(pairing: Pairing, one: Party, other: Party) -> list[Cause]:
                 )
             ]
     return []
-
-
-def _inner_bias(parameter: Parameter) -> bool:
-    return parameter.name.endswith("recurrent/n/bias")
 
 
 def _is_vector(

@@ -53,6 +53,9 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     "computation in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(dtype=jnp.bfloat16), "different", {"dtype"},
     ),
+    "variants of the GRU": (
+        nets.haiku_gru(), nets.linen_gru(), "different", {"gru_variant"},
+    ),
     "dropout in one": (
         nets.LinenDropout(0.0), nets.haiku_dropout(0.5), "different", {"dropout"},
     ),
