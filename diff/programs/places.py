@@ -66,6 +66,8 @@ def scope(tape: Tape, step: Step) -> str:
         name = equation.params.get("name") if equation is not step.equation else None
         if isinstance(name, str) and name.strip("_") and not name.startswith("<"):
             words.append(name.strip("_"))
+    if not words and (layer := _layer(step)):
+        words.append(layer)
     owner = parameter_of(tape, step)
     shown = "/".join(words)
     if owner and owner not in shown:
@@ -94,6 +96,19 @@ def shown(operation: Operation | None) -> str:
         return "no counterpart"
     place = " of ".join(part for part in (operation.name, operation.scope) if part)
     return f"{place} ({operation.source})" if operation.source else place
+
+
+def _layer(step: Step) -> str:
+    """Return the class of the innermost layer in a traceback, for libraries without scopes."""
+    for equation in (*step.callers, step.equation):
+        traceback = equation.source_info.traceback
+        for frame in traceback.frames if traceback is not None else ():
+            if _is_ours(frame.file_name):
+                break
+            name, _, method = frame.function_name.rpartition(".")
+            if method == "__call__" and "/jax/" not in frame.file_name:
+                return name.rsplit(".", 1)[-1]
+    return ""
 
 
 def _is_ours(filename: str) -> bool:

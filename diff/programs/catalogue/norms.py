@@ -42,14 +42,13 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages over other axes, which a root or a quotient then normalizes by."""
-    found = found if all(found.parts) else _whole_norm(found) or found
-    sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
-    if not all(sums) or not all(_normalizes(r, p, e) for r, p, e in features.sides(found)):
+    if not all(found.parts) or _sums(found) is not None:
+        # The average and the variance differ: both belong to one norm.
+        found = _whole_norm(found) or found
+    if (sums := _sums(found)) is None:
         return None
-    first, second = sums[0][0], sums[1][0]
-    counts = [
-        _count(region, index) for region, index in zip(found.regions, (first, second), strict=True)
-    ]
+    first, second = sums
+    counts = [_count(r, index) for r, index in zip(found.regions, sums, strict=True)]
     axes = _axes_as_in(found, first, second)
     if counts[0] == counts[1] and axes is None:
         return None
@@ -113,6 +112,14 @@ def _place(region: Region, epsilon: Constant | None) -> str:
         return ""
     result = region.tape.steps[epsilon.step].results[0]
     return "after" if features.comes_from(region.tape, result, ("sqrt",), 3) else "before"
+
+
+def _sums(found: Divergence) -> tuple[int, int] | None:
+    """Return the first sum of each part; None if a part has none or belongs to no norm."""
+    sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
+    if not all(sums) or not all(_normalizes(*side) for side in features.sides(found)):
+        return None
+    return sums[0][0], sums[1][0]
 
 
 def _reductions(region: Region, part: list[int]) -> list[int]:

@@ -1,0 +1,51 @@
+"""The first operation whose results differ in a bit, op by op or only when compiled."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.diff.programs import families as f
+from tests.diff.programs.planted import sides
+from triglot.core.network import Network
+from triglot.diff.programs import first_bit_difference
+from triglot.diff.types import Difference
+
+pytestmark = pytest.mark.library_promotion("norms broadcast")
+
+
+def between(one: Network, other: Network) -> Difference | None:
+    inputs: Any = np.random.default_rng(0).normal(size=(16, 5)).astype(np.float32)
+    return first_bit_difference(*sides(one, other), inputs, train=False, key=jax.random.key(0))
+
+
+def scaled(x: jax.Array) -> jax.Array:
+    return jnp.tanh(x * 3.0 * 7.1)
+
+
+def scaled_apart(x: jax.Array) -> jax.Array:
+    """Compute the same, without letting the compiler join the two factors."""
+    return jnp.tanh(jax.lax.optimization_barrier(x * 3.0) * 7.1)
+
+
+def test_equal_programs_have_none() -> None:
+    assert between(f.mlp("linen"), f.mlp("nnx")) is None
+
+
+def test_the_side_of_an_operand_is_found() -> None:
+    found = between(f.mlp("haiku"), f.mlp("equinox"))
+    assert found is not None and found.one is not None and found.other is not None
+    assert not found.compiled_only
+    assert (found.one.name, found.other.name) == ("dot_general", "dot_general")
+    assert "first" in found.one.scope and "eqx.nn.Linear" in found.other.scope
+    assert 0 < found.max_rel < 1e-6
+
+
+def test_a_difference_of_compiled_programs_is_found() -> None:
+    found = between(f.mlp("nnx", activation=scaled), f.mlp("nnx", activation=scaled_apart))
+    assert found is not None and found.one is not None
+    assert found.compiled_only
+    assert found.one.name == "mul"
+    assert 0 < found.max_rel < 1e-6

@@ -1,0 +1,65 @@
+"""A recorded network computes what the network computes, with its loops unrolled."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.diff.programs import families as f
+from tests.diff.programs.planted import build, dense, sides
+from triglot.core.network import Network
+from triglot.diff.programs.recording import record_both
+from triglot.diff.programs.tape import Tape
+
+INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+
+
+def looping(library: str) -> Network:
+    """Build a network with a scan, a condition, a while loop and a checkpoint."""
+
+    def forward(call: Any, x: jax.Array, train: bool) -> jax.Array:
+        x = jax.nn.softplus(call("first", x))
+        _, x = jax.lax.scan(lambda carry, row: (carry + 1, row * carry), 2.0, x, reverse=True)
+        x = jax.lax.cond(jnp.ones(()) > 0, jnp.sin, jnp.cos, x)
+        x = jax.lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) + 1, x)
+        return call("last", jax.checkpoint(jnp.tanh)(x))
+
+    return build(library, f.FEATURES, {"first": dense(5, 4), "last": dense(4, 2)}, forward)
+
+
+def recorded(wide: bool) -> tuple[Tape, Any]:
+    one, other = sides(looping("linen"), looping("nnx"))
+    how: Any = {"train": False, "key": jax.random.key(0)}
+    tape, _ = record_both(one, other, INPUTS, wide=wide, **how)
+    outputs, _ = one.network.apply(one.variables, INPUTS)
+    return tape, outputs
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_outputs_are_those_of_the_network(wide: bool) -> None:
+    tape, outputs = recorded(wide)
+    (value,) = tape.outputs
+    assert tape.arrays[value].dtype == (np.float64 if wide else np.float32)
+    np.testing.assert_allclose(tape.arrays[value], outputs, rtol=1e-5)
+    names = [step.name for step in tape.steps]
+    assert "scan" not in names and "cond" not in names and "while" in names
+
+
+def test_replay_evaluates_what_depends_on_a_replaced_value() -> None:
+    tape, _ = recorded(wide=True)
+    step = next(step for step in tape.steps if step.name == "dot_general")
+    (product,) = step.results
+    now = tape.replay({product: np.zeros_like(tape.arrays[product])})
+    assert not np.allclose(now[tape.outputs[0]], tape.arrays[tape.outputs[0]])
+    same = tape.replay({product: tape.arrays[product]})
+    np.testing.assert_array_equal(same[tape.outputs[0]], tape.arrays[tape.outputs[0]])
+
+
+def test_random_masks_keep_everything() -> None:
+    one, other = sides(f.dropout("haiku", 0.5), f.dropout("nnx", 0.5))
+    tapes = record_both(one, other, INPUTS, wide=True, train=True, key=jax.random.key(0))
+    first, second = (tape.arrays[tape.outputs[0]] for tape in tapes)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+    assert np.all(first != 0)
