@@ -58,12 +58,14 @@ def find_shared(
         shared, copy = names[few], names[many]
         if copy not in left or copy in added or shared not in partner:
             continue
+        if len(sides[few][shared].leaf.names) > 1:  # the gates of a cell are used together
+            continue
         if uses[few].count(shared) <= uses[many].count(partner[shared]):
             continue
         turned = sides[few][shared].shape != sides[many][copy].shape
         added[copy] = Pair(*names, transposed=turned)
         found.append((shared, copy))
-    if not found:
+    if not any(len(sides[many][copy].shape) > 1 for _, copy in found):
         return pairing, []
     copies = ", ".join(copy for _, copy in found)
     cause = Cause(
