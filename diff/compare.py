@@ -230,13 +230,14 @@ class _Comparison:
         self.outputs  # noqa: B018 (networks without equal outputs are refused first)
         one, other = self.parties
         pairing = pair_parameters(self.networks, self._uses, self.mapping)
-        pairing, causes = find_shared(pairing, self._uses, one, other)
+        causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
+        pairing, shared = find_shared(pairing, self._uses, one, other)
+        causes += shared
         frozen = (
             find_frozen(pairing.only_one, one, other),
             find_frozen(pairing.only_other, other, one),
         )
         causes += [each.cause for side in frozen for each in side]
-        causes += [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
         known = {each.name for side in frozen for each in side}
         causes += leftover_causes(pairing, known, one, other)
         subjects = self.subjects(pairing, frozen)

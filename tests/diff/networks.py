@@ -130,6 +130,19 @@ def linen_gru() -> Network:
     return from_linen(Recurrent(), INPUTS, initial_carry=lambda n: jnp.zeros((n, 3)))
 
 
+def haiku_tied(x: jax.Array) -> jax.Array:
+    """Use an embedding's transpose as the last layer."""
+    embed = hk.Embed(4, 3)
+    return jnp.tanh(x @ embed.embeddings) @ embed.embeddings.T
+
+
+class LinenUntied(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = jnp.tanh(nn.Dense(3, use_bias=False)(x))
+        return nn.Dense(4, use_bias=False)(x)
+
+
 class Frozen(nnx.Variable):
     """A variable that is no `nnx.Param`."""
 

@@ -36,6 +36,9 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     "copied against shared": (
         nets.LinenCopies(), nets.haiku_shared, "different", {"weight_sharing"},
     ),
+    "tied against two layers": (
+        nets.haiku_tied, nets.LinenUntied(), "different", {"weight_sharing"},
+    ),
     "a constant of NumPy": (
         nets.haiku_matrix(6), partial(nets.EquinoxMatrix, constant=True),
         "different", {"not_trainable"},
