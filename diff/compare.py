@@ -1,7 +1,7 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,29 @@ from ..backends.libraries import title
 from ..core.errors import describe, user_error_context
 from ..core.network import Network, Variables, num_params
 from ..core.specs import Spec
-from .findings import computation_causes, dtype_causes, gradient_causes, merged, verdict_of
+from .findings import (
+    agree,
+    computation_causes,
+    dtype_causes,
+    first_measured,
+    gradient_causes,
+    merged,
+    unexplained,
+    verdict_of,
+)
 from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
-from .measures.numbers import EVALUATION, OUTPUTS, STATE, TRAINING, Measurement, Setup, measure
+from .measures.numbers import (
+    EVALUATION,
+    OUTPUTS,
+    STATE,
+    TRAINING,
+    ForwardPair,
+    Measurement,
+    Setup,
+    measure,
+)
 from .measures.randomness import Randomness, compare_randomness
 from .measures.subject import Subject
 from .measures.weights import (
@@ -32,13 +50,14 @@ from .outputs import Output, match_outputs
 from .pairing.layouts import find_transposed, layout_cause
 from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
 from .pairing.pair import pair_parameters
-from .pairing.parameters import Pairing
+from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 from .programs import explain, first_bit_difference
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .types import Cause, Difference, Operation, Side
+from .types import Cause, Difference, Side
 
 BATCHES = (1, 32)
+UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
 def diff_networks(
@@ -187,7 +206,7 @@ class _Comparison:
             left = (pairing.only_one, pairing.only_other)[index]
             named = {each.name: own[index][each.name] for each in left}
             for name, array in named.items():
-                if name.endswith("recurrent/n/bias"):  # one of two variants has no such bias
+                if is_inner_bias(name):  # one of two variants has no such bias
                     named[name] = np.zeros_like(array)
                 elif repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
                     named[name] = np.full_like(array, name.endswith("scale"))
@@ -211,13 +230,14 @@ class _Comparison:
         self.outputs  # noqa: B018 (networks without equal outputs are refused first)
         one, other = self.parties
         pairing = pair_parameters(self.networks, self._uses, self.mapping)
-        pairing, causes = find_shared(pairing, self._uses, one, other)
+        causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
+        pairing, shared = find_shared(pairing, self._uses, one, other)
+        causes += shared
         frozen = (
             find_frozen(pairing.only_one, one, other),
             find_frozen(pairing.only_other, other, one),
         )
         causes += [each.cause for side in frozen for each in side]
-        causes += [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
         known = {each.name for side in frozen for each in side}
         causes += leftover_causes(pairing, known, one, other)
         subjects = self.subjects(pairing, frozen)
@@ -226,9 +246,10 @@ class _Comparison:
         causes += dtypes_apart
         measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
         causes += gradient_causes(pairing, subjects, setup, self.labels)
-        if not _agree(measurements, OUTPUTS):
+        if not agree(measurements, OUTPUTS):
+            forward = ForwardPair(subjects, self.batches[max(BATCHES)], self.keys["training"])
             pairing, found = find_transposed(
-                pairing, lambda turned: self._agrees_at(turned, frozen, setup), self.labels
+                pairing, lambda turned: self._agrees_at(turned, frozen, forward), self.labels
             )
             causes += found
         verdict = verdict_of(measurements)
@@ -243,10 +264,12 @@ class _Comparison:
         if verdict == DIFFERENT or (random is not None and not random.identical):
             first, explained = self._explain(pairing, frozen, measurements, random, notes)
             if verdict == DIFFERENT:
+                if pairing.only_one or pairing.only_other:  # named above, with what they mean
+                    explained = [cause for cause in explained if cause.name not in UNPAIRED]
                 causes = merged(causes, explained)
                 causes = merged(causes, computation_causes(dtypes, self.labels))
-                causes = causes or [_unexplained(measurements)]
-                first = first or _first_measured(measurements)
+                causes = causes or [unexplained(measurements)]
+                first = first or first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
@@ -329,14 +352,10 @@ class _Comparison:
             subjects, (is_random[0], is_random[1]), given, self.keys["random"], self.labels
         )
 
-    def _agrees_at(self, pairing: Pairing, frozen: Any, setup: Setup) -> bool:
-        """Measure the outputs in evaluation alone, with missing biases and scales repaired."""
-        size = max(self.batches)
-        alone = replace(
-            setup, batches={size: self.batches[size]}, modes=(EVALUATION,), learns=False
-        )
-        measurements = measure(*self.subjects(pairing, frozen, repaired=True), alone).measurements
-        return all(each.agrees for each in measurements)
+    def _agrees_at(self, pairing: Pairing, frozen: Any, forward: ForwardPair) -> bool:
+        """Compare the outputs in evaluation alone, with missing biases and scales repaired."""
+        subjects = self.subjects(pairing, frozen, repaired=True)
+        return forward.agree(*(side.variables for side in subjects))
 
     def _explain(
         self,
@@ -349,10 +368,11 @@ class _Comparison:
         """Ask the traced programs, in each mode in which the outputs differ."""
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
-        if random is not None or not _agree(measurements, STATE):
+        if random is not None or not agree(measurements, STATE):
             apart.add(TRAINING)
         first: Difference | None = None
         causes: list[Cause] = []
+        by_mode: dict[str, list[Cause]] = {}
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
             one, other = self._sides(self.subjects(pairing, frozen, repaired=repaired))
@@ -364,25 +384,18 @@ class _Comparison:
                     notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
                     continue
                 first = found.first_difference if not repaired else first or found.first_difference
-                causes = merged(causes, found.causes) if repaired else causes
+                if repaired:
+                    by_mode[mode] = list(found.causes)
+        # Only training shows how statistics are updated; evaluation only reads them.
+        if TRAINING in by_mode and "norm_momentum" not in _names(by_mode[TRAINING]):
+            by_mode = {
+                mode: [cause for cause in found if cause.name != "norm_momentum"]
+                for mode, found in by_mode.items()
+            }
+        for found in by_mode.values():
+            causes = merged(causes, found)
         return first, causes
 
 
-def _agree(measurements: Sequence[Measurement], name: str) -> bool:
-    return all(each.agrees for each in measurements if each.quantity.name == name)
-
-
-def _first_measured(measurements: Sequence[Measurement]) -> Difference | None:
-    """Describe a difference that no operation of the forward pass has, such as of gradients."""
-    apart = next((each for each in measurements if not each.agrees), None)
-    if apart is None:
-        return None
-    operation = Operation(apart.quantity.name, apart.native.where)
-    found = apart.native
-    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
-
-
-def _unexplained(measurements: Sequence[Measurement]) -> Cause:
-    apart = next((each for each in measurements if not each.agrees), None)
-    where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
-    return Cause("unknown", where, "no entry of the catalogue explains the difference")
+def _names(causes: Sequence[Cause]) -> set[str]:
+    return {cause.name for cause in causes}

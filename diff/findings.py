@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from .measures.numbers import TRAINING, Measurement, Setup
+from .measures.numbers import OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import OPTIMIZER, Subject
 from .pairing.parameters import Pairing
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
-from .types import Cause
+from .types import Cause, Difference, Operation
 
 
 def verdict_of(measurements: Sequence[Measurement]) -> str:
@@ -98,3 +98,25 @@ def gradient_causes(
 
 def _largest(array: jax.Array) -> float:
     return float(np.abs(np.asarray(array).astype(np.float32)).max(initial=0.0))
+
+
+def agree(measurements: Sequence[Measurement], name: str) -> bool:
+    """Return whether a quantity agrees in all modes and batches."""
+    return all(each.agrees for each in measurements if each.quantity.name == name)
+
+
+def first_measured(measurements: Sequence[Measurement]) -> Difference | None:
+    """Describe a difference that no operation of the forward pass has, such as of gradients."""
+    apart = next((each for each in measurements if not each.agrees), None)
+    if apart is None:
+        return None
+    operation = Operation(apart.quantity.name, apart.native.where)
+    found = apart.native
+    return Difference(one=operation, other=operation, max_abs=found.max_abs, max_rel=found.max_rel)
+
+
+def unexplained(measurements: Sequence[Measurement]) -> Cause:
+    """Describe a difference for which no cause was found."""
+    apart = next((each for each in measurements if not each.agrees), None)
+    where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
+    return Cause("unknown", where, "no entry of the catalogue explains the difference")

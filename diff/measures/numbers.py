@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.errors import describe
+from ...core.network import Variables
 from ...core.types import PyTree
 from .subject import OPTIMIZER, STEPS, Subject, equations, to_double
 
@@ -307,3 +308,30 @@ def _magnitude(array: np.ndarray) -> float:
 def _bits(array: np.ndarray) -> np.ndarray:
     """Return the bytes of an array: NaN equals NaN there, and -0 differs from 0."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class ForwardPair:
+    """The outputs of two networks in evaluation, compiled once for many weights."""
+
+    def __init__(
+        self, subjects: tuple[Subject, Subject], inputs: tuple[PyTree, PyTree], key: jax.Array
+    ) -> None:
+        self.subjects = tuple(replace(side, double=True) for side in subjects)
+        self.inputs, self.key = inputs, key
+
+    def agree(self, one: Variables, other: Variables) -> bool:
+        """Return whether the outputs agree in float64, or in float32 if a network fails there."""
+        try:
+            with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+                sides = to_double((one, other)), to_double(self.inputs)
+                return self._distance(*sides).max_rel <= DOUBLE_EPS
+        except Exception:
+            limit = SINGLE_FACTOR * float(jnp.finfo("float32").eps)
+            return self._distance((one, other), self.inputs).max_rel <= limit
+
+    def _distance(self, variables: PyTree, inputs: PyTree) -> Distance:
+        outputs = [
+            side.forward(own, given, self.key, False)[0]
+            for side, own, given in zip(self.subjects, variables, inputs, strict=True)
+        ]
+        return distance(*(jax.tree.map(np.asarray, each) for each in outputs))

@@ -12,7 +12,7 @@ from ...core.network import Network, Variables
 from ...core.types import PyTree, by_path
 from ..types import Cause
 from .alignment import align_uses
-from .parameters import Pair, Pairing, Parameter
+from .parameters import Pair, Pairing, Parameter, is_inner_bias
 from .use_order import Uses
 
 BIASES = ("bias", "b", "beta", "offset")
@@ -58,12 +58,14 @@ def find_shared(
         shared, copy = names[few], names[many]
         if copy not in left or copy in added or shared not in partner:
             continue
+        if len(sides[few][shared].leaf.names) > 1:  # the gates of a cell are used together
+            continue
         if uses[few].count(shared) <= uses[many].count(partner[shared]):
             continue
         turned = sides[few][shared].shape != sides[many][copy].shape
         added[copy] = Pair(*names, transposed=turned)
         found.append((shared, copy))
-    if not found:
+    if not any(len(sides[many][copy].shape) > 1 for _, copy in found):
         return pairing, []
     copies = ", ".join(copy for _, copy in found)
     cause = Cause(
@@ -166,7 +168,7 @@ def leftover_causes(
     for unpaired, owner, lacking, side in sides:
         left = tuple(each for each in unpaired if each.name not in explained)
         if any(cause.name == "gru_variant" for cause in causes):
-            left = tuple(each for each in left if not _inner_bias(each))
+            left = tuple(each for each in left if not is_inner_bias(each.name))
         for name, kind in (("missing_bias", "bias"), ("missing_scale", "scale")):
             vectors = [each for each in left if _is_vector(each, kind, side, paired)]
             left = tuple(each for each in left if each not in vectors)
@@ -204,10 +206,6 @@ def _variants(pairing: Pairing, one: Party, other: Party) -> list[Cause]:
                 )
             ]
     return []
-
-
-def _inner_bias(parameter: Parameter) -> bool:
-    return parameter.name.endswith("recurrent/n/bias")
 
 
 def _is_vector(

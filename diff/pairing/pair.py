@@ -9,7 +9,7 @@ from ...backends.pairing import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
 from .alignment import align_uses
-from .parameters import Pair, Pairing, Parameter, read_parameters
+from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses
 
 
@@ -70,6 +70,14 @@ def _found(
         return [Pair(name, guessed[name]) for name in one], "guessed by shape and order"
     except TriglotError:
         pass
+    cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
+    if any(parameter.leaf.note for side in cells for parameter in side.values()):
+        alike = tuple(dict.fromkeys(side, "") for side in cells)
+        try:  # two variants of a recurrent cell, whose gates have the same names
+            guessed = guess(cells[0], cells[1], "", (alike[0], alike[1]))
+            return [Pair(name, guessed[name]) for name in cells[0]], "guessed by shape and order"
+        except TriglotError:
+            pass
     aligned = align_uses((one, other), uses())
     pairs = [Pair(*names) for names in aligned]
     order = {name: index for index, name in enumerate(one)}

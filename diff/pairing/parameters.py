@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import jax
 
+from ...backends.cells import inner_bias
 from ...core.errors import TriglotError
 from ...core.network import Leaf, Network
 
@@ -77,6 +78,14 @@ class Pairing:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
         return [pair.one if ones.count(pair.one) == 1 else pair.other for pair in self.pairs]
+
+
+def is_inner_bias(name: str) -> bool:
+    """Return whether a parameter is a GRU's bias inside the product with the reset gate.
+
+    Only one of the two variants has it.
+    """
+    return name.endswith(inner_bias(""))
 
 
 def read_parameters(network: Network) -> dict[str, Parameter]:

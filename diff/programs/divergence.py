@@ -97,7 +97,20 @@ def find(one: View, other: View) -> Divergence | None:
         region(one, other, [one.tape.outputs[slot] for slot in slots]),
         region(other, one, [other.tape.outputs[slot] for slot in slots]),
     )
+    if not any(found.values or found.leaves for found in regions):
+        return _rearranged(Search(*regions, slots))
     return smallest(*regions, slots)
+
+
+def _rearranged(search: "Search") -> Divergence:
+    """Describe outputs that hold the same numbers in another order."""
+    one, other, slot = search.one.view, search.other.view, search.slots[0]
+    a, b = one.tape.outputs[slot], other.tape.outputs[slot]
+    parts = ([one.tape.roots[a]], [other.tape.roots[b]])
+    array = np.asarray(one.arrays[a])
+    if array.shape != np.shape(other.arrays[b]):
+        return Divergence(search, None, parts)
+    return Divergence(search, (a, b), parts, {b: array}, {}, array)
 
 
 def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from triglot import from_haiku, from_linen
+from triglot.core.network import Network
 from triglot.core.specs import Box
 
 INPUTS = Box((4,))
@@ -104,6 +106,41 @@ class EquinoxTurnedLinear(eqx.Module):
 
 def haiku_square(x: jax.Array) -> jax.Array:
     return hk.nets.MLP([4, 2])(x)
+
+
+def haiku_gru() -> Network:
+    """Build a recurrent network, whose reset gate comes before the product."""
+
+    def network(x: jax.Array, carry: jax.Array) -> tuple[jax.Array, jax.Array]:
+        x, carry = hk.GRU(3)(x, carry)
+        return hk.Linear(2)(x), carry
+
+    return from_haiku(network, INPUTS, initial_carry=lambda n: jnp.zeros((n, 3)))
+
+
+def linen_gru() -> Network:
+    """Build a recurrent network, whose reset gate comes after the product."""
+
+    class Recurrent(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, carry: jax.Array) -> tuple[jax.Array, jax.Array]:
+            carry, x = nn.GRUCell(3)(carry, x)
+            return nn.Dense(2)(x), carry
+
+    return from_linen(Recurrent(), INPUTS, initial_carry=lambda n: jnp.zeros((n, 3)))
+
+
+def haiku_tied(x: jax.Array) -> jax.Array:
+    """Use an embedding's transpose as the last layer."""
+    embed = hk.Embed(4, 3)
+    return jnp.tanh(x @ embed.embeddings) @ embed.embeddings.T
+
+
+class LinenUntied(nn.Module):
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = jnp.tanh(nn.Dense(3, use_bias=False)(x))
+        return nn.Dense(4, use_bias=False)(x)
 
 
 class Frozen(nnx.Variable):

@@ -36,6 +36,9 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     "copied against shared": (
         nets.LinenCopies(), nets.haiku_shared, "different", {"weight_sharing"},
     ),
+    "tied against two layers": (
+        nets.haiku_tied, nets.LinenUntied(), "different", {"weight_sharing"},
+    ),
     "a constant of NumPy": (
         nets.haiku_matrix(6), partial(nets.EquinoxMatrix, constant=True),
         "different", {"not_trainable"},
@@ -52,6 +55,9 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
     ),
     "computation in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(dtype=jnp.bfloat16), "different", {"dtype"},
+    ),
+    "variants of the GRU": (
+        nets.haiku_gru(), nets.linen_gru(), "different", {"gru_variant"},
     ),
     "dropout in one": (
         nets.LinenDropout(0.0), nets.haiku_dropout(0.5), "different", {"dropout"},

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
+from ..values import Core, close
 from .activations import activation
 from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
 from .dropout import dropout
-from .features import Finding, steps_of
+from .features import Finding, results, steps_of
 from .norms import norm_axis, norm_epsilon
 from .order import flatten_order
 from .parameters import unpaired_parameter
@@ -70,6 +71,9 @@ def _unexplained(found: Divergence) -> str:
     for region, part in zip(found.regions, found.parts, strict=True):
         steps = [region.tape.steps[i].name for i in steps_of(region, part)]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
+    pair = results(found)
+    if pair is not None and close(Core.of(pair[0]).numbers, Core.of(pair[1]).numbers):
+        return f"the same numbers in another order, which differ by up to {largest:.3g}"
     return (
         f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "
         f"computes {names[0]}, the second {names[1]}"

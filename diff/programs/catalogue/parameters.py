@@ -14,8 +14,6 @@ def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | 
                 names = features.names_of(region, part)
                 name = "missing_bias" if names == {"add"} else "unpaired_parameter"
                 shown = region.tape.leaves[value]
-                evidence = (
-                    f"{shown} of {label} has no counterpart; without it, the results are equal"
-                )
+                evidence = f"{shown} of {label} has no equal parameter in the other network"
                 return Finding(name, evidence, found)
     return None

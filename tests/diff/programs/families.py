@@ -52,6 +52,10 @@ def half_dense(inputs: int, outputs: int) -> dict[str, Any]:
     }
 
 
+def dense_without_bias(inputs: int, outputs: int) -> dict[str, Any]:
+    return {"linen": lambda name: nn.Dense(outputs, use_bias=False, name=name)}
+
+
 def low_precision_dense(inputs: int, outputs: int) -> dict[str, Any]:
     """Build a dense layer whose product rounds its operands to bfloat16."""
     low: Any = {"precision": jax.lax.DotAlgorithmPreset.BF16_BF16_F32}

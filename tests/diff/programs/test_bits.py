@@ -13,7 +13,7 @@ from triglot.core.network import Network
 from triglot.diff.programs import first_bit_difference
 from triglot.diff.types import Difference
 
-pytestmark = pytest.mark.library_promotion("norms broadcast")
+pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 
 
 def between(one: Network, other: Network) -> Difference | None:

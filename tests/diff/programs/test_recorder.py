@@ -13,6 +13,8 @@ from triglot.core.network import Network
 from triglot.diff.programs.recording import record_both
 from triglot.diff.programs.tape import Tape
 
+pytestmark = pytest.mark.library_promotion("hk.dropout multiplies a mask and an array")
+
 INPUTS = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 
 
@@ -23,7 +25,7 @@ def looping(library: str) -> Network:
         x = jax.nn.softplus(call("first", x))
         _, x = jax.lax.scan(lambda carry, row: (carry + 1, row * carry), 2.0, x, reverse=True)
         x = jax.lax.cond(jnp.ones(()) > 0, jnp.sin, jnp.cos, x)
-        x = jax.lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) + 1, x)
+        x = jax.lax.while_loop(lambda y: jnp.sum(y) < 99, lambda y: y + 1, x)
         return call("last", jax.checkpoint(jnp.tanh)(x))
 
     return build(library, f.FEATURES, {"first": dense(5, 4), "last": dense(4, 2)}, forward)
