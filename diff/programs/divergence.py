@@ -136,12 +136,22 @@ class Search:
             values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
             sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
         pairs = [
-            (size + more + _lonely(size, more), -a, -b, a, b)
+            (size + more + self.lonely(a, b), -a, -b, a, b)
             for (a, size), (b, more) in itertools.product(*sides)
             if size + more and self.fits(a, b)
         ]
         for *_, a, b in sorted(pairs):
             yield a, b
+
+    def lonely(self, a: int, b: int) -> float:
+        """Penalize a part without a counterpart, more so one of many steps: half an activation.
+
+        A part that reads a parameter without a counterpart, such as a bias, is expected to be one.
+        """
+        parts = (self.one.ancestors.get(a, frozenset()), self.other.ancestors.get(b, frozenset()))
+        if all(parts) or parts[0] & self.one.leaves or parts[1] & self.other.leaves:
+            return 0.0
+        return 6.0 if max(map(len, parts)) > 3 else 1.5
 
     def fits(self, a: int, b: int) -> bool:
         one, other = self.one.view, self.other.view
@@ -275,13 +285,6 @@ class Search:
         now = tape.replay({b: array}, arrays=self.other.view.arrays)
         wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
         return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
-
-
-def _lonely(size: int, other: int) -> float:
-    """Penalize a part without a counterpart, more so one of many steps: half an activation."""
-    if min(size, other):
-        return 0.0
-    return 6.0 if max(size, other) > 3 else 1.5
 
 
 def _following(region: Region, value: int) -> list[int]:

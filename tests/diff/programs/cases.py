@@ -187,7 +187,8 @@ PLANTED: dict[str, Case] = {
         f.zoo,
         ("haiku", {"cell": "gru"}),
         ("linen", {"cell": "gru"}),
-        "gru_variant",
+        "gru_variant",  # the reset gate
+        "gru_variant",  # the update gate
         inputs="recurrent",
     ),
     "gru reset": pair(

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 
 def between(one: Network, other: Network) -> Difference | None:
     inputs: Any = np.random.default_rng(0).normal(size=(16, 5)).astype(np.float32)
-    return first_bit_difference(*sides(one, other), inputs, train=False, key=jax.random.key(0))
+    first, second = sides(one, other)
+    return first_bit_difference(first, second, inputs, train=False, key=jax.random.key(0))
 
 
 def scaled(x: jax.Array) -> jax.Array:

@@ -56,7 +56,7 @@ def test_a_value_takes_the_place_of_a_repeated_one() -> None:
 
 def test_constants_are_decimal_numbers() -> None:
     assert float(widen(np.float32(1e-5))) == 1e-5
-    assert widen(np.float32([1e-5])).dtype == np.float64
+    assert widen(np.asarray([1e-5], np.float32)).dtype == np.float64
     assert widen(np.int32(3)).dtype == np.int32
 
 
