@@ -207,7 +207,7 @@ PAIRS: dict[str, Pair] = {
     "hk.nets.ResNet, in a module": Pair(haiku_resnet, haiku_resnet_in_a_module, Box((8, 8, 2))),
     **zoo_pairs(),
 }
-QUICK = (*list(PAIRS)[:8], "lstm, haiku and equinox", "gru, linen and nnx")
+QUICK = (*list(PAIRS)[:4], "lstm, haiku and equinox")  # all others take seconds each
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,4 @@ def test_no_cause_is_named(case: str) -> None:
 
 def test_there_are_many_pairs() -> None:
     assert len(PAIRS) >= 30
-    assert len(QUICK) == 10 and set(QUICK) <= PAIRS.keys()
+    assert len(QUICK) == 5 and set(QUICK) <= PAIRS.keys()

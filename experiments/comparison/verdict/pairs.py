@@ -147,7 +147,7 @@ def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
     if level == IDENTICAL:
         num_updates = pair.records[0].facts["num_updates"]
         return f"{one} and {other} are equal bit for bit over {num_updates:,} updates."
-    names = [cause["name"] for cause in result["causes"]]
+    names: list[str] = [cause["name"] for cause in result["causes"]]
     causes = ", ".join(CAUSES.get(name, name) for name in names)
     return (
         f"{other} diverges from {one} at {_where(result)}: {causes}. Parameters differ by up to "

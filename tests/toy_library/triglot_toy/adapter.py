@@ -51,7 +51,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
             nn.Dense(num_inputs, num_outputs, spec.torso.scale or 1.0)
             for num_inputs, num_outputs in itertools.pairwise(sizes)
         ),
-        tuple((n, nn.Dense(sizes[-1], head.size or 1, head.scale or 1.0)) for n, head in spec.heads),
+        tuple(
+            (n, nn.Dense(sizes[-1], head.size or 1, head.scale or 1.0)) for n, head in spec.heads
+        ),
         getattr(jax.nn, spec.torso.activation),
     )
     network = from_toy(module, spec.obs_spec, name=name)
