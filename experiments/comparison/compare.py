@@ -5,7 +5,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from tqdm import tqdm
@@ -13,7 +13,8 @@ from tqdm import tqdm
 from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions, SharedOptions
-from ..registry.overrides import overrides_of
+from ..registry.algorithms import find_algorithm
+from ..registry.overrides import from_overrides, overrides_of
 from ..report import report
 from ..runs.interrupt import raising
 from ..runs.plan import default_folder
@@ -63,6 +64,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         finished = Finished(options=options, ledger=ledger, jobs=done, bounds=bounds)
         cost = measure_costs(options, ledger, done)
         result = assemble(finished, command(options))
+        result["full_command"] = command(_spelled_out(options))
         add_operations(options, ledger, result["pairs"])
         result["verdict"] = add_places(result["verdict"], result["pairs"])
         result["cost"] = cost
@@ -163,6 +165,15 @@ def command(options: CompareOptions) -> str:
     for name, value in (options.config | options.hyper).items():
         words += _option(name, value)
     return shlex.join(words)
+
+
+def _spelled_out(options: CompareOptions) -> CompareOptions:
+    """Give every field of the algorithm's configuration a value, so that no default matters."""
+    algorithm = find_algorithm(options.algorithm)
+    config = asdict(from_overrides(algorithm.Config, options.config))
+    hyper = asdict(from_overrides(algorithm.Hyperparams, options.hyper))
+    given = [{n: v for n, v in one.items() if v is not None} for one in (config, hyper)]
+    return replace(options, config=given[0], hyper=given[1])
 
 
 def _option(name: str, value: Any) -> list[str]:

@@ -72,6 +72,7 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     assert read["num_updates"] == 6 and read["steps_per_update"] == 32
     assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 2 --seed 0")
     assert "--hidden-sizes 8 " in read["command"]
+    assert "--discount" not in read["command"] and "--discount 0.99 " in read["full_command"]
     assert list(read["backends"]) == ["haiku", "equinox"]
     for facts in read["backends"].values():
         assert all(facts[name] > 0 for name in POSITIVE)
