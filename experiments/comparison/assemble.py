@@ -63,6 +63,10 @@ def assemble(finished: Finished, command: str) -> Json:
     main = rung_of_arithmetic(options.arithmetic)
     found = {env: _environment(finished, env, main) for env in environments(options)}
     found = {env: one for env, one in found.items() if one is not None}
+    if len(found) > 1:
+        for env, one in found.items():
+            for pair in one["pairs"]:
+                pair["sentence"] = f"On {env}: {pair['sentence']}"
     first = found.get(options.env) or next(iter(found.values()))
     pairs = [pair for one in found.values() for pair in one["pairs"]]
     chosen = {name: value for name, value in asdict(options).items() if name not in SHOWN_OTHERWISE}

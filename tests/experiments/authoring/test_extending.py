@@ -49,6 +49,21 @@ def train(command: str, out: Path) -> dict:
     return json.loads((out / "summary.json").read_text())
 
 
+def test_custom_networks_are_compared(page: Path) -> None:
+    command = (
+        "compare ppo gymnax:CartPole-v1 --network two_networks:networks --arithmetic native "
+        "--num-envs 2 --rollout-length 16 --num-minibatches 2 --total-steps 64 --num-seeds 2 "
+        "--eval-episodes 4 --repetitions 0 --out two"
+    )
+    assert cli.main(command.split()) == 0
+    result = json.loads((page / "two" / "comparison.json").read_text())
+    assert list(result["backends"]) == ["linen", "equinox"] and result["failures"] == []
+    (pair,) = result["pairs"]
+    assert pair["max_abs_param_difference"] < 1e-4
+    assert {cause["name"] for cause in pair["causes"]} <= {"summation_order", "leaf_order"}
+    assert "class EquinoxActorCritic" in result["code"]["equinox"]["source"]
+
+
 def test_the_page_holds_every_template() -> None:
     templates = {
         file.read_text() for file in new.TEMPLATES.glob("*.py") if file.name != "__init__.py"
