@@ -82,16 +82,19 @@ def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list
 
 
 def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Say what each rung explains of the difference that the rung before it shows.
+    """Say what each rung explains of the differences that the rung before it shows.
 
     Args:
       rungs: for each rung that was run, by name: `pairs` and `backends` as in `comparison.json`.
 
     Returns:
-      The field `ladder` of `comparison.json`, all rungs in order.
+      The field `ladder` of `comparison.json`, all rungs in order. `largest` has the largest
+      difference of two libraries' final returns and areas under the curve, with intervals.
+      `explained` has a `sentence` and `share`, the part of the previous rung's difference of areas
+      that is gone; None where the seeds' noise hides that difference.
     """
     entries: list[dict[str, Any]] = []
-    before: tuple[Rung, float] | None = None
+    before: dict[str, Any] | None = None
     for rung in RUNGS:
         found = rungs.get(rung.name)
         entry: dict[str, Any] = {"rung": rung.name, "title": rung.title, "run": found is not None}
@@ -99,57 +102,78 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             entries.append({**entry, "pairs": None, "backends": None, "explained": None})
             continue
         pairs = [{k: v for k, v in pair.items() if k != "divergence"} for pair in found["pairs"]]
-        spread = _spread(found["backends"])
+        largest = {
+            "return": _largest(pairs, "return_difference"),
+            "area": _largest(pairs, "area_difference"),
+        }
+        share, explained = _share(rung, largest["area"], before and before["area"])
+        sentence = " ".join(filter(None, (_sizes(largest), explained, _rest(pairs))))
         entries.append(
             {
                 **entry,
                 "pairs": pairs,
                 "backends": found["backends"],
-                "spread": spread,
-                "explained": _explained(rung, pairs, spread, before),
+                "largest": largest,
+                "explained": {"sentence": sentence, "share": share},
             }
         )
-        before = (rung, spread)
+        before = largest
     return entries
 
 
-def _spread(backends: Mapping[str, Mapping[str, Any]]) -> float:
-    """Give the largest difference of mean returns between two libraries."""
-    means = [facts["final_return"] for facts in backends.values()]
-    return max(means) - min(means)
+def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | None:
+    """Give the largest paired difference, positive, with its interval."""
+    known = [pair[name] for pair in pairs if pair[name] is not None]
+    if not known:
+        return None
+    found = max(known, key=lambda one: abs(one["mean"]))
+    if found["mean"] >= 0 or found["low"] is None:
+        return {**found, "mean": abs(found["mean"])}
+    return {"mean": -found["mean"], "low": -found["high"], "high": -found["low"]}
 
 
-def _explained(
-    rung: Rung,
-    pairs: Sequence[Mapping[str, Any]],
-    spread: float,
-    before: tuple[Rung, float] | None,
-) -> dict[str, Any]:
-    """Compare a rung with the one before it."""
+def _sizes(largest: Mapping[str, Any]) -> str:
+    parts = [
+        f"{title} differ by up to {_with_interval(largest[name])}"
+        for name, title in (("return", "Final returns"), ("area", "areas under the curve"))
+        if largest[name] is not None
+    ]
+    return f"{', '.join(parts)}." if parts else ""
+
+
+def _with_interval(found: Mapping[str, Any]) -> str:
+    if found["mean"] == 0:
+        return "0"
+    text = format_return(found["mean"])
+    if found["low"] is None:
+        return text
+    return f"{text} [{format_return(found['low'])}, {format_return(found['high'])}]"
+
+
+def _share(
+    rung: Rung, now: Mapping[str, Any] | None, before: Mapping[str, Any] | None
+) -> tuple[float | None, str]:
+    """Compare the largest difference of areas with that of the rung before."""
+    if now is None or before is None or before["mean"] == 0:
+        return None, ""
+    if before["low"] is None or before["low"] <= 0:
+        return None, (
+            "The rung before shows no difference of areas beyond the seeds' noise, so "
+            f"{rung.cause} cannot be credited with one."
+        )
+    share = max(0.0, 1 - now["mean"] / before["mean"])
+    return share, f"{rung.cause.capitalize()}: {100 * share:.0f} % of the area's difference before."
+
+
+def _rest(pairs: Sequence[Mapping[str, Any]]) -> str:
     left = [pair for pair in pairs if not pair["identical"]]
-    rest = _rest(left)
-    text = f"Mean returns differ by up to {_return(spread)}"
-    if before is None:
-        return {"sentence": f"{text}. {rest}", "share": None}
-    previous = before[1]
-    share = None if previous <= 0 else max(0.0, min(1.0, 1 - spread / previous))
-    change = f"{text}, before this rung by up to {_return(previous)}"
-    about = f": {rung.cause} accounts for {100 * share:.0f} % of it" if share else ""
-    return {"sentence": f"{change}{about}. {rest}", "share": share}
-
-
-def _return(value: float) -> str:
-    return "0" if value == 0 else format_return(value)
-
-
-def _rest(left: Sequence[Mapping[str, Any]]) -> str:
     if not left:
         return "All libraries are equal bit for bit: nothing is left over."
     first = max(left, key=lambda pair: pair["max_abs_param_difference"])
     one, other = map(libraries.title, first["backends"])
     causes = ", ".join(f"{cause['name']} ({cause['where']})" for cause in first["causes"])
     return (
-        f"{len(left)} pair{'s' if len(left) > 1 else ''} of libraries still differ; the largest "
-        f"difference of a parameter, {first['max_abs_param_difference']:.2g}, is between {one} and "
-        f"{other}: {causes}."
+        f"Left over: {len(left)} of {len(pairs)} pairs of libraries differ; the largest difference "
+        f"of a parameter, {first['max_abs_param_difference']:.2g}, is between {one} and {other}: "
+        f"{causes}."
     )

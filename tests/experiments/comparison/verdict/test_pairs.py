@@ -131,30 +131,51 @@ def test_the_verdict_of_equal_libraries() -> None:
     }
 
 
+def with_area(record: Record, change: float) -> Record:
+    """Raise a learning curve, by a little more for each seed."""
+    curve = record.history[0]["episode_return"]
+    more = np.linspace(change, 1.01 * change, len(curve), dtype=np.float32)
+    record.history[0]["episode_return"] = curve + more[:, None]
+    return record
+
+
 def test_the_ladder_says_what_each_rung_explains() -> None:
-    def rung(other: Record, means: tuple[float, float]) -> dict[str, Any]:
-        backends = {
-            name: {"final_return": mean, "area": mean, "steps_per_second": 1.0}
-            for name, mean in zip(("haiku", "equinox"), means, strict=True)
-        }
-        return {"pairs": [judged(a_record(NEAR), other)], "backends": backends}
+    def rung(other: Record) -> dict[str, Any]:
+        return {"pairs": [judged(a_record(NEAR), other)], "backends": {}}
 
     found = ladder(
         {
-            "defaults": rung(a_record(FAR, 1e-6), (10.0, 30.0)),
-            "initializers": rung(a_record(NEAR, 1e-6), (10.0, 15.0)),
-            "canonical": rung(a_record(NEAR), (10.0, 10.0)),
+            "defaults": rung(with_area(a_record(FAR, 1e-6), 20.0)),
+            "initializers": rung(with_area(a_record(NEAR, 1e-6), 5.0)),
+            "weights": rung(a_record(NEAR, 1e-6)),
+            "canonical": rung(a_record(NEAR)),
         }
     )
     named = {entry["rung"]: entry for entry in found}
     assert list(named) == ["defaults", "initializers", "weights", "leaf_order", "canonical"]
-    assert [entry["run"] for entry in found] == [True, True, False, False, True]
-    assert named["weights"]["pairs"] is None
-    assert named["initializers"]["explained"]["share"] == 0.75
+    assert [entry["run"] for entry in found] == [True, True, True, False, True]
+    assert named["leaf_order"]["pairs"] is None
+    explained = {name: entry["explained"] for name, entry in named.items() if entry["run"]}
+    assert explained["initializers"]["share"] == pytest.approx(0.75)
     assert (
-        "the default initializers accounts for 75 %"
-        in (named["initializers"]["explained"]["sentence"])
+        "The default initializers: 75 % of the area's difference before."
+        in (explained["initializers"]["sentence"])
     )
-    assert named["canonical"]["explained"]["share"] == 1.0
-    assert "nothing is left over" in named["canonical"]["explained"]["sentence"]
-    assert "1 pair of libraries still differ" in named["defaults"]["explained"]["sentence"]
+    assert explained["weights"]["share"] == 1.0
+    assert explained["canonical"]["share"] is None, "nothing was left to explain"
+    assert "nothing is left over" in explained["canonical"]["sentence"]
+    assert "Left over: 1 of 1 pairs of libraries differ" in explained["defaults"]["sentence"]
+    assert named["defaults"]["largest"]["return"]["mean"] == pytest.approx(20.09, abs=0.01)
+
+
+def test_noise_is_not_explained() -> None:
+    noisy = a_record(NEAR, 1e-6)
+    noisy.history[0]["episode_return"] += np.float32([[30], [-31], [8], [-9], [4]])
+    found = ladder(
+        {
+            "defaults": {"pairs": [judged(a_record(NEAR), noisy)], "backends": {}},
+            "initializers": {"pairs": [judged(a_record(NEAR), a_record(NEAR))], "backends": {}},
+        }
+    )
+    assert found[1]["explained"]["share"] is None
+    assert "beyond the seeds' noise" in found[1]["explained"]["sentence"]
