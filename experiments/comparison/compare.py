@@ -14,6 +14,8 @@ from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions, SharedOptions
 from ..registry.algorithms import find_algorithm
+from ..registry.effects import with_effect
+from ..registry.environments import make_env
 from ..registry.overrides import from_overrides, overrides_of
 from ..report import report
 from ..runs.interrupt import raising
@@ -168,11 +170,16 @@ def command(options: CompareOptions) -> str:
 
 
 def _spelled_out(options: CompareOptions) -> CompareOptions:
-    """Give every field of the algorithm's configuration a value, so that no default matters."""
+    """Give every field that has an effect a value, so that no default matters."""
     algorithm = find_algorithm(options.algorithm)
     config = asdict(from_overrides(algorithm.Config, options.config))
     hyper = asdict(from_overrides(algorithm.Hyperparams, options.hyper))
-    given = [{n: v for n, v in one.items() if v is not None} for one in (config, hyper)]
+    chosen = from_overrides(algorithm.Config, options.config)
+    used = with_effect(options, algorithm, make_env(options.env), chosen)
+    given = [
+        {name: value for name, value in one.items() if name in used and value is not None}
+        for one in (config, hyper)
+    ]
     return replace(options, config=given[0], hyper=given[1])
 
 

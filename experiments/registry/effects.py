@@ -26,33 +26,65 @@ def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any)
     Raises:
       TriglotError: naming the option and where it would act.
     """
-    custom = options.network if isinstance(options, TrainOptions) else ()
-    source = f"the networks come from --network {' '.join(custom)}"
+    custom = _custom(options)
     if isinstance(options, TrainOptions) and custom and options.backend != TrainOptions.backend:
-        raise TriglotError(f"--backend {options.backend} has no effect: {source}; leave it out.")
+        raise TriglotError(
+            f"--backend {options.backend} has no effect: {_source(custom)}; leave it out."
+        )
     for one, value in (
         *_chosen(algorithm.Config, options.config),
         *_chosen(algorithm.Hyperparams, options.hyper),
     ):
-        reader, why = one.metadata.get("only_for"), None
-        if reader == "networks" and custom and _is_replaced(algorithm, env, config):
-            why = source
-        elif reader == "networks" and not _is_read_by_networks(algorithm, env, config, one.name):
-            why = (
-                f"the networks that {options.algorithm} has by default for {env.name}, with "
-                f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
-                "use it"
-            )
-        elif reader == "optimizer" and options.optimizer in OPTIMIZERS:
-            optimizer = OPTIMIZERS[options.optimizer]
-            if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
-                why = f"the optimizer {options.optimizer} does not use it"
-        elif reader not in (None, "networks", "optimizer") and not getattr(config, reader):
-            why = f"it needs --{_option(reader)}"
+        why = _why_not(one, options, algorithm, env, config)
         if why is not None:
             raise TriglotError(
                 f"--{_option(one.name)} {_words(value)} has no effect: {why}; leave it out."
             )
+
+
+def with_effect(options: SharedOptions, algorithm: Any, env: Any, config: Any) -> set[str]:
+    """Name the fields of `Config` and `Hyperparams` that can have an effect.
+
+    Args:
+      options, algorithm, env, config: as in `check_effects`.
+    """
+    owners = (algorithm.Config, algorithm.Hyperparams)
+    return {
+        one.name
+        for owner in owners
+        for one in fields(owner)
+        if _why_not(one, options, algorithm, env, config) is None
+    }
+
+
+def _why_not(
+    one: "Field[Any]", options: SharedOptions, algorithm: Any, env: Any, config: Any
+) -> str | None:
+    """Say why a field cannot have an effect; None if it can."""
+    reader, custom = one.metadata.get("only_for"), _custom(options)
+    if reader == "networks" and custom and _is_replaced(algorithm, env, config):
+        return _source(custom)
+    if reader == "networks" and not _is_read_by_networks(algorithm, env, config, one.name):
+        return (
+            f"the networks that {options.algorithm} has by default for {env.name}, with "
+            f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
+            "use it"
+        )
+    if reader == "optimizer" and options.optimizer in OPTIMIZERS:
+        optimizer = OPTIMIZERS[options.optimizer]
+        if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
+            return f"the optimizer {options.optimizer} does not use it"
+    if reader not in (None, "networks", "optimizer") and not getattr(config, reader):
+        return f"it needs --{_option(reader)}"
+    return None
+
+
+def _custom(options: SharedOptions) -> tuple[str, ...]:
+    return getattr(options, "network", ())
+
+
+def _source(custom: tuple[str, ...]) -> str:
+    return f"the networks come from --network {' '.join(custom)}"
 
 
 def _chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
