@@ -16,7 +16,7 @@ HEAD = """# Reports of comparisons
 
 Each folder holds the curves, the tables and the numbers of one `triglot compare`; its command has
 every option spelled out, so that later defaults do not change it. [Findings](../findings.md) sums
-them up. `python docs/reports/collect.py RUN ...` copies the files of runs here and writes this page.
+them up. `python docs/reports/collect.py RUN ...` copies the files of runs and writes this page.
 """
 
 

@@ -122,14 +122,12 @@ def _seeds(number: int) -> str:
 
 
 def _speed(result: Mapping[str, Any]) -> Card | None:
-    measured = _measured_speeds(result.get("cost"))
-    speeds = measured or {
-        name: {"median": facts["steps_per_second"]}
-        for name, facts in result["backends"].items()
-        if facts.get("steps_per_second")
-    }
+    """Compare training speeds that were measured in turns; those of the trainings are not."""
+    title = "Slowest against fastest"
+    speeds = _measured_speeds(result.get("cost"))
     if len(speeds) < 2:
-        return None
+        meaning = "Costs were not measured side by side: --repetitions 5 does, with intervals."
+        return Card(title, numbers.MISSING, meaning)
     slow = min(speeds, key=lambda name: speeds[name]["median"])
     fast = max(speeds, key=lambda name: speeds[name]["median"])
     ratio = speeds[fast]["median"] / speeds[slow]["median"]
@@ -137,15 +135,13 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
         f"{libraries.title(slow)} trains {numbers.count(speeds[slow]['median'])} environment steps "
         f"per second, {libraries.title(fast)} {numbers.count(speeds[fast]['median'])}."
     )
-    if not measured:
-        meaning += " Measured once, in training."
     if _overlap(speeds[slow], speeds[fast]):
         meaning += " Their intervals overlap."
     noise = (result.get("cost") or {}).get("noise") or {}
     if noise.get("noisy"):
         meaning += " The machine was noisy."
     detail = f"{libraries.title(slow)} against {libraries.title(fast)}"
-    return Card("Slowest against fastest", f"{ratio:.2f} ×", meaning, detail=detail)
+    return Card(title, f"{ratio:.2f} ×", meaning, detail=detail)
 
 
 def _measured_speeds(cost: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
