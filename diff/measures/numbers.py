@@ -14,6 +14,7 @@ leaves room for sums of 65,536. After steps of Adam, which divides even a gradie
 rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ ONE_STEP = "parameters after 1 step"
 MANY_STEPS = f"parameters after {STEPS} steps"
 LONG_OUTPUTS = f"outputs after {STEPS} steps"
 LONG = (MANY_STEPS, LONG_OUTPUTS)
+STEPPED = (ONE_STEP, MANY_STEPS)
 
 
 class Quantity(NamedTuple):
@@ -170,7 +172,31 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
         )
         for quantity in native
     ]
+    if not precise:
+        measurements = _unjudged_noise(measurements, notes)
     return Measured(measurements, notes, (coarse[0], coarse[1]))
+
+
+def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:
+    """Do not judge parameters after gradient steps where gradients and outputs agree.
+
+    Adam divides a gradient by its own size. Where a gradient is 0 but for rounding, such as that of
+    a bias of attention keys, its steps are as large as any others, and no output depends on them.
+    """
+    agree = {GRADIENTS: False, LONG_OUTPUTS: False}
+    agree |= {name: True for name in {each.quantity.name for each in measurements} & agree.keys()}
+    for each in measurements:
+        if each.quantity.name in agree:
+            agree[each.quantity.name] &= each.agrees
+    if not all(agree.values()):
+        return measurements
+    judged = [
+        replace(each, single_tolerance=math.inf) if each.quantity.name in STEPPED else each
+        for each in measurements
+    ]
+    if any(a.agrees != b.agrees for a, b in zip(judged, measurements, strict=True)):
+        notes.append("parameters after gradient steps differ where no output depends on them")
+    return judged
 
 
 def in_double(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:

@@ -148,8 +148,7 @@ class _Recorder:
     def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
         """Record a scan, one iteration after the other."""
         params = equation.params
-        first = params["num_consts"]
-        last = first + params["num_carry"]
+        first, last = _ends_of_scan(params)
         constants, carry, scanned = operands[:first], list(operands[first:last]), operands[last:]
         length = params["length"]
         order = range(length)[::-1] if params["reverse"] else range(length)
@@ -167,6 +166,14 @@ class _Recorder:
         """Record the equations of a function."""
         closed = jax.make_jaxpr(function)(*(value.array for value in operands))
         return self.inline(closed, operands)[0]
+
+
+def _ends_of_scan(params: Any) -> tuple[int, int]:
+    """Count a scan's constant operands, and those with its carry."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_consts"] + params["num_carry"]
+    constants, carry, _ = (len(list(part)) for part in params["ft_in"].elts)  # from JAX 0.11 on
+    return constants, constants + carry
 
 
 def _on_host(array: Any) -> Any:
