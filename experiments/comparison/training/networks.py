@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ....core.network import Network
     from ....core.types import PyTree
 
-Mapping_: TypeAlias = Mapping[str, Mapping[str, str]]
+NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> "Agent":
@@ -130,7 +130,7 @@ def shared_names(
     return SharedNames(encode, decode, guesses[0] if guesses else "")
 
 
-def read_mapping(path: Path | None) -> Mapping_:
+def read_mapping(path: Path | None) -> NamesByLibrary:
     """Read `--mapping`: by library, its canonical names to those of the first library.
 
     Raises:

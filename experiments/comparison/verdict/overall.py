@@ -8,8 +8,6 @@ from ...statistics import format_return
 from ..rungs import RUNGS, Rung
 from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
 
-# From the best to the worst, for `--fail-on`: a difference that is shown is worse than one that
-# could not be excluded.
 MARGIN_SHARE = 0.05  # of the return above a random policy's
 SMALLEST_MARGIN = 1e-6
 
