@@ -211,12 +211,18 @@ def _compare(arguments: list[str], started: float) -> int:
     """Train an algorithm with several network libraries from the same weights and keys, and report
     all differences.
 
-    Each library trains in a separate process. The folder contains comparison.json, curves.png and
-    report.html, a self-contained page.
+    Each library trains in a separate process. The verdict is identical, equivalent, inconclusive or
+    different; the first update, parameter and operation that differ and the likely cause are named.
+    The folder contains comparison.json, curves.png and .svg, tables.md and tables/*.csv, and
+    report.html, a self-contained page. The same command continues an interrupted comparison.
 
     triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 
-    triglot compare ppo gymnax:CartPole-v1 --backends linen equinox --arithmetic native
+    triglot compare ppo gymnax:CartPole-v1 --arithmetic native --ladder
+
+    triglot compare ppo gymnax:CartPole-v1 --network my_file:networks --envs gymnax:Acrobot-v1
+
+    triglot compare ppo gymnax:CartPole-v1 --against comparison.json --fail-on different
     """
     from .registry.overrides import overrides_of
 

@@ -123,6 +123,7 @@ class CompareOptions(SharedOptions):
     """Options of `triglot compare`; `compare` and its workers take them too.
 
     Attributes:
+      num_seeds: independent seeds, vmapped; at least 5 to judge returns.
       envs: further environments; the scores of all are normalised and aggregated.
       backends: the network libraries, at least two; all start from the first one's initial weights.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
@@ -143,6 +144,7 @@ class CompareOptions(SharedOptions):
       open: open the report in a browser.
     """
 
+    num_seeds: Count = 10
     envs: Annotated[tuple[str, ...], Arg("ENVIRONMENT ...", "none")] = ()
     backends: Annotated[
         tuple[str, ...] | None, Arg("NAME ...", "haiku linen nnx equinox, or those of --network")

@@ -34,7 +34,7 @@ def test_a_killed_comparison_is_continued(tmp_path: Path) -> None:
     """Its workers end with it, and the same command then gives the same results."""
     options = "--backends linen equinox --num-envs 2 --rollout-length 8 --num-minibatches 2"
     command = f"compare ppo probe:two-step {options} --hidden-sizes 8 --total-steps 64_000"
-    command += " --repetitions 0"
+    command += " --num-seeds 1 --repetitions 0"
     finish(f"{command} --out {tmp_path / 'whole'}")
     for seconds in np.random.default_rng(0).uniform(1, 15, size=5):
         out = tmp_path / f"killed-{seconds:.3f}"
