@@ -57,10 +57,10 @@ def keep_programs() -> None:
 
 # Test files whose tests get the marker `optimized`: they need the programs that users run.
 OPTIMIZED = (
-    "test_identity",
-    "test_compare",
-    "test_gymnax_quirks",  # rounding decides whether a bound is exceeded
-    "test_inverted_pendulum",
+    "conformance/test_identity",
+    "comparison/test_compare",
+    "checks/test_gymnax_quirks",  # rounding decides whether a bound is exceeded
+    "learning/test_inverted_pendulum",
 )
 
 # Test files and folders whose tests get the marker `packaging`: they run what documents show, or
@@ -74,8 +74,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not {item.path.stem, item.path.parent.name}.isdisjoint(PACKAGING):
             item.add_marker(pytest.mark.packaging)
-        if any(part in item.path.name for part in OPTIMIZED):
+        if is_optimized(item.path):
             item.add_marker(pytest.mark.optimized)
+
+
+def is_optimized(path: Path) -> bool:
+    """Whether a test file needs the programs that users run."""
+    return any(part in path.as_posix() for part in OPTIMIZED)
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +99,7 @@ def promotion(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave out most of XLA's optimization, also in processes that a test starts."""
-    least = not any(part in request.node.name for part in OPTIMIZED)
+    least = not is_optimized(request.node.path)
     if not least and "fusion_emitters=false" in os.environ.get("XLA_FLAGS", ""):
         pytest.fail("A test marked `optimized` needs XLA's default flags: unset XLA_FLAGS.")
     with pytest.MonkeyPatch.context() as patch:

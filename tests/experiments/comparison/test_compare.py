@@ -1,6 +1,7 @@
 """A small comparison from end to end, what is refused, and what an interruption leaves."""
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from safetensors.numpy import load_file
 
 from triglot.core.errors import MissingExtra, TriglotError
@@ -44,9 +46,11 @@ POSITIVE = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """Run a comparison of two libraries."""
-    out = tmp_path_factory.mktemp("runs") / "new" / "comparison"
-    return compare(replace(OPTIONS, out=out)), out
+    """Run a comparison of two libraries, once for all test processes; the others continue it."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new" / "comparison"
+    with FileLock(f"{out.parent}.lock"):
+        return compare(replace(OPTIONS, out=out)), out
 
 
 def test_the_libraries_are_equal(run: tuple[dict[str, Any], Path]) -> None:
