@@ -170,7 +170,7 @@ def test_the_ladder_says_what_each_rung_explains() -> None:
 
 def test_noise_is_not_explained() -> None:
     noisy = a_record(NEAR, 1e-6)
-    noisy.history[0]["episode_return"] += np.float32([[30], [-31], [8], [-9], [4]])
+    noisy.history[0]["episode_return"] += np.array([[30], [-31], [8], [-9], [4]], np.float32)
     found = ladder(
         {
             "defaults": {"pairs": [judged(a_record(NEAR), noisy)], "backends": {}},
