@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,8 +48,22 @@ class Finished:
     jobs: Sequence[Job]
     bounds: Mapping[str, Bounds]
 
+    @cached_property
+    def main_records(self) -> Records:
+        """The results in the first environment on the rung that is judged, loaded once."""
+        return self._load(self.options.env, self.main)
+
+    @property
+    def main(self) -> Rung:
+        """The rung that is judged."""
+        return rung_of_arithmetic(self.options.arithmetic)
+
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
+        is_main = (env, rung) == (self.options.env, self.main)
+        return self.main_records if is_main else self._load(env, rung)
+
+    def _load(self, env: str, rung: Rung) -> Records:
         chosen = [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
         return {job.backend: Record.load(self.ledger.folder(job)) for job in chosen}
 
@@ -60,8 +75,7 @@ def assemble(finished: Finished, command: str) -> Json:
       The contents of `comparison.json`, without costs, programs and code.
     """
     options = finished.options
-    main = rung_of_arithmetic(options.arithmetic)
-    found = {env: _environment(finished, env, main) for env in environments(options)}
+    found = {env: _environment(finished, env, finished.main) for env in environments(options)}
     found = {env: one for env, one in found.items() if one is not None}
     if len(found) > 1:
         for env, one in found.items():

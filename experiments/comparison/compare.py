@@ -172,12 +172,11 @@ def command(options: CompareOptions) -> str:
 def _spelled_out(options: CompareOptions) -> CompareOptions:
     """Give every field that has an effect a value, so that no default matters."""
     algorithm = find_algorithm(options.algorithm)
-    config = asdict(from_overrides(algorithm.Config, options.config))
-    hyper = asdict(from_overrides(algorithm.Hyperparams, options.hyper))
-    chosen = from_overrides(algorithm.Config, options.config)
-    used = with_effect(options, algorithm, make_env(options.env), chosen)
+    config = from_overrides(algorithm.Config, options.config)
+    hyper = from_overrides(algorithm.Hyperparams, options.hyper)
+    used = with_effect(options, algorithm, make_env(options.env), config)
     given = [
-        {name: value for name, value in one.items() if name in used and value is not None}
+        {name: value for name, value in asdict(one).items() if name in used and value is not None}
         for one in (config, hyper)
     ]
     return replace(options, config=given[0], hyper=given[1])

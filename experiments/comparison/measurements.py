@@ -50,8 +50,7 @@ def measure_costs(
 
 def programs(finished: Finished) -> dict[str, Any]:
     """Describe the training programs, and compare them in pairs."""
-    main = rung_of_arithmetic(finished.options.arithmetic)
-    records = finished.records(finished.options.env, main)
+    records = finished.main_records
     pairs = []
     for one, other in itertools.combinations(records, 2):
         found = diff_programs(records[one].program, records[other].program).as_json()
@@ -66,9 +65,8 @@ def programs(finished: Finished) -> dict[str, Any]:
 
 def add_causes(result: dict[str, Any], finished: Finished) -> None:
     """Report memory that grows without an end, and libraries that are slower than another."""
-    main = rung_of_arithmetic(finished.options.arithmetic)
     cost = result["cost"] or {"backends": {}, "slower": []}
-    for name, record in finished.records(finished.options.env, main).items():
+    for name, record in finished.main_records.items():
         growth = find_growth(record)
         causes = [] if growth is None else [growth]
         causes += [

@@ -1,8 +1,8 @@
 """Run the jobs of a comparison, one worker process after the other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -11,7 +11,7 @@ from ....core.errors import TriglotError
 from ....core.loop.chunks import chunk_sizes
 from ...options import CompareOptions
 from ...runs.plan import rounded_up
-from ...storage.files import plain
+from ...storage.files import plain, replacing
 from ..jobs import Job, Ledger
 from ..results import Arrays, Record
 from .worker import Worker
@@ -19,8 +19,6 @@ from .worker import Worker
 BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts chunks of training
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
-
-Announce: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -74,12 +72,12 @@ class Progress:
 def run_jobs(
     options: CompareOptions, ledger: Ledger, jobs: list[Job], progress: Progress
 ) -> list[Failure]:
-    """Train what is not done yet; a library that fails does not stop the others.
+    """Run jobs that are not done yet; a library that fails does not stop the others.
 
     Args:
       options: of the comparison.
       ledger: its folder.
-      jobs: all jobs, the reference library first in each environment.
+      jobs: those that are left, the reference library first in each environment.
       progress: shown to the user; its records are filled.
 
     Returns:
@@ -90,8 +88,6 @@ def run_jobs(
     """
     failures: list[Failure] = []
     for job in jobs:
-        if ledger.is_done(job):
-            continue
         try:
             _run(options, ledger, job, progress)
         except TriglotError as error:
@@ -106,10 +102,7 @@ def run_jobs(
 def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) -> None:
     record = progress.records[job] = Record()
     with Worker(job.backend) as worker:
-
-        def ask(stage: str, **arguments: Any) -> tuple[dict[str, Any], Arrays]:
-            return worker.ask(stage, **arguments)
-
+        ask = worker.ask
         progress.enter(job, "import and build")
         task = {"options": plain(vars(options)), "env": job.env, "rung": job.rung}
         reference = options.libraries[0]
@@ -141,9 +134,8 @@ def _share_weights(ledger: Ledger, job: Job, worker: Worker, params: Arrays) -> 
     """Load the shared weights; the first library that gets here gives its own."""
     weights = ledger.weights(job.position)
     if not weights.exists():
-        unfinished = weights.with_name(f".unfinished-{weights.name}")
-        save_file(params, unfinished)
-        unfinished.replace(weights)
+        with replacing(weights) as unfinished:
+            save_file(params, unfinished)
     worker.ask("load", path=str(weights.resolve()))
 
 
