@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -46,11 +47,14 @@ POSITIVE = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """Run a comparison of two libraries, once for all test processes; the others continue it."""
+    """Run a comparison of two libraries, once for all test processes; each gets a copy."""
     base = tmp_path_factory.getbasetemp()
-    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new" / "comparison"
-    with FileLock(f"{out.parent}.lock"):
-        return compare(replace(OPTIONS, out=out)), out
+    first = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new" / "comparison"
+    with FileLock(f"{first.parent}.lock"):
+        if not (first / "comparison.json").exists():
+            compare(replace(OPTIONS, out=first))
+    out = shutil.copytree(first, tmp_path_factory.mktemp("copy") / "comparison")
+    return compare(replace(OPTIONS, out=out)), out
 
 
 def test_the_libraries_are_equal(run: tuple[dict[str, Any], Path]) -> None:
@@ -108,11 +112,12 @@ def test_no_metric_is_lost(run: tuple[dict[str, Any], Path]) -> None:
 
 
 def test_a_finished_comparison_is_not_run_again(
-    run: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
+    run: tuple[dict[str, Any], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command only reports again, here against the stored result."""
-    result, out = run
-    stored = out.with_name("stored.json")
+    result, _ = run
+    out = shutil.copytree(run[1], tmp_path / "comparison")
+    stored = tmp_path / "stored.json"
     stored.write_bytes((out / "comparison.json").read_bytes())
     monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
     again = compare(replace(OPTIONS, out=out, against=stored))
