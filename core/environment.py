@@ -1,7 +1,7 @@
 """Environments as pure functions of a state; they never reset themselves."""
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -156,3 +156,10 @@ class TimeLimit:
         # A termination at the limit is a termination: there is no bootstrap.
         truncated = (step.truncated | (time >= self.max_steps)) & ~step.terminated
         return replace(step, state=_Timed(state=step.state, time=time), truncated=truncated)
+
+
+def without_time_limit(env: object, states: PyTree = None) -> tuple[Any, PyTree]:
+    """Take the environment and its states out of any `TimeLimit`."""
+    while isinstance(env, TimeLimit):
+        env, states = env.env, None if states is None else states.state
+    return env, states

@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.environment import TimeStep, first_step
+from ..core.environment import TimeLimit, TimeStep, first_step
 from ..core.errors import TriglotError, shown, unknown
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete, Spec
@@ -24,23 +24,36 @@ def names() -> list[str]:
     return ["4x4", "8x8", "10x10"]
 
 
-def make(name: str, **options: Any) -> "GridWorld":
+@overload
+def make(name: str, *, max_steps: None = None, **options: Any) -> "GridWorld": ...
+
+
+@overload
+def make(name: str, *, max_steps: int, **options: Any) -> TimeLimit: ...
+
+
+def make(name: str, *, max_steps: int | None = None, **options: Any) -> "GridWorld | TimeLimit":
     """Make a grid world.
 
     Args:
       name: height and width, such as `"8x8"`.
+      max_steps: of an episode, which is then truncated; None for no limit.
       options: `observation`, as in `GridWorld`.
 
     Raises:
       TriglotError: if the name is not a size, or an option or its value is unknown.
     """
-    check_options(f"gridworld:{name}", options, ["observation"])
+    check_options(f"gridworld:{name}", options, ["observation", "max_steps"])
     size = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", name)
     if size is None:
         raise TriglotError(
             f"the name of a grid world is its height and width, such as 8x8; got {shown(name)}."
         )
-    return GridWorld(int(size[1]), int(size[2]), **options)
+    env = GridWorld(int(size[1]), int(size[2]), **options)
+    if max_steps is None:
+        return env
+    check_count(f"max_steps of {env.name}", max_steps)
+    return TimeLimit(env, max_steps)
 
 
 @jax.tree_util.register_dataclass
@@ -57,7 +70,7 @@ class GridWorld:
     """Walk from the bottom right cell to the top left one, for a reward of 1 on arrival.
 
     The actions are 0 up, 1 right, 2 down, 3 left; a move against the border has no effect. Arrival
-    terminates the episode; there is no time limit (see `core.environment.TimeLimit`).
+    terminates the episode; there is no time limit (`make` adds one).
 
     Attributes:
       height, width: number of rows and columns.

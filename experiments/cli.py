@@ -214,7 +214,8 @@ def _compare(arguments: list[str], started: float) -> int:
     Each library trains in a separate process. The verdict is identical, equivalent, inconclusive or
     different; the first update, parameter and operation that differ and the likely cause are named.
     The folder contains comparison.json, curves.png and .svg, tables.md and tables/*.csv, and
-    report.html, a self-contained page. The same command continues an interrupted comparison.
+    report.html, a self-contained page. The same command continues an interrupted comparison,
+    and --ladder or --repetitions add to a finished one.
 
     triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 

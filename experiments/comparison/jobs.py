@@ -21,9 +21,9 @@ from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 LEDGER = "jobs.json"
 JOBS, COSTS = "jobs", "costs"
 SCHEMA = 2
-# Options that decide what is reported and not what is computed; they may change from one call to
-# the next.
-REPORTING = ("out", "margin", "against", "fail_on", "open", "repetitions")
+# Options that change no job; another call with the same folder may change them, and adds what is
+# missing.
+ADDABLE = ("out", "margin", "against", "fail_on", "open", "repetitions", "ladder")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Ledger:
 def _computing(options: CompareOptions) -> dict[str, Any]:
     """List the options that decide what is computed, as JSON values."""
     named = {one.name: getattr(options, one.name) for one in fields(options)}
-    return plain({name: value for name, value in named.items() if name not in REPORTING})
+    return plain({name: value for name, value in named.items() if name not in ADDABLE})
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ...core.environment import Renderable, TimeLimit
+from ...core.environment import Renderable, without_time_limit
 from ...core.errors import TriglotError, writing
 from ...core.host.player import film
 from ...core.host_environment import HostRenderable
@@ -91,8 +91,7 @@ def draw(env: Any, states: Any, path: Path) -> None:
       TriglotError: if the environment cannot be rendered, or the file cannot be written.
     """
     suffix_of(env)
-    while isinstance(env, TimeLimit):
-        env, states = env.env, states.state
+    env, states = without_time_limit(env, states)
     with _writing(path) as unfinished:
         env.draw(states, str(unfinished))
 
@@ -105,8 +104,7 @@ def suffix_of(env: Any) -> str:
     """
     if isinstance(env, HostRenderable):
         return ".gif"
-    while isinstance(env, TimeLimit):
-        env = env.env
+    env, _ = without_time_limit(env)
     if not isinstance(env, Renderable):
         raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
     return env.draw_suffix

@@ -141,7 +141,7 @@ def test_gymnax_names_all_but_the_one_that_downloads() -> None:
     assert "MNISTBandit-bsuite" not in names
 
 
-def walk(env: gridworld.GridWorld, actions: list[int]) -> list[Any]:
+def walk(env: Any, actions: list[int]) -> list[Any]:
     """Take the actions from the start."""
     steps = [env.reset(jax.random.key(0))]
     for action in actions:
@@ -160,6 +160,12 @@ def test_gridworld_pays_and_terminates_on_arrival_only() -> None:
     assert [float(step.reward) for step in steps] == [0.0, 0.0, 0.0, 1.0]
     assert [bool(step.terminated) for step in steps] == [False, False, False, True]
     assert not any(step.truncated for step in steps)
+
+
+def test_gridworld_truncates_at_its_time_limit() -> None:
+    steps = walk(gridworld.make("2x3", max_steps=2), [0, 0])
+    assert [bool(step.truncated) for step in steps[1:]] == [False, True]
+    assert not any(bool(step.terminated) for step in steps[1:])
 
 
 def test_gridworld_shows_the_cell_as_one_hot() -> None:
@@ -199,6 +205,8 @@ def test_gridworld_of_ten_by_ten_has_the_published_start_value() -> None:
         ("0x4", {}, "at least two cells, got 0 x 4"),
         ("4x4", {"observation": "one-hot"}, "did you mean 'onehot'"),
         ("4x4", {"size": 3}, "unknown option of gridworld:4x4 'size'"),
+        ("4x4", {"max_steps": 0}, "max_steps of gridworld:4x4 must be at least 1, got 0"),
+        ("4x4", {"max_steps": 2.5}, "max_steps of gridworld:4x4 must be an integer, got 2.5"),
     ],
 )
 def test_gridworld_explains_bad_input(name: str, options: dict[str, Any], message: str) -> None:

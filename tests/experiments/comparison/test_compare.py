@@ -131,6 +131,14 @@ def test_a_folder_holds_one_comparison(run: tuple[dict[str, Any], Path]) -> None
         compare(replace(OPTIONS, out=run[1], seed=1))
 
 
+def test_the_ladder_adds_to_a_finished_comparison(tmp_path: Path) -> None:
+    options = replace(OPTIONS, out=tmp_path)
+    Ledger.open(tmp_path, options)
+    with_ladder = replace(options, ladder=True)
+    Ledger.open(tmp_path, with_ladder)
+    assert job_list(with_ladder)[:2] == job_list(options) and len(job_list(with_ladder)) == 10
+
+
 def test_a_half_written_comparison_is_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs.json").write_text('{"schema": 2, "opt')
     with pytest.raises(TriglotError, match=r"jobs\.json cannot be read"):
