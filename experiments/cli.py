@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError, describe, unknown
+from . import config_files
 from . import options as commands
 from .arguments import check_words, check_writable
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
@@ -131,6 +132,11 @@ def _train(arguments: list[str], started: float) -> int:
     triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
     """
     options = _parse_with_algorithm(TrainOptions, arguments)
+    if options.print_config:
+        from .registry.algorithms import find_algorithm
+
+        print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
+        return 0
     _set_compilation_cache(options)
     from .runs.train import train
 
@@ -286,18 +292,26 @@ def _check(arguments: list[str], started: float) -> int:
 
     triglot check gymnax
     """
-    prog, given = "triglot check", arguments[1:]
+    prog = "triglot check"
+    file, given = config_files.split(arguments[1:])
     if given and given[0] in ("-h", "--help"):
         note = f"\nAn algorithm adds options: {prog} ppo --help\n"
         _parse(commands.CheckOptions, arguments[:2], note=note)
-    if not given or given[0].startswith("-"):
+    part = given[0] if file is None and given else None
+    if file is not None:
+        part = config_files.first_of(file, given, "part")
+    if part is None or part.startswith("-"):
         raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
     from .authoring.check import check
     from .registry.components import find_component
     from .registry.overrides import overrides_of
 
     # The component is found before its options are parsed, since an algorithm adds options.
-    component = find_component(given[0], _option(given, "--kind"), _option(given, "--algorithm"))
+    in_file = {} if file is None else file.values
+    kind, algorithm = (
+        _option(given, f"--{name}") or in_file.get(name) for name in ("kind", "algorithm")
+    )
+    component = find_component(part, kind, algorithm)
     options = _parse(commands.CheckOptions, arguments, algorithm=component.algorithm)
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return check(component, replace(options, config=config, hyper=hyper))
@@ -358,6 +372,9 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
     from .parsing import parse
 
     command, *given = arguments
+    file, given = config_files.split(given)
+    if file is not None:
+        given = config_files.merge(file, given, options, algorithm)
     description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
     prog = f"triglot {command}"
     parsed = parse(options, given, prog=prog, description=description, algorithm=algorithm)
@@ -370,7 +387,11 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from .registry.algorithms import algorithm_names, find_algorithm
 
-    prog, given = f"triglot {arguments[0]}", arguments[1:]
+    prog = f"triglot {arguments[0]}"
+    file, given = config_files.split(arguments[1:])
+    if file is not None:
+        name = config_files.first_of(file, given, "algorithm")
+        given = config_files.merge(file, given, options, find_algorithm(name))
     if given and given[0] in ("-h", "--help"):
         choices = ", ".join(algorithm_names())
         note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
@@ -380,7 +401,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         raise TriglotError(
             f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
-    return _parse(options, arguments, algorithm=find_algorithm(given[0]))
+    return _parse(options, [arguments[0], *given], algorithm=find_algorithm(given[0]))
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:

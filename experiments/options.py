@@ -104,6 +104,7 @@ class TrainOptions(SharedOptions, MachineOptions):
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
     """
@@ -116,6 +117,7 @@ class TrainOptions(SharedOptions, MachineOptions):
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()
+    print_config: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,6 +91,18 @@ def parse(
     return options(**values)
 
 
+FILE_OPTION = Annotated[
+    Path | None,
+    arg(
+        name="config",
+        metavar="FILE",
+        help="read options from a TOML file, or from the config.json of a run; options of the "
+        "command line win over it.",
+        help_behavior_hint="(default: none)",
+    ),
+]
+
+
 @contextlib.contextmanager
 def _columns(width: int) -> Iterator[None]:
     """Let tyro format for a terminal of this width."""
@@ -114,6 +126,7 @@ def _tyro_class(options: type, nested: Mapping[str, type]) -> type:
         else:
             default = field() if one.default is MISSING else field(default=one.default)
             specs.append((one.name, _tyro_annotation(hints[one.name]), default))
+    specs.append(("config_file", FILE_OPTION, field(default=None)))  # read before; for the help
     return make_dataclass(
         options.__name__, specs, bases=(options,), namespace={"__doc__": options.__doc__},
         frozen=True, kw_only=True,
@@ -143,7 +156,7 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
     names = [name for name in _names(options) if name not in nested]
     for name in nested.keys() & set(_names(options)):
         names += _names(nested[name])
-    return ["--" + name.replace("_", "-") for name in names]
+    return ["--config", *("--" + name.replace("_", "-") for name in names)]
 
 
 def _one_sentence(box: str) -> str:

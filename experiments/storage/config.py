@@ -16,7 +16,7 @@ from .trust import CONFIG, require_trust
 
 SCHEMA = 1
 # Not written: the folder is given again, and settings of a machine never come from a run.
-LEFT_OUT = ("out", *(field.name for field in fields(MachineOptions)))
+LEFT_OUT = ("out", "print_config", *(field.name for field in fields(MachineOptions)))
 # Fields that were added to schema 1, with their default.
 ADDED = {"metrics_every": 1}
 # Fields that were renamed after schema 0, by algorithm.
@@ -96,12 +96,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config if found == SCHEMA else {**_from_schema_0(config), "migrated_from": 0}
 
 
-def options_of_run(folder: Path, *, trust: bool = False) -> TrainOptions:
+def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
     """Build the options with which a run was started.
 
     Args:
       folder: the run directory.
       trust: whether to import custom code that the run names, although this user did not begin it.
+      how: what to do to run it nevertheless, for the message.
 
     Raises:
       TriglotError: if the folder is not a run directory, its schema is unknown, it names code that
@@ -114,7 +115,7 @@ def options_of_run(folder: Path, *, trust: bool = False) -> TrainOptions:
         raise TriglotError(f"{folder / CONFIG} is incomplete: it has no {', '.join(missing)}.")
     chosen = {name: config[name] for name in names}
     named = from_overrides(TrainOptions, chosen)
-    require_trust(folder, named, trust=trust)
+    require_trust(folder, named, trust=trust, how=how)
     algorithm = find_algorithm(named.algorithm)
     chosen["config"] = from_overrides(algorithm.Config, config["config"])
     chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])

@@ -37,8 +37,16 @@ def remember(folder: Path, options: TrainOptions) -> None:
         )
 
 
-def require_trust(folder: Path, options: TrainOptions, *, trust: bool) -> None:
+def require_trust(
+    folder: Path, options: TrainOptions, *, trust: bool, how: str = "add --trust"
+) -> None:
     """Refuse to import what a run folder names, unless it is trusted; trust is recorded.
+
+    Args:
+      folder: the run directory.
+      options: of the run.
+      trust: whether this user says that the code may run.
+      how: what to do to run the code, for the message.
 
     Raises:
       TriglotError: if this user did not begin the run, its `config.json` was changed or its folder
@@ -51,7 +59,7 @@ def require_trust(folder: Path, options: TrainOptions, *, trust: bool) -> None:
         raise TriglotError(
             f"{folder} names code, {', '.join(named)}, which would be imported and run. It was not "
             "begun by you at this place, or its config.json was changed. If you trust the code, "
-            "add --trust."
+            f"{how}."
         )
     for text in own_parts(options, options.network):
         _reject_code_inside(folder, text)

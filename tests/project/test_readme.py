@@ -36,8 +36,22 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_its_commands_can_start(words: list[str], tmp_path: Path) -> None:
+PRINTED = [words for words in COMMANDS if ">" in words]  # each into the file after it
+STARTED = [words for words in COMMANDS if ">" not in words]
+
+
+@pytest.mark.parametrize("words", STARTED, ids=" ".join)
+def test_its_commands_can_start(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    for command in PRINTED:
+        assert cli.main(command[: command.index(">")]) == 0
+        Path(command[-1]).write_text(capsys.readouterr().out)
     kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
     written = words.index("--out") + 1 if "--out" in words else len(words) + 1
     given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
