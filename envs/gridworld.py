@@ -83,6 +83,7 @@ class GridWorld:
     observation: Literal["index", "onehot"] = "index"
     action_spec = Discrete(4)
     draw_suffix = ".gif"
+    return_bounds = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 1 or self.num_cells < 2:

@@ -7,14 +7,16 @@ Intervals of returns are cut at these bounds. A custom environment may have an a
 import math
 from typing import Any, TypeAlias
 
+from ...core.environment import without_time_limit
 from ...core.errors import TriglotError, shown
 
 Bounds: TypeAlias = tuple[float, float]
 
 UNBOUNDED: Bounds = (-math.inf, math.inf)
 
-# By the name of the environment without its options. A reward of 1 per step until a time limit, -1
-# per step until the goal, points that are never taken away, or one reward at the end.
+# By the name of the environment without options, which may change its rules. A reward of 1 per step
+# until a time limit, -1 per step until the goal, points that are never taken away, or one reward at
+# the end.
 BOUNDS: dict[str, Bounds] = {
     "gymnax:CartPole-v1": (0, 500),
     "gymnax:Acrobot-v1": (-500, 0),
@@ -25,11 +27,13 @@ BOUNDS: dict[str, Bounds] = {
     "gymnax:Freeway-MinAtar": (0, math.inf),
     "gymnax:SpaceInvaders-MinAtar": (0, math.inf),
     "gymnax:Catch-bsuite": (-1, 1),
+    "gymnax:MemoryChain-bsuite": (-1, 1),
     "gymnasium:CartPole-v1": (0, 500),
     "gymnasium:Acrobot-v1": (-500, 0),
     "gymnasium:MountainCar-v0": (-200, 0),
     "gymnasium:Pendulum-v1": (-math.inf, 0),
     "jumanji:Maze-v0": (0, 1),
+    "brax:inverted_pendulum": (0, 1000),
 }
 
 
@@ -43,9 +47,10 @@ def return_bounds(env: Any, name: str) -> Bounds:
     Raises:
       TriglotError: if a custom environment's `return_bounds` is not a pair of increasing numbers.
     """
+    env, _ = without_time_limit(env)
     given = getattr(env, "return_bounds", None)
     if given is None:
-        return BOUNDS.get(name.partition(",")[0], UNBOUNDED)
+        return BOUNDS.get(name, UNBOUNDED)
     try:
         low, high = map(float, given)
     except (TypeError, ValueError):

@@ -53,7 +53,11 @@ class Bounded:
 
 
 def test_bounds_of_the_return() -> None:
-    assert return_bounds(object(), "gymnax:CartPole-v1,max_steps=500") == (0, 500)
+    assert return_bounds(object(), "gymnax:CartPole-v1") == (0, 500)
+    longer = "gymnax:CartPole-v1,max_steps_in_episode=1000"
+    assert return_bounds(object(), longer) == (-np.inf, np.inf), "an option may change the rules"
+    limited = make_env("gridworld:4x4,max_steps=10")
+    assert return_bounds(limited, "gridworld:4x4,max_steps=10") == (0, 1)
     assert return_bounds(object(), "my_file:env") == (-np.inf, np.inf)
     assert return_bounds(Bounded((-1, 2.5)), "my_file:env") == (-1, 2.5)
 
