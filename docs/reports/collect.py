@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 FILES = ("comparison.json", "curves.png", "tables.md")
@@ -17,6 +18,13 @@ HEAD = """# Reports of comparisons
 Each folder holds the curves, the tables and the numbers of one `triglot compare`; its command has
 every option spelled out, so that later defaults do not change it. [Findings](../findings.md) sums
 them up. `python docs/reports/collect.py RUN ...` copies the files of runs and writes this page.
+"""
+
+LADDERS = """## Ladders
+
+What the libraries share, one thing more from column to column: the pairs that are equal bit for
+bit, and the largest difference of the area under the learning curve, in the unit of the return,
+with its interval at 95 % over seeds.
 """
 
 
@@ -28,22 +36,54 @@ def main(folders: list[Path]) -> None:
         for name in FILES:
             shutil.copyfile(folder / name, target / name)
     found = sorted(path for path in HERE.iterdir() if (path / FILES[0]).exists())
-    (HERE / "README.md").write_text("\n".join([HEAD, *map(section, found)]))
+    results = {path.name: json.loads((path / FILES[0]).read_text()) for path in found}
+    sections = [section(name, result) for name, result in results.items()]
+    (HERE / "README.md").write_text("\n".join([HEAD, ladders(results), *sections]))
 
 
-def section(folder: Path) -> str:
+def ladders(results: dict[str, Any]) -> str:
+    """Format what is left on each rung of every ladder, one row for each report."""
+    climbed = {name: result["ladder"] for name, result in results.items() if result["ladder"]}
+    titles = [rung["title"] for rung in next(iter(climbed.values()))]
+    rows = [
+        f"| [{name}]({name}/tables.md) | {' | '.join(map(rung_cell, ladder))} |"
+        for name, ladder in climbed.items()
+    ]
+    lines = [
+        LADDERS,
+        f"| training | {' | '.join(titles)} |",
+        f"| :-- |{' --: |' * len(titles)}",
+        *rows,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def rung_cell(rung: dict[str, Any]) -> str:
+    """Format one rung: equal pairs, and the largest difference of the area."""
+    if not rung["run"]:
+        return "-"
+    equal = sum(pair["identical"] for pair in rung["pairs"])
+    text = f"{equal} of {len(rung['pairs'])}"
+    area = (rung["largest"] or {}).get("area")
+    if equal == len(rung["pairs"]) or area is None:
+        return text
+    between = f" [{area['low']:.3g}, {area['high']:.3g}]" if area["low"] is not None else ""
+    return f"{text}; {area['mean']:.3g}{between}"
+
+
+def section(name: str, result: dict[str, Any]) -> str:
     """Format one report."""
-    result = json.loads((folder / FILES[0]).read_text())
     words = shlex.split(result["full_command"])
     command = textwrap.wrap(shlex.join(words), 96, break_long_words=False, break_on_hyphens=False)
     verdict = result["verdict"]
     text = textwrap.fill(f"**{verdict['level'].capitalize()}.** {verdict['sentence']}", 100)
     shown = " \\\n    ".join(command)
-    title = f"{result['algorithm']} on {result['env']}"
+    title = f"{name}: {result['algorithm']} on {result['env']}"
     return (
-        f"## {title}\n\n[Tables]({folder.name}/tables.md), "
-        f"[numbers]({folder.name}/comparison.json)\n\n"
-        f"```\n{shown}\n```\n\n{text}\n\n![Learning curves]({folder.name}/curves.png)\n"
+        f"## {title}\n\n[Tables]({name}/tables.md), "
+        f"[numbers]({name}/comparison.json)\n\n"
+        f"```\n{shown}\n```\n\n{text}\n\n![Learning curves]({name}/curves.png)\n"
     )
 
 
