@@ -118,21 +118,17 @@ def _check_weights(
     Raises:
       TriglotError: if none can.
     """
+    if not options.network:
+        _check_architectures(agents)
+        return {}
     first, *others = options.libraries
     reference = agents[first].network
     mapping = networks.read_mapping(options.mapping)
     why: dict[str, str] = {}
     for backend in others:
-        network = agents[backend].network
         try:
-            if options.network:
-                networks.shared_names(network, reference, mapping.get(backend))
-            else:
-                shapes = identity.shapes_of(network), identity.shapes_of(reference)
-                identity.check_architecture(backend, *shapes)
+            networks.shared_names(agents[backend].network, reference, mapping.get(backend))
         except TriglotError as error:
-            if not options.network:
-                raise
             why[backend] = str(error)
     if len(why) == len(others):
         raise TriglotError(
@@ -144,3 +140,21 @@ def _check_weights(
         if one.shared_weights
         for backend, message in why.items()
     }
+
+
+def _check_architectures(agents: Mapping[str, Any]) -> None:
+    """Check that built-in networks have equal parameters; Haiku's GRU has one bias less.
+
+    Raises:
+      TriglotError: naming a parameter that differs, and the libraries that can be compared.
+    """
+    shapes = {name: identity.shapes_of(agent.network) for name, agent in agents.items()}
+    first = next(iter(shapes))
+    for name, own in shapes.items():
+        try:
+            identity.check_architecture(name, own, shapes[first])
+        except TriglotError as error:
+            groups = [[b for b in shapes if shapes[b] == shapes[a]] for a in (name, first)]
+            largest = " ".join(max(groups, key=len))
+            hint = f" Compare those of one architecture: --backends {largest}."
+            raise TriglotError(f"{error}{hint if ' ' in largest else ''}") from None

@@ -180,6 +180,10 @@ def test_the_command_can_be_typed_again(run: tuple[dict[str, Any], Path]) -> Non
         ({"mapping": Path("names.json")}, "--mapping has no effect"),
         ({"against": Path("missing.json")}, "missing.json: No such file"),
         ({"config": {"num_env": 4}}, "did you mean 'num_envs'"),
+        (
+            {"config": {"cell": "gru"}, "backends": ("haiku", "linen", "equinox")},
+            r"actor/cell/recurrent/n/bias .*: --backends linen equinox\.",
+        ),
         ({"hyper": {"learn_rate": 1.0}}, "did you mean 'learning_rate'"),
     ],
 )
