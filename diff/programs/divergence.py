@@ -19,6 +19,7 @@ from .values import Core, View, close, in_place_of
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
 MAX_REPLAYS = 40  # tried with all that follows
+ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
 
 
 @dataclass(eq=False)
@@ -64,11 +65,13 @@ class Divergence:
         own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
         return difference(np.asarray(self.substitute, np.float64), own)
 
-    def described(self) -> Difference:
-        """Describe the first operation of each part."""
+    def described(self, *, last: bool = False) -> Difference:
+        """Describe the first operation of each part; the `last` one if there are known ends."""
         operations = [
             None if value is None else places.operation(region.tape, value)
-            for region, value in zip(self.regions, self.firsts(), strict=True)
+            for region, value in zip(
+                self.regions, self.ends if last and self.ends else self.firsts(), strict=True
+            )
         ]
         largest, relative = self.size()
         return Difference(one=operations[0], other=operations[1], max_abs=largest, max_rel=relative)
@@ -87,6 +90,9 @@ def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 def find(one: View, other: View) -> Divergence | None:
     """Find the first divergence of two programs.
 
+    Args:
+      one, other: the programs; with a tolerance of 0, the first rounding that differs is found.
+
     Returns:
       None if the outputs are equal.
     """
@@ -99,7 +105,14 @@ def find(one: View, other: View) -> Divergence | None:
     )
     if not any(found.values or found.leaves for found in regions):
         return _rearranged(Search(*regions, slots))
-    return smallest(*regions, slots)
+    exact = first_rounding(*regions, slots) if one.tolerance == 0 else None
+    return exact or smallest(*regions, slots)
+
+
+def find_hidden(one: View, other: View) -> Divergence | None:
+    """Find the first rounding of two programs that differs, whether or not it reaches an output."""
+    regions = region(one, other, one.compared()), region(other, one, other.compared())
+    return first_rounding(*regions, [])
 
 
 def _rearranged(search: "Search") -> Divergence:
@@ -122,6 +135,26 @@ def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
             if (found := check(a, b)) is not None:
                 return found
     return Divergence(search, None, (first.values, second.values))
+
+
+def first_rounding(first: Region, second: Region, slots: list[int]) -> Divergence | None:
+    """Find the first parts whose results are equal up to rounding only; None if there are none.
+
+    A sum in another order has other partial sums, so that its part is long: the substitution below
+    is tried in the order of the first program, and not for the smallest parts first.
+    """
+    search, other = Search(first, second, slots), second.view
+    likely = None
+    for a in first.values:
+        for b in other.find_all(first.view.core(a), ROUNDING):
+            if b not in second.ancestors or b in second.leaves:
+                continue
+            if (found := search.next_agree(a, b)) is not None:
+                return found
+            array = next(search.substitutes(a, b), None)
+            if likely is None and array is not None:
+                likely = search.made(a, b, array, [], other.arrays)
+    return likely
 
 
 class Search:

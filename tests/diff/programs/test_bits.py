@@ -10,7 +10,7 @@ import pytest
 from tests.diff.programs import families as f
 from tests.diff.programs.planted import sides
 from triglot.core.network import Network
-from triglot.diff.programs import first_bit_difference
+from triglot.diff.programs import first_bit_difference, record_both
 from triglot.diff.types import Difference
 
 pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 def between(one: Network, other: Network) -> Difference | None:
     inputs: Any = np.random.default_rng(0).normal(size=(16, 5)).astype(np.float32)
     first, second = sides(one, other)
-    return first_bit_difference(first, second, inputs, train=False, key=jax.random.key(0))
+    how: Any = {"train": False, "key": jax.random.key(0), "exact": True}
+    return first_bit_difference(*record_both(first, second, inputs, **how))
 
 
 def scaled(x: jax.Array) -> jax.Array:
