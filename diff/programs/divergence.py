@@ -65,12 +65,24 @@ class Divergence:
         own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
         return difference(np.asarray(self.substitute, np.float64), own)
 
+    def lasts(self) -> tuple[int | None, int | None]:
+        """Return the values that are the results of each part."""
+        if self.ends is None:
+            return self.firsts()
+        found = []
+        for side, part, end in zip(self.regions, self.parts, self.ends, strict=True):
+            # Adding a bias of 0 does not change the numbers: the product before it is the result.
+            numbers = side.view.core(end).numbers
+            same = (value for value in part if close(side.view.core(value).numbers, numbers, 0.0))
+            found.append(next(same, end))
+        return found[0], found[1]
+
     def described(self, *, last: bool = False) -> Difference:
-        """Describe the first operation of each part; the `last` one if there are known ends."""
+        """Describe the first operation of each part, or the `last`."""
         operations = [
             None if value is None else places.operation(region.tape, value)
             for region, value in zip(
-                self.regions, self.ends if last and self.ends else self.firsts(), strict=True
+                self.regions, self.lasts() if last else self.firsts(), strict=True
             )
         ]
         largest, relative = self.size()
@@ -140,20 +152,24 @@ def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
 def first_rounding(first: Region, second: Region, slots: list[int]) -> Divergence | None:
     """Find the first parts whose results are equal up to rounding only; None if there are none.
 
-    A sum in another order has other partial sums, so that its part is long: the substitution below
-    is tried in the order of the first program, and not for the smallest parts first.
+    A single operation with equal operands is such a part. A sum in another order has other partial
+    sums, so that its part is long, and it is found by substitution; unlike in `smallest`, in the
+    order of the first program.
     """
-    search, other = Search(first, second, slots), second.view
-    likely = None
+    search, likely = Search(first, second, slots), None
     for a in first.values:
-        for b in other.find_all(first.view.core(a), ROUNDING):
+        for b in second.view.find_all(first.view.core(a), ROUNDING):
             if b not in second.ancestors or b in second.leaves:
                 continue
-            if (found := search.next_agree(a, b)) is not None:
-                return found
             array = next(search.substitutes(a, b), None)
-            if likely is None and array is not None:
-                likely = search.made(a, b, array, [], other.arrays)
+            if array is None:
+                continue
+            found = search.made(a, b, array, [], second.view.arrays)
+            if search.have_equal_operands(a, b):
+                return found
+            if (checked := search.next_agree(a, b)) is not None:
+                return checked
+            likely = likely or found
     return likely
 
 
@@ -198,6 +214,19 @@ class Search:
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         one, other = self.one.view, self.other.view
         yield from in_place_of(one.core(a), np.asarray(one.arrays[a]), np.asarray(other.arrays[b]))
+
+    def have_equal_operands(self, a: int, b: int) -> bool:
+        """Return whether two values are computed by the same operation from equal ones."""
+        sides = []
+        for side, value in ((self.one, a), (self.other, b)):
+            if side.ancestors[value] != {value}:
+                return False
+            sides.append([side.view.core(source) for source in side.sources(value)])
+        steps = [side.tape.steps[side.tape.producers[value]]
+                 for side, value in ((self.one, a), (self.other, b))]  # fmt: skip
+        return steps[0].name == steps[1].name and all(
+            any(close(core.numbers, each.numbers, 0.0) for each in sides[1]) for core in sides[0]
+        )
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""

@@ -203,36 +203,37 @@ def _add_fusion(pair: Json, compared: Mapping[str, Any] | None) -> None:
     found = compared and compared["fusion"]
     if not found:
         return
-    sides = [found["one"], found["other"]]
-    titles = [libraries.title(backend) for backend in pair["backends"]]
-    operations = [
-        one and {"name": one["opcode"], "source": one["source"], "scope": one["name"]}
-        for one in sides
-    ]
-    places = [
-        "no counterpart" if one is None else f"{one['name']} ({one['source'] or 'no source line'})"
-        for one in sides
-    ]
-    computes = [
-        f"{title}'s {one['computes']}" for title, one in zip(titles, sides, strict=True) if one
-    ]
-    where = "; ".join(f"{title}: {place}" for title, place in zip(titles, places, strict=True))
+    sides = {
+        libraries.title(backend): found[side]
+        for backend, side in zip(pair["backends"], ("one", "other"), strict=True)
+    }
+    computes = " and ".join(
+        f"{title} {one['computes']}" if one else f"{title} has no such fusion"
+        for title, one in sides.items()
+    )
+    where = " and ".join(
+        f"{one['name']} of {title}" + (f" ({one['source']})" if one["source"] else "")
+        for title, one in sides.items()
+        if one
+    )
     for cause in pair["causes"]:
         if cause["name"] == COMPILED:
-            cause["where"] = f"the training program, first in {where}"
-            cause["evidence"] += f". The first fusion that differs: {', '.join(computes)}"
-    name = next(one["name"] for one in sides if one)
+            cause["where"] += f", first in fusion {where}"
+            cause["evidence"] += f"; in its first fusion that differs, {computes}"
+    one, other = (
+        side and {"name": side["opcode"], "source": side["source"], "scope": side["name"]}
+        for side in sides.values()
+    )
     pair["first_difference"]["operation"] = {
-        "one": operations[0],
-        "other": operations[1],
+        "one": one,
+        "other": other,
         "max_abs": None,
         "max_rel": None,
         "compiled_only": True,
-        "fusion": name,
-        "computes": [one and one["computes"] for one in sides],
         "part": "program",
-        "sentence": f"The compiled trainings differ first in the fusion {where}: "
-        f"{', '.join(computes)}",
+        "fusion": next(side["name"] for side in sides.values() if side),
+        "computes": [side and side["computes"] for side in sides.values()],
+        "sentence": f"The compiled trainings differ first in fusion {where}: {computes}",
     }
 
 

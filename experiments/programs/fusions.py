@@ -157,21 +157,27 @@ def _most_telling(body: Sequence[Instruction]) -> Instruction:
 
 
 def _phrase(telling: Instruction, body: Sequence[Instruction], program: Program) -> str:
+    opcodes = list(
+        dict.fromkeys(
+            each.opcode
+            for each in body
+            if each.opcode not in REARRANGING | {telling.opcode, "fusion"}
+        )
+    )
+    others = ", ".join(opcodes[:MAX_OPCODES]) + (", ..." if opcodes[MAX_OPCODES:] else "")
     if telling.opcode not in COMBINING:
-        opcodes = dict.fromkeys(each.opcode for each in body if each.opcode not in REARRANGING)
-        shown = list(opcodes)[-MAX_OPCODES:]
-        more = "..., " if len(opcodes) > len(shown) else ""
-        return f"computes {_plain(telling.shape)} by {more}{', '.join(shown) or telling.opcode}"
+        return f"computes {_plain(telling.shape)} by {telling.opcode}{others and f', {others}'}"
     shapes = {each.name: _plain(each.shape) for each in body}
     called = _called(telling, program)
     found = re.search(r"dimensions=\{([\d,]+)\}", telling.attributes)
     axes = found[1].split(",") if found else []
     plural = "s" if len(axes) > 1 else ""
-    return COMBINING[telling.opcode].format(
+    phrase = COMBINING[telling.opcode].format(
         operands=[shapes.get(name, "an operand") for name in telling.operands],
         how=REDUCTIONS.get(called[-1].opcode if called else "", "reduces"),
         dimensions=f" over dimension{plural} {' and '.join(axes)}" if axes else "",
     )
+    return f"{phrase}{others and f' (with {others})'}"
 
 
 def _plain(shape: str) -> str:
