@@ -102,11 +102,12 @@ class Traced:
         outputs = Outputs(self.agent, self.env, inputs)
 
         def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
-            del inputs, key
+            del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
-            return self.learning.gradients(variables, outputs), ()
+            return self.learning.gradients(variables, outputs, inputs), ()
 
-        program = self._program(function, params=self.weights)
+        factors = self.learning.factors(self.variables, outputs)
+        program = self._program(function, params=self.weights, inputs=factors)
         return self._recorded(("gradients", wide), program, wide)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:

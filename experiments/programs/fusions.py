@@ -167,13 +167,13 @@ def _phrase(telling: Instruction, body: Sequence[Instruction], program: Program)
     others = ", ".join(opcodes[:MAX_OPCODES]) + (", ..." if opcodes[MAX_OPCODES:] else "")
     if telling.opcode not in COMBINING:
         return f"computes {_plain(telling.shape)} by {telling.opcode}{others and f', {others}'}"
-    shapes = {each.name: _plain(each.shape) for each in body}
+    shapes = {each.name: each.shape for each in program.instructions}
     called = _called(telling, program)
     found = re.search(r"dimensions=\{([\d,]+)\}", telling.attributes)
     axes = found[1].split(",") if found else []
     plural = "s" if len(axes) > 1 else ""
     phrase = COMBINING[telling.opcode].format(
-        operands=[shapes.get(name, "an operand") for name in telling.operands],
+        operands=[_plain(shapes[name]) for name in telling.operands],
         how=REDUCTIONS.get(called[-1].opcode if called else "", "reduces"),
         dimensions=f" over dimension{plural} {' and '.join(axes)}" if axes else "",
     )

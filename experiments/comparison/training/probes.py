@@ -98,18 +98,25 @@ class Learning:
     hyper: Any
     names: SharedNames
 
-    def gradients(self, variables: Variables, outputs: Outputs) -> dict[str, jax.Array]:
-        """Differentiate a fixed linear function of the network's outputs."""
+    def gradients(
+        self, variables: Variables, outputs: Outputs, factors: dict[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        """Differentiate the sum of the network's outputs times fixed factors."""
 
         def objective(params: Any) -> Any:
             found = outputs(Variables(params=params, state=variables.state))
             terms = [
-                jnp.sum(out.astype(jnp.float32) * _pattern(out.shape)) for out in found.values()
+                jnp.sum(out.astype(jnp.float32) * factors[name]) for name, out in found.items()
             ]
             return sum(terms), ()
 
         grads = self.agent.network.value_and_grad(objective)(variables.params)[1]
         return self._encode(variables.params, grads)
+
+    def factors(self, variables: Variables, outputs: Outputs) -> dict[str, jax.Array]:
+        """Make the fixed factors of every output."""
+        shapes = jax.eval_shape(outputs, variables)
+        return {name: _pattern(out.shape) for name, out in shapes.items()}
 
     def fixed_gradients(self, params: Any, number: int) -> dict[str, jax.Array]:
         """Make gradients of every parameter, another set for each number."""
@@ -165,6 +172,10 @@ def probe(
     params = variables.params
     learning = Learning(agent=agent, hyper=state.agent.hyper, names=names)
 
+    def gradients() -> dict[str, Any]:
+        factors = learning.factors(variables, outputs)
+        return jax.jit(lambda at: learning.gradients(at, outputs, factors))(variables)
+
     def optimizer() -> dict[str, Any]:
         grads = jax.jit(learning.decode)(params, learning.fixed_gradients(params, 0))
         steps = jax.jit(learning.steps)(params, grads)
@@ -176,7 +187,7 @@ def probe(
         "environment": lambda: _named(state.env.obs),
         "params": lambda: names.encode(params),
         "outputs": lambda: jax.jit(outputs)(variables),
-        "gradients": lambda: jax.jit(lambda at: learning.gradients(at, outputs))(variables),
+        "gradients": gradients,
         "optimizer": optimizer,
     }
     return {
