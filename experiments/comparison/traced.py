@@ -99,15 +99,16 @@ class Traced:
           inputs: by part of the network.
           wide: in float64.
         """
-        outputs = Outputs(self.agent, self.env, inputs)
 
         def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
             del key
             variables = Variables(params=self.learning.names.decode(named), state=state)
-            return self.learning.gradients(variables, outputs, inputs), ()
+            outputs = Outputs(self.agent, self.env, inputs["obs"])
+            return self.learning.gradients(variables, outputs, inputs["factors"]), ()
 
-        factors = self.learning.factors(self.variables, outputs)
-        program = self._program(function, params=self.weights, inputs=factors)
+        factors = self.learning.factors(self.variables, Outputs(self.agent, self.env, inputs))
+        given = {"obs": inputs, "factors": factors}
+        program = self._program(function, params=self.weights, inputs=given)
         return self._recorded(("gradients", wide), program, wide)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
