@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ...backends import libraries
-from ...core.errors import TriglotError
+from ...core.errors import describe
 from ...core.networks.combinators import part_of
 from ...diff.compare import diff_networks
 from ...diff.programs import (
@@ -47,8 +47,8 @@ def add_operations(
       options: of the comparison.
       ledger: its folder, which holds the shared weights.
       pairs: entries of `comparison.json`, of the first environment; `first_difference` gets
-        `operation`, None if none was found, and causes of another function are named by what
-        `triglot diff` finds.
+        `operation`, None if none was found, or with the reason as `not_located` if the search
+        failed; causes of another function are named by what `triglot diff` finds.
       programs: the compared training programs of these pairs.
     """
     found = _Operations(options, ledger)
@@ -63,7 +63,8 @@ def add_operations(
             continue
         try:
             place["operation"], causes = found.locate(pair)
-        except TriglotError:  # custom networks without a codec, or that cannot be aligned
+        except Exception as error:  # the trainings are done, and their report has the rest
+            place["not_located"] = describe(error)
             continue
         pair["causes"] += causes
 

@@ -10,9 +10,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ...backends import libraries
+from ...core.errors import TriglotError
 from ...core.hyper import as_float32, fill_schedule_horizon
 from ...core.loop.trainer import updates_for
-from ...core.network import Variables
+from ...core.network import Variables, num_params
 from ...core.trainers import make_trainer
 from ...diff.programs import Program, record
 from ...diff.programs.tape import Tape
@@ -24,6 +25,9 @@ from .training.networks import build_agent, read_mapping, shared_names
 from .training.probes import PROBE_KEY, Learning, Outputs
 
 Named: TypeAlias = dict[str, jax.Array]
+
+# About 1 KB of intermediate arrays for each parameter.
+MAX_PARAMS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,19 +116,27 @@ class Traced:
         return self._recorded(("gradients", wide), program, wide)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
-        """Record two optimizer steps.
+        """Record an optimizer step, or two where `wide`: another order of sums shows in the first.
 
         Args:
           number: of the set of fixed gradients.
           wide: in float64.
+
+        Raises:
+          TriglotError: if there are too many parameters to keep every intermediate array.
         """
         params = self.variables.params
+        if (count := num_params(params)) > MAX_PARAMS:
+            raise TriglotError(
+                f"the network has {count:,} parameters, and operations of the optimizer are "
+                f"located up to {MAX_PARAMS:,}: compare a smaller network."
+            )
         named = self.learning.fixed_gradients(params, number)
         grads = jax.jit(self.learning.decode)(params, named)
 
         def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[Named, tuple[()]]:
             del named, state, key
-            return self.learning.steps(*inputs), ()
+            return self.learning.steps(*inputs, count=2 if wide else 1), ()
 
         # The library's own arrays: how canonical ones are packed is no part of the optimizer.
         program = self._program(function, inputs=(params, grads))

@@ -128,11 +128,11 @@ class Learning:
         # A layout may add a constant, so changes are converted by its linear part.
         return jax.jvp(self.names.decode, (self.names.encode(params),), (named,))[1]
 
-    def steps(self, params: Any, grads: Any) -> dict[str, jax.Array]:
-        """Compute the changes of two optimizer steps with the same gradients."""
+    def steps(self, params: Any, grads: Any, count: int = 2) -> dict[str, jax.Array]:
+        """Compute the changes of up to two optimizer steps with the same gradients."""
         transform = self.agent.optimizer(self.hyper)
         opt_state, changes = transform.init(params), {}
-        for step in ("first step", "second step"):
+        for step in ("first step", "second step")[:count]:
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = transform.update(grads, opt_state, params)
                 params = optax.apply_updates(params, updates)

@@ -155,6 +155,17 @@ def test_a_fusion_explains_what_only_the_compiled_training_has(tmp_path: Path) -
     assert "Flax Linen sums f32[2,3,4] over dimensions 1 and 2" in operation["sentence"]
 
 
+def test_a_search_that_fails_leaves_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traced, "MAX_PARAMS", 10)
+    pair = a_pair("haiku", "linen", cause="leaf_order", part="optimizer")
+    options = replace(OPTIONS, num_seeds=1)
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    assert pair["first_difference"]["operation"] is None
+    assert "parameters, and operations" in pair["first_difference"]["not_located"]
+
+
 class Own(nn.Module):
     """A custom network with a choice of activation."""
 
