@@ -70,7 +70,7 @@ def add_operations(
 
 
 def add_places(verdict: Json, pairs: Sequence[Json]) -> Json:
-    """Add to a verdict's sentence where the networks of its pair differ first."""
+    """Add to the sentences of a verdict and of its pairs where the libraries differ first."""
     for pair in pairs:
         operation = (pair["first_difference"] or {}).get("operation")
         if operation is None:
@@ -94,22 +94,19 @@ class _Operations:
     def locate(self, pair: Mapping[str, Any]) -> tuple[Json | None, list[Json]]:
         """Find the operation behind the first cause that has one, and further causes."""
         one, other = (self._traced(backend) for backend in pair["backends"])
-        for cause in pair["causes"]:
-            name, part = cause["name"], cause.get("part", "outputs")
-            if name not in ROUNDING | FUNCTION:
-                continue
-            operation, causes = None, []
-            if part == "outputs":
-                operation, causes = self._forward(one, other, is_rounding=name in ROUNDING)
-            elif part == "gradients":
-                if self.options.network and name in FUNCTION:
-                    operation, causes = self._custom(one, other)
-                operation = operation or self._gradients(one, other, is_rounding=name in ROUNDING)
-            else:
-                operation = self._optimizer(one, other, is_rounding=name in ROUNDING)
-            if operation is not None or causes:
-                return operation, causes
-        return None, []
+        located = (each for each in pair["causes"] if each["name"] in ROUNDING | FUNCTION)
+        cause = next(located, None)
+        if cause is None:
+            return None, []
+        part, is_rounding = cause.get("part", "outputs"), cause["name"] in ROUNDING
+        operation, causes = None, []
+        if part == "optimizer":
+            return self._optimizer(one, other, is_rounding=is_rounding), []
+        if part == "outputs" or (self.options.network and not is_rounding):
+            operation, causes = self._forward(one, other, is_rounding=is_rounding)
+        if part == "gradients" or is_rounding:  # few inputs may not show a rounding of outputs
+            operation = operation or self._gradients(one, other, is_rounding=is_rounding)
+        return operation, causes
 
     def _forward(
         self, one: Traced, other: Traced, *, is_rounding: bool
