@@ -52,7 +52,7 @@ from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, 
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import explain, first_bit_difference
+from .programs import explain, first_bit_difference, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
@@ -308,7 +308,10 @@ class _Comparison:
         one, other = self._sides(subjects)
         inputs, train = self.batches[apart[0].batch][0], apart[0].mode == TRAINING
         try:
-            return first_bit_difference(one, other, inputs, train=train, key=self.keys["training"])
+            key = self.keys["training"]
+            return first_bit_difference(
+                *record_both(one, other, inputs, train=train, key=key, exact=True)
+            )
         except Exception as error:  # an operation that cannot be evaluated alone
             notes.append(f"the first rounding was not located: {describe(error)}")
             return None

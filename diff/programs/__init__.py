@@ -1,6 +1,15 @@
-"""Align two traced networks by their values and name the causes of a difference."""
+"""Align two traced programs by their values and name the causes of a difference."""
 
-from .bits import first_bit_difference
+from .bits import first_bit_difference, first_large_difference
 from .explain import explain
+from .recorder import Program, record
+from .recording import record_both
 
-__all__ = ["explain", "first_bit_difference"]
+__all__ = [
+    "Program",
+    "explain",
+    "first_bit_difference",
+    "first_large_difference",
+    "record",
+    "record_both",
+]

@@ -1,4 +1,4 @@
-"""The first operation whose results differ in a bit, or that it appears only when compiled."""
+"""The first operation whose results differ: in a bit, by more than rounding, or when compiled."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,42 +7,47 @@ import jax
 import numpy as np
 
 from ...core.tracing.jaxprs import bind
-from ...core.types import PyTree
-from ..types import Difference, Side
+from ..types import Difference
 from . import divergence, places
-from .recording import record_both
 from .tape import DATA, Tape
 from .values import View
 
 
-def first_bit_difference(
-    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array
-) -> Difference | None:
-    """Find the first operation of each network whose operands are equal and results are not.
+def first_bit_difference(one: Tape, other: Tape, *, hidden: bool = False) -> Difference | None:
+    """Find the first operation of each program whose operands are equal and results are not.
 
-    Both forward passes are evaluated operation by operation, in the types with which they were
-    traced. Where all results are equal, both are compiled, and the shortest compiled part whose
-    result differs is searched by bisection. Random draws are replaced by constants.
+    Where the results of all operations are equal, both programs are compiled, and the shortest
+    compiled part whose result differs is searched by bisection.
 
     Args:
-      one, other: networks with a codec, and their weights.
-      inputs: a batch of inputs `[B, ...]` for both.
-      train: training mode or evaluation.
-      key: of the networks' random draws.
+      one, other: programs that were recorded at equal arguments, in the types with which they were
+        traced.
+      hidden: find a difference that reaches no output, too.
 
     Returns:
       The operations, with `compiled_only` if they differ only in compiled programs; None if the
       outputs are equal bit for bit in both ways.
-
-    Raises:
-      TriglotError: if a network has no codec or gives another number of outputs.
     """
-    tapes = record_both(one, other, inputs, train=train, key=key, exact=True)
-    views = [View(tape, tape.arrays, tolerance=0.0) for tape in tapes]
+    views = [View(tape, tape.arrays, tolerance=0.0) for tape in (one, other)]
     found = divergence.find(*views)
+    if found is None and hidden:
+        found = divergence.find_hidden(*views)
     if found is not None:
-        return found.described()
+        return found.described(last=True)
     return _compiled_difference(*views)
+
+
+def first_large_difference(one: Tape, other: Tape) -> Difference | None:
+    """Find the first operation of each program whose results differ by more than rounding.
+
+    Args:
+      one, other: programs that were recorded in float64, at equal arguments.
+
+    Returns:
+      The operations; None if the outputs are equal up to rounding.
+    """
+    found = divergence.find(*(View(tape, tape.arrays) for tape in (one, other)))
+    return None if found is None else found.described()
 
 
 def _compiled_difference(one: View, other: View) -> Difference | None:

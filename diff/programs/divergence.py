@@ -19,6 +19,7 @@ from .values import Core, View, close, in_place_of
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
 MAX_REPLAYS = 40  # tried with all that follows
+ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
 
 
 @dataclass(eq=False)
@@ -64,11 +65,25 @@ class Divergence:
         own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
         return difference(np.asarray(self.substitute, np.float64), own)
 
-    def described(self) -> Difference:
-        """Describe the first operation of each part."""
+    def lasts(self) -> tuple[int | None, int | None]:
+        """Return the values that are the results of each part."""
+        if self.ends is None:
+            return self.firsts()
+        found = []
+        for side, part, end in zip(self.regions, self.parts, self.ends, strict=True):
+            # Adding a bias of 0 does not change the numbers: the product before it is the result.
+            numbers = side.view.core(end).numbers
+            same = (value for value in part if close(side.view.core(value).numbers, numbers, 0.0))
+            found.append(next(same, end))
+        return found[0], found[1]
+
+    def described(self, *, last: bool = False) -> Difference:
+        """Describe the first operation of each part, or the `last`."""
         operations = [
             None if value is None else places.operation(region.tape, value)
-            for region, value in zip(self.regions, self.firsts(), strict=True)
+            for region, value in zip(
+                self.regions, self.lasts() if last else self.firsts(), strict=True
+            )
         ]
         largest, relative = self.size()
         return Difference(one=operations[0], other=operations[1], max_abs=largest, max_rel=relative)
@@ -87,6 +102,9 @@ def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 def find(one: View, other: View) -> Divergence | None:
     """Find the first divergence of two programs.
 
+    Args:
+      one, other: the programs; with a tolerance of 0, the first rounding that differs is found.
+
     Returns:
       None if the outputs are equal.
     """
@@ -99,7 +117,14 @@ def find(one: View, other: View) -> Divergence | None:
     )
     if not any(found.values or found.leaves for found in regions):
         return _rearranged(Search(*regions, slots))
-    return smallest(*regions, slots)
+    exact = first_rounding(*regions, slots) if one.tolerance == 0 else None
+    return exact or smallest(*regions, slots)
+
+
+def find_hidden(one: View, other: View) -> Divergence | None:
+    """Find the first rounding of two programs that differs, whether or not it reaches an output."""
+    regions = region(one, other, one.compared()), region(other, one, other.compared())
+    return first_rounding(*regions, [])
 
 
 def _rearranged(search: "Search") -> Divergence:
@@ -122,6 +147,30 @@ def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
             if (found := check(a, b)) is not None:
                 return found
     return Divergence(search, None, (first.values, second.values))
+
+
+def first_rounding(first: Region, second: Region, slots: list[int]) -> Divergence | None:
+    """Find the first parts whose results are equal up to rounding only; None if there are none.
+
+    A single operation with equal operands is such a part. A sum in another order has other partial
+    sums, so that its part is long, and it is found by substitution; unlike in `smallest`, in the
+    order of the first program.
+    """
+    search, likely = Search(first, second, slots), None
+    for a in first.values:
+        for b in second.view.find_all(first.view.core(a), ROUNDING):
+            if b not in second.ancestors or b in second.leaves:
+                continue
+            array = next(search.substitutes(a, b), None)
+            if array is None:
+                continue
+            found = search.made(a, b, array, [], second.view.arrays)
+            if search.have_equal_operands(a, b):
+                return found
+            if (checked := search.next_agree(a, b)) is not None:
+                return checked
+            likely = likely or found
+    return likely
 
 
 class Search:
@@ -165,6 +214,19 @@ class Search:
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         one, other = self.one.view, self.other.view
         yield from in_place_of(one.core(a), np.asarray(one.arrays[a]), np.asarray(other.arrays[b]))
+
+    def have_equal_operands(self, a: int, b: int) -> bool:
+        """Return whether two values are computed by the same operation from equal ones."""
+        sides = []
+        for side, value in ((self.one, a), (self.other, b)):
+            if side.ancestors[value] != {value}:
+                return False
+            sides.append([side.view.core(source) for source in side.sources(value)])
+        steps = [side.tape.steps[side.tape.producers[value]]
+                 for side, value in ((self.one, a), (self.other, b))]  # fmt: skip
+        return steps[0].name == steps[1].name and all(
+            any(close(core.numbers, each.numbers, 0.0) for each in sides[1]) for core in sides[0]
+        )
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""

@@ -1,4 +1,4 @@
-"""Record a traced network as a tape, its calls and loops unrolled."""
+"""Record a traced program as a tape, its calls and loops unrolled."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.network import Network, Variables
 from ...core.tracing.jaxprs import evaluate
 from ...core.types import PyTree
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
@@ -29,38 +28,39 @@ CALLED = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A function of named parameters, with its arguments.
+
+    Attributes:
+      function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
+      params: parameters by canonical name.
+      state, inputs, key: its other arguments.
+    """
+
+    function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
+    params: Mapping[str, Any]
+    state: PyTree = ()
+    inputs: PyTree = ()
+    key: jax.Array
+
+
 def record(
-    network: Network,
-    params: Mapping[str, Any],
-    state: PyTree,
-    inputs: PyTree,
-    key: jax.Array,
-    *,
-    train: bool,
-    shared: Mapping[str, Any] | None = None,
+    program: Program, *, wide: bool = False, shared: Mapping[str, Any] | None = None
 ) -> Tape:
-    """Trace and evaluate a network as a function of its canonical parameters.
+    """Trace a program and evaluate it operation by operation.
 
     Random bits are replaced by a constant, and masks that keep a part of an array at random
     (dropout) by one that keeps all: two libraries draw other numbers from equal keys.
 
     Args:
-      network: with a codec.
-      params: its parameters by canonical name.
-      state, inputs, key, train: passed to `network.apply`.
-      shared: parameters by name whose values are these, whatever the type of those that are
-        traced; if given, all is evaluated in float64.
+      program: the function and its arguments.
+      wide: evaluate in float64, whatever the traced types.
+      shared: parameters by name whose values in float64 are these, whatever the type of those that
+        are traced.
     """
-    codec = network.codec
-    assert codec is not None  # `explain` refuses networks without one
-
-    def program(named: Any, state: Any, inputs: Any, key: Any) -> Any:
-        variables = Variables(params=codec.decode(named), state=state)
-        return network.apply(variables, inputs, key=key, train=train)
-
-    arguments = (dict(params), state, inputs, key)
-    closed, shapes = jax.make_jaxpr(program, return_shape=True)(*arguments)
-    wide = shared is not None
+    arguments = (dict(program.params), program.state, program.inputs, program.key)
+    closed, shapes = jax.make_jaxpr(program.function, return_shape=True)(*arguments)
     recorder = _Recorder(Tape(wide))
     tape, values = recorder.tape, []
     for mask, part, argument in zip(

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.errors import TriglotError
+from ...core.network import Variables
 from ...core.types import PyTree
 from ..types import Side
-from .recorder import record
+from .recorder import Program, record
 from .tape import Tape
 from .wide import is_floating
 
@@ -47,12 +48,8 @@ def record_both(
         inputs = jax.tree.map(_small, inputs)
     tapes = [
         record(
-            side.network,
-            params,
-            side.variables.state,
-            inputs,
-            key,
-            train=train,
+            _forward(side, params, inputs, train, key),
+            wide=wide,
             shared=values if wide else None,
         )
         for side, params, values in zip((one, other), named, shared, strict=True)
@@ -63,6 +60,20 @@ def record_both(
             f"{len(tapes[1].outputs)}: compare networks with the same outputs."
         )
     return tapes[0], tapes[1]
+
+
+def _forward(
+    side: Side, params: dict[str, Any], inputs: PyTree, train: bool, key: jax.Array
+) -> Program:
+    network, codec = side.network, side.network.codec
+    assert codec is not None  # `_named` refuses networks without one
+
+    def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[PyTree, PyTree]:
+        variables = Variables(params=codec.decode(named), state=state)
+        return network.apply(variables, inputs, key=key, train=train)
+
+    state = side.variables.state
+    return Program(function=function, params=params, state=state, inputs=inputs, key=key)
 
 
 def _named(side: Side) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The evaluated equations of a traced network, and their evaluation with other values."""
+"""The evaluated equations of a traced program, and their evaluation with other values."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Step:
 
 @dataclass(eq=False)
 class Tape:
-    """The evaluated equations of a network's forward pass, and all values.
+    """The evaluated equations of a program, and all values.
 
     Attributes:
       steps: in order.

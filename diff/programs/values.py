@@ -136,8 +136,9 @@ class View:
         """Return whether a value has the same numbers."""
         return next(self.find_all(core), None) is not None
 
-    def find_all(self, core: Core) -> Iterator[int]:
-        """Yield the values with the same numbers."""
+    def find_all(self, core: Core, tolerance: float | None = None) -> Iterator[int]:
+        """Yield the values with the same numbers, up to this tolerance or the view's."""
+        tolerance = self.tolerance if tolerance is None else tolerance
         if self._by_size is None:
             groups: dict[int, list[int]] = {}
             for value in self.compared():
@@ -153,7 +154,7 @@ class View:
         if core.numbers.size not in self._by_size:
             return
         values, probes, scales = self._by_size[core.numbers.size]
-        allowed = self.tolerance * np.maximum(scales, core.scale)
+        allowed = tolerance * np.maximum(scales, core.scale)
         for index in np.flatnonzero(np.abs(probes - core.probe) <= allowed):
-            if close(core.numbers, self.core(values[index]).numbers, self.tolerance):
+            if close(core.numbers, self.core(values[index]).numbers, tolerance):
                 yield values[index]

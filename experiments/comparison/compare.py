@@ -67,10 +67,10 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         cost = measure_costs(options, ledger, done)
         result = assemble(finished, command(options))
         result["full_command"] = command(_spelled_out(options))
-        add_operations(options, ledger, result["pairs"])
-        result["verdict"] = add_places(result["verdict"], result["pairs"])
         result["cost"] = cost
         result["programs"] = programs(finished)
+        add_operations(options, ledger, result["pairs"], result["programs"]["pairs"])
+        result["verdict"] = add_places(result["verdict"], result["pairs"])
         result["failures"] = [failure.as_json() for failure in failures]
         result["code"] = {name: _code(options, name) for name in result["backends"]}
         add_causes(result, finished)

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.errors import TriglotError
+from .fusions import FusionPair, first_fusion
 from .show import lines_of
 from .text import ELIDED, Program, parse, plain_text
 from .walk import Comparison, Section
@@ -24,6 +25,8 @@ class ProgramDifference:
         schedule, that holds or is a differing instruction; if none does, of the first differing
         instruction outside of fusions. None if there is no such instruction.
       source: file and line of the first difference, or None.
+      fusion: the first differing fusion that computes and does not only rearrange values; None if
+        there is none.
     """
 
     identical: bool
@@ -31,6 +34,7 @@ class ProgramDifference:
     lines: tuple[str, ...] = ()
     first_difference: str | None = None
     source: str | None = None
+    fusion: FusionPair | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -84,7 +88,8 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
     kind = "fusion " if first.fusion else ""
     sentence = f"The compiled programs differ in {amount}; first in {kind}{name}"
     sentence += f" ({source})." if source else "."
-    return ProgramDifference(False, sentence, lines, name, source or None)
+    fusion = first_fusion(changes, (one, other))
+    return ProgramDifference(False, sentence, lines, name, source or None, fusion)
 
 
 def _other_difference(one: Program, other: Program, sections: list[Section]) -> str:

@@ -1,5 +1,6 @@
 """Walk through two programs from their entries, and collect what differs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .align import Alignment, Body, align, digests
@@ -18,6 +19,8 @@ class Change:
       one: its line in the first program, or empty.
       other: its line in the second program, or empty.
       path: the instructions that call its computation, outermost first.
+      path_of_other: the same in the second program.
+      counterpart: the second program's instruction; None if it has none, or is `instruction`.
       is_wiring: whether it only passes values on, or differs only in that it reads passed values
         that have no certain counterparts.
     """
@@ -26,13 +29,25 @@ class Change:
     one: str
     other: str
     path: tuple[Instruction, ...]
+    path_of_other: tuple[Instruction, ...]
+    counterpart: Instruction | None
     is_wiring: bool
 
     @property
     def fusion(self) -> Instruction | None:
         """The outermost fusion that holds or is the instruction."""
-        fusions = (each for each in (*self.path, self.instruction) if each.opcode == "fusion")
-        return next(fusions, None)
+        return _fusion((*self.path, self.instruction))
+
+    @property
+    def fusions(self) -> tuple[Instruction | None, Instruction | None]:
+        """The outermost fusion of each program that holds the instruction; else itself."""
+        own = self.instruction if self.one else None
+        other = self.counterpart if self.one else self.instruction
+        return _fusion((*self.path, own)) or own, _fusion((*self.path_of_other, other)) or other
+
+
+def _fusion(instructions: Sequence[Instruction | None]) -> Instruction | None:
+    return next((each for each in instructions if each and each.opcode == "fusion"), None)
 
 
 @dataclass
@@ -66,9 +81,15 @@ class Comparison:
         self.seen: set[tuple[str, str]] = set()
         self.sections: list[Section] = []
         self.changes: list[Change] = []
-        self._walk(one.entry, other.entry, ())
+        self._walk(one.entry, other.entry, (), ())
 
-    def _walk(self, name: str, other_name: str, path: tuple[Instruction, ...]) -> None:
+    def _walk(
+        self,
+        name: str,
+        other_name: str,
+        path: tuple[Instruction, ...],
+        path_of_other: tuple[Instruction, ...],
+    ) -> None:
         if (name, other_name) in self.seen:
             return
         self.seen.add((name, other_name))
@@ -79,11 +100,16 @@ class Comparison:
         names = _Names(one, other, found)
 
         def add(
-            instruction: Instruction, one: str = "", other: str = "", wired: bool = False
+            instruction: Instruction,
+            one: str = "",
+            other: str = "",
+            counterpart: Instruction | None = None,
+            wired: bool = False,
         ) -> None:
             wired = wired or instruction.opcode in WIRING
-            section.changes.append(Change(instruction, one, other, path, wired))
-            self.changes.append(section.changes[-1])
+            change = Change(instruction, one, other, path, path_of_other, counterpart, wired)
+            section.changes.append(change)
+            self.changes.append(change)
 
         partners, waiting = dict(found.pairs), list(found.added)
         for index, ours in enumerate(one):
@@ -96,12 +122,12 @@ class Comparison:
             theirs = other[partners[index]]
             lines = names.line(ours, 0), names.line(theirs, 1)
             if lines[0] != lines[1]:
-                add(ours, *lines, wired=names.read_alike(ours, theirs))
+                add(ours, *lines, theirs, names.read_alike(ours, theirs))
                 names.equal[0].discard(ours.name)
                 names.equal[1].discard(theirs.name)
             if self.digests[0][ours.name] != self.digests[1][theirs.name]:
                 for call, other_call in zip(ours.calls, theirs.calls, strict=False):
-                    self._walk(call, other_call, (*path, ours))
+                    self._walk(call, other_call, (*path, ours), (*path_of_other, theirs))
         for index in waiting:
             add(other[index], other=names.line(other[index], 1))
 

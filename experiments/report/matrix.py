@@ -120,6 +120,10 @@ def _facts(pair: Mapping[str, Any]) -> dict[str, str]:
     return facts
 
 
+# The parts of an update in which an operation lies, as the report calls them.
+PARTS = {"forward": "forward pass", "gradients": "gradients", "optimizer": "optimizer"}
+
+
 def _operation(operation: Mapping[str, Any] | None, backends: list[str]) -> dict[str, str]:
     if operation is None:
         return {}
@@ -129,6 +133,8 @@ def _operation(operation: Mapping[str, Any] | None, backends: list[str]) -> dict
         if found:
             place = ", ".join(filter(None, (found.get("source"), found.get("scope"))))
             facts[f"Operation in {libraries.title(name)}"] = f"{found['name']} ({place})"
+    if operation.get("part") in PARTS:
+        facts["Part of the update"] = PARTS[operation["part"]]
     if operation.get("compiled_only"):
         fusion = f", in {operation['fusion']}" if operation.get("fusion") else ""
         facts["Where it appears"] = f"only in the compiled program{fusion}"

@@ -5,6 +5,7 @@ All probes are of the first seed.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -32,12 +33,16 @@ class Outputs:
     """A network's outputs on a fixed set of inputs.
 
     Attributes:
-      inputs: by part of the network, `[64, ...]`; one entry `""` for a network without parts.
+      inputs: by part of the network, `[64, ...]`; one entry `""` for a network without parts. They
+        are the same for every library.
     """
 
-    def __init__(self, agent: "Agent", env: Any) -> None:
+    def __init__(self, agent: "Agent", env: Any, inputs: Any = None) -> None:
         self._network = agent.network
         obs_key, self._key = jax.random.split(jax.random.key(PROBE_KEY))
+        if inputs is not None:
+            self.inputs = inputs
+            return
         obs = random_observations(env, obs_key, count=NUM_INPUTS)
         specs = agent.networks(env.obs_spec, env.action_spec, agent.config)
         parts = self._network.parts or {"": self._network}
@@ -79,6 +84,75 @@ def _text(path: Any) -> str:
     return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learning:
+    """The gradients and optimizer steps that are probed, by the shared names of parameters.
+
+    Attributes:
+      agent: of one library.
+      hyper: its hyperparameters, float32 `[]` each.
+      names: the shared names of its network's parameters.
+    """
+
+    agent: "Agent"
+    hyper: Any
+    names: SharedNames
+
+    def gradients(
+        self, variables: Variables, outputs: Outputs, factors: dict[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        """Differentiate the sum of the network's outputs times fixed factors."""
+
+        def objective(params: Any) -> Any:
+            found = outputs(Variables(params=params, state=variables.state))
+            terms = [
+                jnp.sum(out.astype(jnp.float32) * factors[name]) for name, out in found.items()
+            ]
+            return sum(terms), ()
+
+        grads = self.agent.network.value_and_grad(objective)(variables.params)[1]
+        return self._encode(variables.params, grads)
+
+    def factors(self, variables: Variables, outputs: Outputs) -> dict[str, jax.Array]:
+        """Make the fixed factors of every output."""
+        shapes = jax.eval_shape(outputs, variables)
+        return {name: _pattern(out.shape) for name, out in shapes.items()}
+
+    def fixed_gradients(self, params: Any, number: int) -> dict[str, jax.Array]:
+        """Make gradients of every parameter, another set for each number."""
+        named = jax.eval_shape(self.names.encode, params)
+        return {name: _pattern(one.shape, number, one.dtype) for name, one in named.items()}
+
+    def decode(self, params: Any, named: dict[str, jax.Array]) -> Any:
+        """Convert gradients to the structure of the parameters."""
+        # A layout may add a constant, so changes are converted by its linear part.
+        return jax.jvp(self.names.decode, (self.names.encode(params),), (named,))[1]
+
+    def steps(self, params: Any, grads: Any, count: int = 2) -> dict[str, jax.Array]:
+        """Compute the changes of up to two optimizer steps with the same gradients."""
+        transform = self.agent.optimizer(self.hyper)
+        opt_state, changes = transform.init(params), {}
+        for step in ("first step", "second step")[:count]:
+            with jax.numpy_dtype_promotion("standard"):
+                updates, opt_state = transform.update(grads, opt_state, params)
+                params = optax.apply_updates(params, updates)
+            named = self._encode(params, updates)
+            changes |= {f"{step}/{name}": array for name, array in named.items()}
+        return changes
+
+    def norms(self, params: Any) -> np.ndarray:
+        """Compute the global norms of all fixed gradients."""
+        # Adam hides the last bit of a clipped gradient, so norms are compared by themselves;
+        # several, since two orders of summation often give the same bits.
+        norm, decode = jax.jit(optax.tree.norm), jax.jit(self.decode)
+        return np.stack(
+            [norm(decode(params, self.fixed_gradients(params, n))) for n in range(NUM_NORMS)]
+        )
+
+    def _encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+        return jax.jvp(self.names.encode, (params,), (changes,))[1]
+
+
 def probe(
     agent: "Agent", state: "RunnerState", variables: Variables, names: SharedNames, outputs: Outputs
 ) -> dict[str, np.ndarray]:
@@ -95,59 +169,25 @@ def probe(
       Arrays called `PART/NAME`. `gradients` are those of a fixed linear function of the outputs,
       `optimizer` are the changes of two optimizer steps with fixed gradients, and their norm.
     """
+    params = variables.params
+    learning = Learning(agent=agent, hyper=state.agent.hyper, names=names)
 
-    params, fixed_state = variables.params, variables.state
-    named = names.encode(params)
-
-    def encoded(params: Any, changes: Any) -> dict[str, jax.Array]:
-        # A layout may add a constant, so changes are encoded by its linear part.
-        return jax.jvp(names.encode, (params,), (changes,))[1]
-
-    def fixed(number: int) -> dict[str, jax.Array]:
-        return {n: _pattern(array.shape, number, array.dtype) for n, array in named.items()}
-
-    @jax.jit
-    def decoded(params: Any, changes: Any) -> Any:
-        return jax.jvp(names.decode, (names.encode(params),), (changes,))[1]
-
-    @jax.jit
-    def gradients(params: Any) -> dict[str, jax.Array]:
-        def objective(params: Any) -> Any:
-            found = outputs(Variables(params=params, state=fixed_state))
-            terms = [
-                jnp.sum(out.astype(jnp.float32) * _pattern(out.shape)) for out in found.values()
-            ]
-            return sum(terms), ()
-
-        return encoded(params, agent.network.value_and_grad(objective)(params)[1])
-
-    @jax.jit
-    def steps(params: Any, grads: Any) -> dict[str, jax.Array]:
-        transform = agent.optimizer(state.agent.hyper)
-        opt_state = transform.init(params)
-        with jax.numpy_dtype_promotion("standard"):
-            first, opt_state = transform.update(grads, opt_state, params)
-            second, _ = transform.update(grads, opt_state, optax.apply_updates(params, first))
-        return {
-            f"{step}/{name}": array
-            for step, updates in (("first step", first), ("second step", second))
-            for name, array in encoded(params, updates).items()
-        }
+    def gradients() -> dict[str, Any]:
+        factors = learning.factors(variables, outputs)
+        return jax.jit(lambda at: learning.gradients(at, outputs, factors))(variables)
 
     def optimizer() -> dict[str, Any]:
-        # Adam hides the last bit of a clipped gradient, so norms are compared by themselves;
-        # several, since two orders of summation often give the same bits.
-        norm = jax.jit(optax.tree.norm)
-        norms = [norm(decoded(params, fixed(number))) for number in range(NUM_NORMS)]
-        return {**steps(params, decoded(params, fixed(0))), "global norm": np.stack(norms)}
+        grads = jax.jit(learning.decode)(params, learning.fixed_gradients(params, 0))
+        steps = jax.jit(learning.steps)(params, grads)
+        return {**steps, "global norm": learning.norms(params)}
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
         "hyper": lambda: _named(state.agent.hyper),
         "environment": lambda: _named(state.env.obs),
-        "params": lambda: named,
+        "params": lambda: names.encode(params),
         "outputs": lambda: jax.jit(outputs)(variables),
-        "gradients": lambda: gradients(params),
+        "gradients": gradients,
         "optimizer": optimizer,
     }
     return {

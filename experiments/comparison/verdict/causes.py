@@ -37,7 +37,8 @@ def find_causes(one: Record, other: Record, rung: Rung) -> list[Cause]:
       rung: what both should share.
 
     Returns:
-      At most one cause for each part whose inputs are equal; empty if all parts are equal.
+      At most one cause for each part whose inputs are equal; empty if all parts are equal. Those of
+      outputs, gradients and optimizer have that as `part`.
     """
     parts = [_differences(part, one.probe, other.probe) for part in ORDER]
     found = dict(zip(ORDER, parts, strict=True))
@@ -137,7 +138,7 @@ def _computed(
     large = max(relative for _, relative in found.values()) > ROUNDING
     evidence = f"from equal inputs, {part} {_sizes(found)}"
     evidence += "" if large else ": rounding"
-    return _cause(other if large else rounding, _names(found), evidence)
+    return {**_cause(other if large else rounding, _names(found), evidence), "part": part}
 
 
 def _names(found: Mapping[str, Any]) -> str:

@@ -1,7 +1,9 @@
-"""The first operation that differs is found in the libraries' networks, with file and line."""
+"""The first operation that differs is found in the libraries' programs, with file and line."""
 
+import inspect
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,24 +11,31 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 from safetensors.numpy import save_file
 
 import triglot
+from triglot.experiments.comparison import traced
 from triglot.experiments.comparison.jobs import Ledger
-from triglot.experiments.comparison.operations import add_operations
+from triglot.experiments.comparison.operations import PARTS, add_operations, add_places
+from triglot.experiments.comparison.rungs import rung_named
+from triglot.experiments.comparison.training.networks import build_agent
 from triglot.experiments.comparison.training.session import Session
 from triglot.experiments.options import CompareOptions
+from triglot.experiments.programs.diff import diff_programs
+from triglot.experiments.programs.text import program_text
 
 from .in_process import OPTIONS
 
 
-def a_pair(*backends: str, cause: str) -> dict[str, Any]:
+def a_pair(*backends: str, cause: str, part: str = "outputs") -> dict[str, Any]:
     """Make as much of a pair as is read."""
     return {
         "backends": list(backends),
-        "causes": [{"name": cause, "where": "", "evidence": ""}],
+        "causes": [{"name": cause, "where": "the program", "evidence": "a", "part": part}],
         "first_difference": {"update": 1, "leaf": "w"},
+        "sentence": "They differ.",
     }
 
 
@@ -40,7 +49,7 @@ def with_weights(options: CompareOptions, folder: Path) -> Ledger:
 def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
     options = replace(OPTIONS, backends=("haiku", "equinox"), num_seeds=1)
     pair = a_pair("haiku", "equinox", cause="summation_order")
-    add_operations(options, with_weights(options, tmp_path), [pair])
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
     operation = pair["first_difference"]["operation"]
     assert operation["one"]["source"].startswith("haiku/")
     assert operation["other"]["source"].startswith("equinox/")
@@ -48,11 +57,113 @@ def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
     assert len(pair["causes"]) == 1
 
 
-def test_a_pair_that_differs_elsewhere_has_no_operation(tmp_path: Path) -> None:
-    pair = a_pair("haiku", "equinox", cause="optimizer")
-    options = replace(OPTIONS, backends=("haiku", "equinox"), num_seeds=1)
-    add_operations(options, with_weights(options, tmp_path), [pair])
+@pytest.mark.parametrize("cause", ["seed", "weights", "compilation"])
+def test_a_cause_outside_of_the_update_has_no_operation(cause: str, tmp_path: Path) -> None:
+    pair = a_pair("haiku", "linen", cause=cause)
+    options = replace(OPTIONS, num_seeds=1)
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
     assert pair["first_difference"]["operation"] is None
+
+
+def half_gradients(agent: Any) -> Any:
+    """Halve the gradients, not the outputs."""
+
+    def changed(part: Any) -> Any:
+        def apply(variables: Any, inputs: Any, **options: Any) -> Any:
+            outputs, state = part.apply(variables, inputs, **options)
+            return jax.tree.map(
+                lambda out: jax.lax.stop_gradient(out / 2) + out / 2, outputs
+            ), state
+
+        return replace(part, apply=apply)
+
+    parts = {name: changed(part) for name, part in agent.network.parts.items()}
+    return replace(agent, network=replace(agent.network, parts=parts))
+
+
+def larger_epsilon(agent: Any) -> Any:
+    """Use Adam with another epsilon, which no hyperparameter shows."""
+
+    def optimizer(hyper: Any) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(hyper.max_grad_norm)
+        return optax.chain(clip, optax.adam(hyper.learning_rate, eps=1e-3))
+
+    return replace(agent, optimizer=optimizer)
+
+
+# The second side's change and arithmetic, the cause and its part, and the operations.
+PLANTED = {
+    "leaf order": (lambda agent: agent, "leaf_order", "leaf_order", "optimizer",
+                   ("add in optax/tree_utils/", "add in optax/tree_utils/")),
+    "gradient": (half_gradients, "weights", "gradient", "gradients",
+                 ("nothing", "div in tests/experiments/comparison/test_operations.py:")),
+    "epsilon": (larger_epsilon, "weights", "optimizer", "optimizer",
+                ("add in optax/", "add in optax/")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_difference_of_the_update_has_a_place(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sides are Equinox, which orders weight before bias; the second has the defect."""
+    change, rung, cause, part, places = PLANTED[planted]
+
+    def build(options: CompareOptions, env: Any, backend: str, shared: Any) -> Any:
+        if backend == "haiku":
+            return build_agent(options, env, "equinox", shared)
+        return change(build_agent(options, env, "equinox", rung_named(rung)))
+
+    config = {"hidden_sizes": [32, 32]}  # a norm of many entries
+    options = replace(OPTIONS, backends=("haiku", "linen"), num_seeds=1, config=config)
+    monkeypatch.setattr(traced, "build_agent", build)
+    pair = a_pair("haiku", "linen", cause=cause, part=part)
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    operation = pair["first_difference"]["operation"]
+    assert operation["part"] == part and not operation["compiled_only"]
+    assert operation["max_abs"] > 0
+    for side, place in zip(("one", "other"), places, strict=True):
+        found = operation[side]
+        shown = f"{found['name']} in {found['source']}" if found else "nothing"
+        assert shown.startswith(place), operation
+    verdict = add_places({"level": "equivalent", "sentence": f"Well. {pair['sentence']}"}, [pair])
+    assert f"They differ. {PARTS[part]} at " in verdict["sentence"]
+
+
+def text(function: Callable, *args: Any) -> str:
+    return program_text(jax.jit(function).lower(*args).compile())
+
+
+def test_a_fusion_explains_what_only_the_compiled_training_has(tmp_path: Path) -> None:
+    x = jnp.arange(24.0).reshape(2, 3, 4)
+    found = diff_programs(
+        text(lambda x: jnp.sum(jnp.exp(x), axis=2), x),
+        text(lambda x: jnp.sum(jnp.exp(x), axis=(1, 2)), x),
+    )
+    pair = a_pair("haiku", "linen", cause="compilation")
+    options = replace(OPTIONS, num_seeds=1)
+    programs = [{"backends": ["haiku", "linen"], **found.as_json()}]
+    add_operations(options, with_weights(options, tmp_path), [pair], programs)
+    operation, (cause,) = pair["first_difference"]["operation"], pair["causes"]
+    assert operation["compiled_only"] and operation["part"] == "program"
+    assert operation["one"]["name"] == operation["other"]["name"] == "reduce"
+    line = inspect.getsourcelines(test_a_fusion_explains_what_only_the_compiled_training_has)[1]
+    assert operation["one"]["source"].endswith(f"{Path(__file__).name}:{line + 3}")
+    assert operation["other"]["source"].endswith(f"{Path(__file__).name}:{line + 4}")
+    assert operation["fusion"] in cause["where"]
+    assert "Haiku sums f32[2,3,4] over dimension 2" in cause["evidence"]
+    assert "Flax Linen sums f32[2,3,4] over dimensions 1 and 2" in operation["sentence"]
+
+
+def test_a_search_that_fails_leaves_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traced, "MAX_PARAMS", 10)
+    pair = a_pair("haiku", "linen", cause="leaf_order", part="optimizer")
+    options = replace(OPTIONS, num_seeds=1)
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    assert pair["first_difference"]["operation"] is None
+    assert "parameters, and operations" in pair["first_difference"]["not_located"]
 
 
 class Own(nn.Module):
@@ -91,6 +202,6 @@ def test_the_cause_in_custom_networks_is_named(
         config=config,
     )
     pair = a_pair("linen", "haiku", cause="network")
-    add_operations(options, with_weights(options, tmp_path), [pair])
+    add_operations(options, with_weights(options, tmp_path), [pair], [])
     assert [cause["name"] for cause in pair["causes"]] == ["network", "activation"]
     assert Path(__file__).name in pair["first_difference"]["operation"]["one"]["source"]

@@ -129,3 +129,12 @@ def test_the_largest_difference_is_described_first() -> None:
     assert described[0].facts["Operation in Haiku"] == "dot_general (haiku/linear.py:42, torso/0)"
     assert described[0].causes[0]["name"] == "initializer"
     assert not details(small(identical=True))
+
+
+def test_the_part_of_the_update_is_described() -> None:
+    result = small()
+    for pair in result["pairs"]:
+        if pair["first_difference"]:
+            pair["first_difference"]["operation"]["part"] = "optimizer"
+    assert details(result)[0].facts["Part of the update"] == "optimizer"
+    assert "Part of the update" not in details(small())[0].facts
