@@ -15,6 +15,7 @@ from . import options as commands
 from .arguments import check_words, check_writable
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .streams import checked_stdout, forgiving_stderr
+from .wrapping import wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +69,7 @@ class _HelpShown(Exception):
 
 def _run(arguments: list[str], started: float) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(inspect.getdoc(_usage))
+        print(wrapped(inspect.getdoc(_usage) or ""))
         return 0
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)

@@ -99,6 +99,7 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
 
 
 def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Failure]:
+    ledger.sweep()
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
@@ -118,9 +119,11 @@ def _say_what_is_left(
     done = sum(ledger.is_done(job) for job in jobs)
     if not done and not any(record.updates for record in progress.records.values()):
         return
+    saved = progress.num_saved
+    running = f", and the running one is saved after {saved:,} updates" if saved else ""
     print(
-        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept. "
-        f"Continue with the same command and --out {options.out}",
+        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept"
+        f"{running}. Continue with the same command and --out {options.out}",
         file=sys.stderr,
     )
 

@@ -67,7 +67,7 @@ def add_causes(result: dict[str, Any], finished: Finished) -> None:
     """Report memory that grows without an end, and libraries that are slower than another."""
     cost = result["cost"] or {"backends": {}, "slower": []}
     for name, record in finished.main_records.items():
-        growth = find_growth(record)
+        growth = find_growth(record.of_one_process())
         causes = [] if growth is None else [growth]
         causes += [
             {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}

@@ -11,6 +11,7 @@ from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
+from ..wrapping import wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .summary import describe_evaluation, evaluation
@@ -38,11 +39,13 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     num_episodes = options.episodes * run_options.num_seeds
     memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
     progress = restore(plan, previous=options.previous)
-    print(f"{plan.title}, after {progress.num_updates:,} of {plan.num_updates:,} updates")
+    done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
+    print(wrapped(f"{plan.title}, {done}"))
     state: Any = progress.state
     episodes = _play(plan, options, state.agent)
     results = evaluation(episodes)
-    print("\n".join(describe_evaluation(results, "sampled" if options.sampled else "greedy")))
+    lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
+    print(wrapped("\n".join(lines)))
     print(
         f"returns {format_return(results['return_min'])} to "
         f"{format_return(results['return_max'])}; "
@@ -50,7 +53,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         f"mean {results['length_mean']:,.1f}"
     )
     if len(results["return_per_seed"]) > 1:
-        print(f"per seed: {', '.join(map(format_return, results['return_per_seed']))}")
+        each = ", ".join(map(format_return, results["return_per_seed"]))
+        print(wrapped(f"per seed: {each}"))
     write_json(
         options.run / RESULTS,
         {

@@ -1,0 +1,220 @@
+"""A job that was interrupted continues where it was, and gives the same numbers."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.experiments.comparison import in_process
+from tests.experiments.comparison.in_process import OPTIONS, Plant, train
+from triglot.core.errors import CannotWrite
+from triglot.core.loop import checkpoint
+from triglot.experiments.comparison.jobs import Job, Ledger
+from triglot.experiments.comparison.results import Record
+from triglot.experiments.comparison.training import run
+from triglot.experiments.comparison.training.saved import Saved
+from triglot.experiments.comparison.training.session import ORIGIN, STATE, Reply, Session
+from triglot.experiments.runs.interrupt import Signalled
+
+JOB = Job(OPTIONS.env, "weights", "linen")
+NUM_UPDATES, INTERRUPTED = 24, 10
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """Train without an interruption."""
+    with pytest.MonkeyPatch.context() as patch:
+        return train(tmp_path_factory.mktemp("whole") / "out", patch)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is printed above the bar."""
+    lines: list[str] = []
+    monkeypatch.setattr(in_process.NoBar, "write", lambda self, text: lines.append(text))
+    return lines
+
+
+def at_update(update: int, act: Callable[[], None]) -> Plant:
+    """Call `act` while a session trains this update."""
+
+    def plant(session: Session) -> None:
+        trained = session.train
+
+        def train_and_act(count: int) -> Reply:
+            reply = trained(count)
+            if int(session.state.num_updates[0]) == update:
+                act()
+            return reply
+
+        session.train = train_and_act
+
+    return plant
+
+
+def interrupt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Send SIGTERM in the middle of the job; return its checkpoint."""
+    plant = at_update(INTERRUPTED, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Signalled) as stopped:
+        train(folder, monkeypatch, plant=plant)
+    assert stopped.value.number == signal.SIGTERM
+    found = Saved(Ledger(folder).unfinished(JOB.name)).newest()
+    assert found is not None and int(found.name) == INTERRUPTED
+    return found
+
+
+def assert_equal(one: Record, other: Record) -> None:
+    """Compare all arrays of two jobs, bit for bit."""
+    for mine, sound in (
+        (one.metrics, other.metrics),
+        (one.params, other.params),
+        (one.probe, other.probe),
+    ):
+        assert mine.keys() == sound.keys() and mine
+        for name, array in mine.items():
+            np.testing.assert_array_equal(array, sound[name], err_msg=name, strict=True)
+    assert one.snapshots.keys() == other.snapshots.keys()
+    for update, arrays in one.snapshots.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, other.snapshots[update][name], strict=True)
+    assert one.facts["params_sha256"] == other.facts["params_sha256"]
+    assert one.facts["final_returns"] == other.facts["final_returns"]
+    assert one.updates == other.updates == NUM_UPDATES
+
+
+def test_a_signal_saves_and_the_job_continues(
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    interrupt(tmp_path, monkeypatch)
+    record = train(tmp_path, monkeypatch)
+    assert_equal(record, whole)
+    assert f"weights linen continues after {INTERRUPTED} of {NUM_UPDATES} updates" in said
+    processes = [chunk["process"] for chunk in record.chunks]
+    assert processes == [0] * INTERRUPTED + [1] * (NUM_UPDATES - INTERRUPTED)
+    assert not list(tmp_path.rglob(".unfinished-*")), "what is done has no checkpoint"
+
+
+def test_a_kill_costs_what_came_after_the_last_checkpoint(
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    def killed() -> None:
+        raise KeyboardInterrupt  # not one of the signals: nothing is saved any more
+
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    for update in (7, 13):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path, monkeypatch, plant=at_update(update, killed))
+    record = train(tmp_path, monkeypatch)
+    assert_equal(record, whole)
+    assert [line for line in said if "continues" in line] == [
+        f"weights linen continues after {update} of 24 updates" for update in (6, 12)
+    ]
+
+
+def flip(file: Path) -> None:
+    """Change one byte in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def damage_record(saved: Path) -> None:
+    flip(saved / "metrics.safetensors")
+
+
+def damage_state(saved: Path) -> None:
+    files = (file for file in (saved / STATE).rglob("*") if file.is_file())
+    flip(max(files, key=lambda file: file.stat().st_size))
+
+
+def lose_manifest(saved: Path) -> None:
+    (saved / checkpoint.MANIFEST).unlink()
+
+
+def use_another_version(saved: Path) -> None:
+    origin = json.loads((saved / ORIGIN).read_text())
+    (saved / ORIGIN).write_text(json.dumps(origin | {"version of jax": "0.1"}))
+    checkpoint.write_manifest(saved)
+
+
+def use_another_state(saved: Path) -> None:
+    shutil.rmtree(saved / STATE)
+    checkpoint.save(saved / STATE, {"another": np.zeros(3)})
+    checkpoint.write_manifest(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (damage_record, "its file metrics.safetensors was modified."),
+        (damage_state, "was modified."),
+        (lose_manifest, "is not a complete checkpoint: FileNotFoundError"),
+        (use_another_version, "its checkpoint was written with another version of jax."),
+        (use_another_state, "belongs to another training"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_checkpoint_that_cannot_be_used_costs_a_sentence(
+    change: Callable[[Path], None],
+    reason: str,
+    whole: Record,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+) -> None:
+    change(interrupt(tmp_path, monkeypatch))
+    said.clear()
+    assert_equal(train(tmp_path, monkeypatch), whole)
+    (line,) = (line for line in said if "again" in line)
+    assert line.startswith("weights linen begins again: ") and reason in line
+    assert line.count("\n") == 0
+
+
+def test_a_training_goes_on_if_no_checkpoint_can_be_written(
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    def full(path: Path, state: object) -> None:
+        raise CannotWrite(f"{path} cannot be written: No space left on device.")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    assert_equal(train(tmp_path, monkeypatch), whole)
+    assert any("no checkpoint after 1 updates: " in line and "No space" in line for line in said)
+
+
+def test_a_folder_of_an_earlier_version_is_continued(
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept unfinished results, and no checkpoint."""
+    left = Ledger(tmp_path).unfinished(JOB.name)
+    left.mkdir(parents=True)
+    (left / "metrics.safetensors").write_bytes(b"half")
+    assert_equal(train(tmp_path, monkeypatch), whole)
+    assert not left.exists()
+
+
+def test_unfinished_folders_of_finished_jobs_are_removed(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for name in (JOB.name, "0-weights-nnx"):
+        ledger.unfinished(name).mkdir(parents=True)
+    ledger.folder(JOB).mkdir()
+    ledger.sweep()
+    assert [path.name for path in (tmp_path / "jobs").iterdir() if path.name.startswith(".")] == [
+        ".unfinished-0-weights-nnx"
+    ]
+
+
+def test_a_process_warms_up_and_has_its_own_memory() -> None:
+    record = Record(facts={"final_returns": [1.0], "steps_per_update": 8})
+    for process, seconds in ((0, (9.0, 2.0)), (1, (9.0, 2.0, 1.0, 2.0))):
+        record.process = process
+        for each in seconds:
+            facts = {"seconds": each, "resident_bytes": 100 * process}
+            record.add_chunk(1, facts, {"episode_return": np.ones((1, 1))})
+    assert record.summary(num_seeds=1)["steps_per_second"] == 4.0
+    assert [chunk["resident_bytes"] for chunk in record.of_one_process().chunks] == [100] * 4
