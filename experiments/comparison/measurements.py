@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from tqdm import tqdm
 from ..options import CompareOptions
 from ..programs.diff import diff_programs
 from ..storage.files import write_json
+from ..wrapping import bar_width
 from .assemble import Finished
 from .cost.measure import measure
 from .jobs import Job, Ledger
@@ -34,7 +36,7 @@ def measure_costs(
         found = json.loads(path.read_text())
         if found["repetitions"] == options.repetitions:
             return found["cost"]
-    with tqdm(bar_format=COST_BAR, dynamic_ncols=True, leave=False) as bar:
+    with tqdm(bar_format=COST_BAR, **bar_width(sys.stderr), leave=False) as bar:
         bar.total = options.repetitions * len(backends)
 
         def announce(text: str) -> None:

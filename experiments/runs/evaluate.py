@@ -1,5 +1,6 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
+import sys
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
-from ..wrapping import wrapped
+from ..wrapping import bar_width, wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .summary import describe_evaluation, evaluation
@@ -80,7 +81,8 @@ def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     # Not num_seeds, which is the key of the evaluation after training.
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
     played = []
-    with tqdm(total=num_batches * size * num_seeds, unit=" episodes", dynamic_ncols=True) as bar:
+    total = num_batches * size * num_seeds
+    with tqdm(total=total, unit=" episodes", **bar_width(sys.stderr)) as bar:
         for batch_key in jax.random.split(key, num_batches):
             batch = play(
                 plan,

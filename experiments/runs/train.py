@@ -29,7 +29,7 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
-from ..wrapping import wrapped
+from ..wrapping import bar_width, wrapped
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
@@ -267,7 +267,7 @@ def _train(
         initial=done * steps_per_update,
         unit=" steps",
         unit_scale=True,
-        dynamic_ncols=True,
+        **bar_width(sys.stderr),
         desc="all seeds" if plan.options.num_seeds > 1 else None,
         file=sys.stderr,
     )

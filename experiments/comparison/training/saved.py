@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....core.errors import TriglotError, writing
+from ....core.errors import TriglotError, describe, writing
 from ....core.loop.checkpoint import UNFINISHED, check_manifest, write_manifest
 from ..results import Record
 from .worker import Worker
@@ -65,8 +65,9 @@ class Saved:
             check_manifest(newest)
             record = Record.load(newest)
         # A folder of another version may hold anything.
-        except (TriglotError, OSError, ValueError, KeyError) as error:
-            raise Unusable(str(error)) from None
+        except (TriglotError, OSError, KeyError, TypeError, ValueError) as error:
+            text = str(error) if isinstance(error, TriglotError) else f"{describe(error)}."
+            raise Unusable(text) from None
         record.process = 1 + max(chunk.get("process", 0) for chunk in record.chunks)
         return record
 

@@ -181,7 +181,7 @@ class Session:
             self.peak_memory = peak_memory_bytes()
         before = _resident_bytes()
         checkpoint.save(Path(folder) / STATE, self.state)
-        write_json(Path(folder) / ORIGIN, self._origin)
+        write_json(Path(folder) / ORIGIN, self.origin)
         self.saving_bytes += _resident_bytes() - before
         return Reply()
 
@@ -192,15 +192,15 @@ class Session:
           TriglotError: if another program wrote it, or it is damaged.
         """
         found = json.loads((Path(folder) / ORIGIN).read_text())
-        for name, value in self._origin.items():
+        for name, value in self.origin.items():
             if found.get(name) != value:
                 raise TriglotError(f"its checkpoint was written with another {name}.")
         self.state = checkpoint.restore(Path(folder) / STATE, self.state)
         return Reply()
 
     @functools.cached_property
-    def _origin(self) -> dict[str, Any]:
-        """What must be equal, so that a training that is continued has the same numbers."""
+    def origin(self) -> dict[str, Any]:
+        """What must be equal, so that a training that continues has the same numbers."""
         versions = {f"version of {name}": found for name, found in version.versions().items()}
         program = hashlib.sha256(program_text(self.program).encode()).hexdigest()
         return {**versions, "device": self.facts["device"], "compiled program": program}

@@ -2,11 +2,14 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .theme import INK, QUIET, Spec
+import numpy as np
+
+from .theme import GROUND, INK, QUIET, Spec
 
 DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
 
@@ -30,6 +33,14 @@ class Chart:
     pointer: Spec | None = None
     heights: tuple[int, int] = (340, 260)
     series: tuple["Series", ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the label of a horizontal line stands."""
+
+    right: bool = True
+    above: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,24 +155,61 @@ def pointer(data: Spec, series: Sequence[Series], form: str, before: Sequence[Sp
     }
 
 
-def reference(value: float, text: str, axis: str = "y") -> list[Spec]:
-    """Build a dashed line at a value that readers know, and its label."""
+def reference(value: float, text: str, place: Place = Place()) -> list[Spec]:
+    """Build a dashed horizontal line at a value that readers know, and its label on a halo."""
     data = {"values": [{"at": value}]}
     line = {"type": "rule", "color": QUIET, "strokeDash": [2, 4], "strokeWidth": 1}
-    label = {"type": "text", "align": "right", "baseline": "bottom", "dy": -4, "fontSize": 11}
-    place = {axis: {"field": "at", "type": "quantitative"}}
+    label = {
+        "type": "text",
+        "align": "right" if place.right else "left",
+        "baseline": "bottom" if place.above else "top",
+        "dy": -4 if place.above else 4,
+        "fontSize": 11,
+    }
+    halo = {"stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round"}
+    y = {"field": "at", "type": "quantitative"}
+    encoding = {
+        "y": y,
+        "x": {"value": "width"} if place.right else {"value": 0},
+        "text": {"value": text},
+    }
     return [
-        {"data": data, "mark": line, "encoding": place},
-        {
-            "data": data,
-            "mark": {**label, "color": QUIET},
-            "encoding": {
-                **place,
-                "x": {"value": "width"},
-                "text": {"value": text},
-            },
-        },
+        {"data": data, "mark": line, "encoding": {"y": y}},
+        {"data": data, "mark": {**label, "color": GROUND, **halo}, "encoding": encoding},
+        {"data": data, "mark": {**label, "color": QUIET}, "encoding": encoding},
     ]
+
+
+def free_place(
+    at: float, steps: Sequence[int], lines: Sequence[np.ndarray], limits: tuple[float, float]
+) -> Place:
+    """Choose where the label of a horizontal line crosses no curve; right and above if nowhere.
+
+    Args:
+      at: the height of the line.
+      steps: horizontal positions of the points, ascending.
+      lines: the heights of each curve, NaN where it has no point.
+      limits: of the vertical axis.
+    """
+    height = LABEL_HEIGHT * (limits[1] - limits[0])
+    x = np.asarray(steps, np.float64)
+
+    def is_free(place: Place) -> bool:
+        low, high = (at, at + height) if place.above else (at - height, at)
+        start = (1 - LABEL_WIDTH) * x[-1] if place.right else 0.0
+        window = np.linspace(start, start + LABEL_WIDTH * x[-1], 50)
+        for line in lines:
+            known = np.isfinite(line)
+            if not known.any():
+                continue
+            heights = np.interp(window, x[known], line[known], left=np.nan)
+            heights = heights[np.isfinite(heights)]
+            if len(heights) and heights.min() <= high and heights.max() >= low:
+                return False
+        return True
+
+    places = [Place(right, above) for above in (True, False) for right in (True, False)]
+    return next(filter(is_free, places), Place())
 
 
 def rows_axis(field: str) -> Spec:
@@ -177,3 +225,19 @@ def rows_axis(field: str) -> Spec:
 
 
 LINE = 16  # characters of a row's label
+LABEL_WIDTH, LABEL_HEIGHT = 0.25, 0.07  # of the plot on a phone
+FLAT = 1e-6  # relative range of returns that have no visible differences
+
+
+def returns_scale(values: Iterable[float | None], padding: int = 0) -> Spec:
+    """Build the scale of returns, without 0; around equal ones, which would have a single tick.
+
+    Args:
+      values: everything that is drawn; None is not.
+      padding: pixels around different values.
+    """
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if known and max(known) - min(known) <= FLAT * max(map(abs, known)):
+        around = 0.1 * abs(known[0]) or 1.0
+        return {"zero": False, "domain": [known[0] - around, known[0] + around]}
+    return {"zero": False, "padding": padding} if padding else {"zero": False}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....backends import libraries
-from .chart import SHORT, Chart, Series, rows_axis, table
+from .chart import SHORT, Chart, Series, returns_scale, rows_axis, table
 from .theme import GROUND, INK, STAGES, Spec, colours
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
@@ -152,11 +152,12 @@ def dots_chart(
       zero: whether the horizontal axis begins at 0.
     """
     labels = [row[0] for row in rows]
+    drawn = [*(value for row in rows for value in row[1:]), *(value for _, value in seeds)]
     y = rows_axis("row")
     x: Spec = {
         "type": "quantitative",
         "title": title,
-        "scale": {"zero": True} if zero else {"zero": False, "padding": 12},
+        "scale": {"zero": True} if zero else returns_scale(drawn, padding=12),
         "axis": {"grid": True, "tickCount": 4, "labelExpr": SHORT},
     }
     color = {

@@ -80,7 +80,7 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
         description="Largest difference between libraries against environment steps, on a "
         f"logarithmic axis: {'; '.join(one.label for one in series)}.",
         content={
-            "params": [HIDDEN, {"name": "measure", "value": _first_measure(lines)}],
+            "params": [HIDDEN, {"name": "measure", "value": next(iter(measures(result)))}],
             "datasets": datasets,
             "layer": [*rounding, *layers],
             "resolve": {"scale": {"color": "independent"}},
@@ -107,12 +107,13 @@ def measures(result: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def first_measure(result: Mapping[str, Any]) -> str:
+    """Name the measure that is drawn at first."""
+    return next(iter(measures(result).values()))
+
+
 def _differs(pair: Mapping[str, Any]) -> bool:
     return any(any(pair.get(measure) or ()) for measure in MEASURES)
-
-
-def _first_measure(lines: Sequence[tuple[Any, Mapping[str, Any]]]) -> str:
-    return next(name for name in MEASURES if any(any(values[name]) for _, values in lines))
 
 
 def _lines(divergence: Mapping[str, Any] | None) -> list[tuple[list[Any], dict[str, Any]]]:

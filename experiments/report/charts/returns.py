@@ -5,7 +5,7 @@ from typing import Any
 
 from ....backends import libraries
 from ..groups import grouped
-from .chart import Chart, Series, colour_of, rows_axis, table
+from .chart import Chart, Series, colour_of, returns_scale, rows_axis, table
 from .cost import dots_chart
 from .theme import colours
 
@@ -34,10 +34,15 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
 
 
 def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
-    """Build the performance profiles: the fraction of seeds that reach at least a return."""
+    """Build the performance profiles: the fraction of seeds that reach at least a return.
+
+    None if all seeds have the same return.
+    """
     profiles = (result.get("statistics") or {}).get("profiles")
     if not profiles or not profiles["backends"]:
         return None
+    if profiles["thresholds"][0] == profiles["thresholds"][-1]:
+        return None  # all seeds have the same return
     groups = grouped(profiles["backends"])
     series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
     rows = [
@@ -99,7 +104,7 @@ def ladder_chart(ladder: list[Mapping[str, Any]] | None, backends: list[str]) ->
                     "field": "y",
                     "type": "quantitative",
                     "title": "return per episode, after training",
-                    "scale": {"zero": False, "padding": 12},
+                    "scale": returns_scale((value for *_, value in rows), padding=12),
                     "axis": {"grid": True, "tickCount": 5},
                 },
                 "color": colour_of(series),
