@@ -119,11 +119,11 @@ def _say_what_is_left(
         return
     saved = progress.num_saved
     running = f", and the running one is saved after {saved:,} updates" if saved else ""
-    print(
+    text = (
         f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept"
-        f"{running}. Continue with the same command and --out {options.out}",
-        file=sys.stderr,
+        f"{running}. Continue with the same command and --out {options.out}"
     )
+    print(wrapped(text), file=sys.stderr)
 
 
 def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:

@@ -3,13 +3,12 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from .theme import GROUND, INK, QUIET, Spec
+from .theme import INK, QUIET, Spec
 
 DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
 
@@ -23,6 +22,7 @@ class Chart:
       description: what a screen reader says.
       content: marks, data and parameters of a Vega-Lite specification.
       pointer: the layer that follows the pointer, for interactive plots only.
+      legend: layers in place of a legend, for files only.
       heights: on a desk and on a phone, in pixels.
       series: label and colour of each curve, in the order of the legend.
     """
@@ -31,16 +31,9 @@ class Chart:
     description: str
     content: Spec
     pointer: Spec | None = None
+    legend: Sequence[Spec] = ()
     heights: tuple[int, int] = (340, 260)
     series: tuple["Series", ...] = ()
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the label of a horizontal line stands."""
-
-    right: bool = True
-    above: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,11 +70,17 @@ def _cell(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spec:
-    """Build the colour encoding of the series by their keys; a legend shows their labels."""
+def colour_of(series: Sequence[Series], which: int = 0, symbol: str = "stroke") -> Spec:
+    """Build the colour encoding of the series by their keys; a legend shows their labels.
+
+    Args:
+      series: keys, labels and colours.
+      which: of the colours.
+      symbol: in the legend, `stroke` or `circle`.
+    """
     labels = {one.key: one.label for one in series}
     return {
-        "field": field,
+        "field": "g",
         "type": "nominal",
         "scale": {
             "domain": [one.key for one in series],
@@ -89,7 +88,7 @@ def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spe
         },
         "legend": {
             "labelExpr": f"({_literal(labels)})[datum.value]",
-            "symbolType": "stroke",
+            "symbolType": symbol,
             "symbolOpacity": 1,
         },
     }
@@ -155,66 +154,9 @@ def pointer(data: Spec, series: Sequence[Series], form: str, before: Sequence[Sp
     }
 
 
-def reference(value: float, text: str, place: Place = Place()) -> list[Spec]:
-    """Build a dashed horizontal line at a value that readers know, and its label on a halo."""
-    data = {"values": [{"at": value}]}
-    line = {"type": "rule", "color": QUIET, "strokeDash": [2, 4], "strokeWidth": 1}
-    label = {
-        "type": "text",
-        "align": "right" if place.right else "left",
-        "baseline": "bottom" if place.above else "top",
-        "dy": -4 if place.above else 4,
-        "fontSize": 11,
-    }
-    halo = {"stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round"}
-    y = {"field": "at", "type": "quantitative"}
-    encoding = {
-        "y": y,
-        "x": {"value": "width"} if place.right else {"value": 0},
-        "text": {"value": text},
-    }
-    return [
-        {"data": data, "mark": line, "encoding": {"y": y}},
-        {"data": data, "mark": {**label, "color": GROUND, **halo}, "encoding": encoding},
-        {"data": data, "mark": {**label, "color": QUIET}, "encoding": encoding},
-    ]
-
-
-def free_place(
-    at: float, steps: Sequence[int], lines: Sequence[np.ndarray], limits: tuple[float, float]
-) -> Place:
-    """Choose where the label of a horizontal line crosses no curve; right and above if nowhere.
-
-    Args:
-      at: the height of the line.
-      steps: horizontal positions of the points, ascending.
-      lines: the heights of each curve, NaN where it has no point.
-      limits: of the vertical axis.
-    """
-    height = LABEL_HEIGHT * (limits[1] - limits[0])
-    x = np.asarray(steps, np.float64)
-
-    def is_free(place: Place) -> bool:
-        low, high = (at, at + height) if place.above else (at - height, at)
-        start = (1 - LABEL_WIDTH) * x[-1] if place.right else 0.0
-        window = np.linspace(start, start + LABEL_WIDTH * x[-1], 50)
-        for line in lines:
-            known = np.isfinite(line)
-            if not known.any():
-                continue
-            heights = np.interp(window, x[known], line[known], left=np.nan)
-            heights = heights[np.isfinite(heights)]
-            if len(heights) and heights.min() <= high and heights.max() >= low:
-                return False
-        return True
-
-    places = [Place(right, above) for above in (True, False) for right in (True, False)]
-    return next(filter(is_free, places), Place())
-
-
 def rows_axis(field: str) -> Spec:
     """Build the vertical axis of names, broken into lines where they are long."""
-    lines = f"split(replace(datum.label, /(.{{8,{LINE}}}) /g, '$1|'), '|')"
+    lines = f"split(replace(datum.label, /{LINE}/g, '$1|'), '|')"
     axis = {"labelColor": INK, "labelFontSize": 13, "title": None, "domain": False}
     return {
         "field": field,
@@ -224,8 +166,12 @@ def rows_axis(field: str) -> Spec:
     }
 
 
-LINE = 16  # characters of a row's label
-LABEL_WIDTH, LABEL_HEIGHT = 0.25, 0.07  # of the plot on a phone
+def rows_step(labels: Iterable[str], step: int) -> int:
+    """Choose the height of a row in pixels: at least `step`, and enough for the longest label."""
+    return max(step, *(LINE_HEIGHT * (len(re.findall(LINE, label)) + 1) + 6 for label in labels))
+
+
+LINE, LINE_HEIGHT = "(.{8,16}) ", 16  # of a row's label: where it is broken, and pixels
 FLAT = 1e-6  # relative range of returns that have no visible differences
 
 
@@ -239,5 +185,5 @@ def returns_scale(values: Iterable[float | None], padding: int = 0) -> Spec:
     known = [value for value in values if value is not None and math.isfinite(value)]
     if known and max(known) - min(known) <= FLAT * max(map(abs, known)):
         around = 0.1 * abs(known[0]) or 1.0
-        return {"zero": False, "domain": [known[0] - around, known[0] + around]}
+        return {"zero": False, "nice": False, "domain": [known[0] - around, known[0] + around]}
     return {"zero": False, "padding": padding} if padding else {"zero": False}

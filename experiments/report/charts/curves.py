@@ -14,14 +14,13 @@ from .chart import (
     Chart,
     Series,
     colour_of,
-    free_place,
     named,
     pointer,
-    reference,
     returns_scale,
     steps_axis,
     table,
 )
+from .labels import free_place, reference
 from .theme import Spec
 
 # Of one point: series, step, mean, low, high, line width.
