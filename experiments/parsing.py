@@ -76,7 +76,7 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
-            print(wrapped(stdout.getvalue(), width), end="")
+            print(wrapped(stdout.text(), width), end="")
             return None
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
@@ -95,19 +95,19 @@ def parse(
     return options(**values)
 
 
-class _Captured(io.StringIO):
+class _Captured(io.TextIOWrapper):
     """Collects what tyro prints, which does not wrap the description, and looks like `stream`."""
 
     def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:
-        return self._stream.encoding
+        self._bytes, self._stream = io.BytesIO(), stream
+        super().__init__(self._bytes, stream.encoding, errors="backslashreplace", newline="")
 
     def isatty(self) -> bool:
         return self._stream.isatty()
+
+    def text(self) -> str:
+        self.flush()
+        return self._bytes.getvalue().decode(self.encoding)
 
 
 @contextlib.contextmanager

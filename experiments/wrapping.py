@@ -45,11 +45,15 @@ def wrapped(text: str, width: int | None = None) -> str:
 
 def _wrapped_line(line: str, width: int) -> str:
     indent = " " * (len(line) - len(line.lstrip()))
-    options = {"break_long_words": False, "break_on_hyphens": False}
     if line.lstrip().startswith("triglot "):
         joined = re.sub(r"(--\S+) (?!-)", rf"\1{KEPT}", line)  # an option and its value
-        lines = textwrap.wrap(joined, width - 2, subsequent_indent=f"{indent}    ", **options)
-        return " \\\n".join(lines).replace(KEPT, " ")
+        return " \\\n".join(_lines(joined, width - 2, f"{indent}    ")).replace(KEPT, " ")
     columns = re.match(r"\s*\S+( \S+)*\s{2,}(?=\S)", line)
     hanging = " " * columns.end() if columns else indent
-    return textwrap.fill(line, width, subsequent_indent=hanging, **options)
+    return "\n".join(_lines(line, width, hanging))
+
+
+def _lines(line: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
