@@ -214,8 +214,9 @@ def _compare(arguments: list[str], started: float) -> int:
 
     Each library trains in a separate process. The verdict is identical, equivalent, inconclusive or
     different; the first update, parameter and operation that differ and the likely cause are named.
-    The folder contains comparison.json, curves.png and .svg, tables.md and tables/*.csv, and
-    report.html, a self-contained page. The same command continues an interrupted comparison.
+    The folder contains comparison.json, curves.png and .svg, figures/*.png and .svg, tables.md and
+    tables/*.csv, and report.html, a self-contained page. The same command continues an interrupted
+    comparison where it was.
 
     triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 

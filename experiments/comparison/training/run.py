@@ -23,6 +23,7 @@ BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
 CHECKPOINT_SECONDS = 60.0
+MAX_SAVING_SHARE = 0.05  # of the time of a training, which a large replay buffer may exceed
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _train(worker: Worker, record: Record, progress: Progress, saved: Saved) -> 
     bar, done = progress.bar, record.updates
     bar.total = progress.num_jobs * -(-num_updates // chunk_size)
     bar.update(done // chunk_size)
-    last = time.monotonic()
+    last, pause = time.monotonic(), CHECKPOINT_SECONDS
     with Interrupt() as interrupt:
         while done < num_updates:
             end = min(done - done % chunk_size + chunk_size, num_updates)
@@ -195,10 +196,11 @@ def _train(worker: Worker, record: Record, progress: Progress, saved: Saved) -> 
                 record.add_snapshot(done, worker.ask("snapshot")[1])
             if done == end:
                 bar.update(1)
-            is_due = done < num_updates and time.monotonic() - last >= CHECKPOINT_SECONDS
-            if interrupt.pressed or is_due:
+            start = time.monotonic()
+            if interrupt.pressed or start - last >= pause:
                 _save(worker, record, progress, saved)
                 last = time.monotonic()
+                pause = max(pause, (last - start) / MAX_SAVING_SHARE)
             if interrupt.number is not None:
                 raise Signalled(interrupt.number)
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from triglot.experiments.comparison.results import Record
 from triglot.experiments.comparison.training import run
 from triglot.experiments.comparison.training.saved import Saved, Unusable
 from triglot.experiments.comparison.training.session import ORIGIN, STATE, Reply, Session
+from triglot.experiments.comparison.training.worker import Worker, WorkerDied
 from triglot.experiments.runs.interrupt import Signalled
 
 JOB = Job(OPTIONS.env, "weights", "linen")
@@ -111,13 +113,19 @@ def test_a_signal_saves_and_the_job_continues(
     assert not list(interrupted.rglob(".unfinished-*")), "what is done has no checkpoint"
 
 
+def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save after every update."""
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run, "MAX_SAVING_SHARE", np.inf)
+
+
 def test_a_kill_costs_what_came_after_the_last_checkpoint(
     whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     def killed() -> None:
         raise KeyboardInterrupt  # not one of the signals: nothing is saved any more
 
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    save_always(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, monkeypatch, plant=at_update(5, killed))
     folder = saved_in(tmp_path).folder
@@ -225,13 +233,14 @@ def test_a_training_goes_on_if_no_checkpoint_can_be_written(
     whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     def full(path: Path, state: object) -> None:
+        time.sleep(0.5)  # a twentieth of the time until the next attempt
         raise CannotWrite(f"{path} cannot be written: No space left on device.")
 
     monkeypatch.setattr(checkpoint, "save", full)
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
     assert_equal(train(tmp_path, monkeypatch), whole)
-    lines = [" ".join(line.split()) for line in said]
-    assert any(re.search("no checkpoint after 1 updates: .* No space left", ln) for ln in lines)
+    (line,) = (" ".join(text.split()) for text in said if "no checkpoint" in text)
+    assert re.search("no checkpoint after 1 updates: .* No space left", line)
 
 
 def test_unfinished_results_of_an_earlier_version_are_no_checkpoint(tmp_path: Path) -> None:
@@ -265,3 +274,18 @@ def test_a_process_warms_up_and_has_its_own_memory() -> None:
             record.add_chunk(1, facts, {"episode_return": np.ones((1, 1))})
     assert record.summary(num_seeds=1)["steps_per_second"] == 4.0
     assert [chunk["resident_bytes"] for chunk in record.of_one_process().chunks] == [100] * 4
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="reads the ignored signals from /proc")
+def test_a_worker_outlives_the_signals_of_a_cluster() -> None:
+    """They go to all processes of a job, and the parent saves what the worker has computed."""
+    with Worker("haiku") as worker:
+        status = Path(f"/proc/{worker.process.pid}/status")
+        ignored = 0
+        while not ignored & 1 << (signal.SIGTERM - 1):
+            assert worker.process.poll() is None
+            time.sleep(0.01)
+            ignored = int(re.findall(r"SigIgn:\s+(\w+)", status.read_text())[0], 16)
+        worker.process.send_signal(signal.SIGTERM)
+        with pytest.raises(WorkerDied, match=r"(?s)exit code 1.*KeyError: 'options'"):
+            worker.ask("start", backend="haiku")  # it still reads requests
