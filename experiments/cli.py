@@ -16,6 +16,7 @@ from . import options as commands
 from .arguments import check_words, check_writable
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .streams import checked_stdout, forgiving_stderr
+from .wrapping import wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +70,7 @@ class _HelpShown(Exception):
 
 def _run(arguments: list[str], started: float) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(inspect.getdoc(_usage))
+        print(wrapped(inspect.getdoc(_usage) or ""))
         return 0
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
@@ -219,9 +220,9 @@ def _compare(arguments: list[str], started: float) -> int:
 
     Each library trains in a separate process. The verdict is identical, equivalent, inconclusive or
     different; the first update, parameter and operation that differ and the likely cause are named.
-    The folder contains comparison.json, curves.png and .svg, tables.md and tables/*.csv, and
-    report.html, a self-contained page. The same command continues an interrupted comparison,
-    and --ladder or --repetitions add to a finished one.
+    The folder contains comparison.json, curves.png and .svg, figures/*.png and .svg, tables.md and
+    tables/*.csv, and report.html, a self-contained page. The same command continues an interrupted
+    comparison where it was, and --ladder or --repetitions add to a finished one.
 
     triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 

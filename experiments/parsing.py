@@ -5,11 +5,11 @@ import difflib
 import io
 import os
 import re
-import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
@@ -18,10 +18,10 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from ..core.errors import TriglotError, shown
 from .arguments import check_contradictions, check_path
 from .options import Arg, NoOptions
+from .wrapping import terminal_width, wrapped
 
 Options = TypeVar("Options")
 
-HELP_WIDTH = (40, 200)  # in columns; far narrower help takes minutes
 ERROR_WIDTH = 10_000  # nothing is wrapped
 
 
@@ -55,14 +55,17 @@ def parse(
     for word in arguments:
         if re.match("--tyro[-_]", word):  # tyro's own options, which print or write completions
             raise TriglotError(f"unknown option {shown(word)}; `{prog} --help` lists the options.")
-    low, high = HELP_WIDTH
-    width = min(max(shutil.get_terminal_size().columns, low), high)
+    width = terminal_width()
     nested = {"config": NoOptions, "hyper": NoOptions}
     if algorithm:
         nested = {"config": algorithm.Config, "hyper": algorithm.Hyperparams}
-    stderr = io.StringIO()
+    stdout, stderr = _Captured(sys.stdout), io.StringIO()
     try:
-        with contextlib.redirect_stderr(stderr), _columns(width if asks_for_help else ERROR_WIDTH):
+        with (
+            contextlib.redirect_stdout(stdout),
+            contextlib.redirect_stderr(stderr),
+            _columns(width if asks_for_help else ERROR_WIDTH),
+        ):
             parsed, rest = tyro.cli(
                 _tyro_class(options, nested),
                 prog=prog,
@@ -73,6 +76,7 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
+            print(wrapped(stdout.text(), width), end="")
             return None
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
@@ -101,6 +105,21 @@ FILE_OPTION = Annotated[
         help_behavior_hint="(default: none)",
     ),
 ]
+
+
+class _Captured(io.TextIOWrapper):
+    """Collects what tyro prints, which does not wrap the description, and looks like `stream`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._bytes, self._stream = io.BytesIO(), stream
+        super().__init__(self._bytes, stream.encoding, errors="backslashreplace", newline="")
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def text(self) -> str:
+        self.flush()
+        return self._bytes.getvalue().decode(self.encoding)
 
 
 @contextlib.contextmanager

@@ -53,8 +53,7 @@ def save(path: Path, state: object) -> None:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(unfinished, state)
             checkpointer.wait_until_finished()
-        (unfinished / MANIFEST).write_text(json.dumps(_digests(unfinished), indent=1))
-        _sync(unfinished / MANIFEST)
+        write_manifest(unfinished)
         os.rename(unfinished, path)
         _sync(path.absolute().parent)
     # Orbax wraps the system's errors in many types.
@@ -83,7 +82,7 @@ def restore(path: Path, like: State) -> State:
 
     if not path.is_dir():
         raise TriglotError(f"there is no checkpoint at {path}.")
-    _check_digests(path)
+    check_manifest(path)
     abstract = jax.eval_shape(lambda: like)
     with ocp.StandardCheckpointer() as checkpointer:
         try:
@@ -250,7 +249,22 @@ def _digests(folder: Path) -> dict[str, str]:
     }
 
 
-def _check_digests(path: Path) -> None:
+def write_manifest(folder: Path) -> None:
+    """Write the digests of all files in a folder, so that `check_manifest` notices any change.
+
+    Raises:
+      OSError: if it cannot be written.
+    """
+    (folder / MANIFEST).write_text(json.dumps(_digests(folder), indent=1))
+    _sync(folder / MANIFEST)
+
+
+def check_manifest(path: Path) -> None:
+    """Compare the files in a folder with the digests that `write_manifest` wrote.
+
+    Raises:
+      DamagedError: if a file is missing, was modified or was added.
+    """
     try:
         expected = json.loads((path / MANIFEST).read_text())
         found = _digests(path)

@@ -3,7 +3,6 @@
 import inspect
 import shlex
 import sys
-import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -22,6 +21,7 @@ from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
 from ..storage.lock import locked
+from ..wrapping import bar_width, wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
@@ -30,8 +30,6 @@ from .measurements import add_causes, measure_costs, programs
 from .operations import add_operations, add_places
 from .rungs import rung_of_arithmetic
 from .training.run import BAR, Failure, Progress, run_jobs
-
-WIDTH = 80  # columns of a terminal
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
     for text in (*paragraphs, result["verdict"]["sentence"]):
-        print(f"\n{textwrap.fill(text, WIDTH, break_long_words=False)}")
+        print(f"\n{wrapped(text)}")
     print(f"\nReport: {out / report.PAGE}")
     if options.open:
         report.open_report(out)
@@ -99,12 +97,13 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
 
 
 def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Failure]:
+    ledger.sweep()
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
     progress = Progress(num_jobs=len(left))
     try:
-        with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False) as progress.bar:
+        with tqdm(bar_format=BAR, **bar_width(sys.stderr), leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
     except BaseException:
         _say_what_is_left(options, ledger, jobs, progress)
@@ -118,11 +117,13 @@ def _say_what_is_left(
     done = sum(ledger.is_done(job) for job in jobs)
     if not done and not any(record.updates for record in progress.records.values()):
         return
-    print(
-        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept. "
-        f"Continue with the same command and --out {options.out}",
-        file=sys.stderr,
+    saved = progress.num_saved
+    running = f", and the running one is saved after {saved:,} updates" if saved else ""
+    text = (
+        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept"
+        f"{running}. Continue with the same command and --out {options.out}"
     )
+    print(wrapped(text), file=sys.stderr)
 
 
 def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:

@@ -2,7 +2,7 @@
 
 One job trains one library on one rung in one environment. Its results are a folder, which appears
 under its name when the job is done, so that an interrupted comparison continues with the jobs that
-are missing.
+are missing; a job that was interrupted continues from its checkpoint in its unfinished folder.
 """
 
 import json
@@ -20,6 +20,7 @@ from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 
 LEDGER = "jobs.json"
 JOBS, COSTS = "jobs", "costs"
+RESULTS = "results"  # in an unfinished folder, what is renamed when it is complete
 SCHEMA = 2
 # Options that change no job; another call with the same folder may change them, and adds what is
 # missing.
@@ -123,15 +124,25 @@ class Ledger:
         """The file of the measured costs."""
         return self.out / JOBS / COSTS / "costs.json"
 
+    def unfinished(self, name: str) -> Path:
+        """The folder of what is not done yet, such as the checkpoint of a job."""
+        return self.out / JOBS / f"{UNFINISHED}{name}"
+
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
         """Yield an empty folder that gets its name when it is complete."""
-        folder = self.out / JOBS / name
-        unfinished = folder.with_name(f"{UNFINISHED}{name}")
+        unfinished = self.unfinished(name)
+        results = unfinished / RESULTS
+        shutil.rmtree(results, ignore_errors=True)
+        results.mkdir(parents=True)
+        yield results
+        results.replace(self.out / JOBS / name)
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        yield unfinished
-        unfinished.replace(folder)
+
+    def sweep(self) -> None:
+        """Remove unfinished folders of jobs that are done, which a kill may have left."""
+        for done in (self.out / JOBS).glob("[!.]*"):
+            shutil.rmtree(self.unfinished(done.name), ignore_errors=True)
 
     def drop_if_empty(self) -> None:
         """Remove the folder of a comparison of which nothing was computed."""

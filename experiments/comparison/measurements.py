@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from tqdm import tqdm
 from ..options import CompareOptions
 from ..programs.diff import diff_programs
 from ..storage.files import write_json
+from ..wrapping import bar_width
 from .assemble import Finished
 from .cost.measure import measure
 from .jobs import Job, Ledger
@@ -34,7 +36,7 @@ def measure_costs(
         found = json.loads(path.read_text())
         if found["repetitions"] == options.repetitions:
             return found["cost"]
-    with tqdm(bar_format=COST_BAR, dynamic_ncols=True, leave=False) as bar:
+    with tqdm(bar_format=COST_BAR, **bar_width(sys.stderr), leave=False) as bar:
         bar.total = options.repetitions * len(backends)
 
         def announce(text: str) -> None:
@@ -67,7 +69,7 @@ def add_causes(result: dict[str, Any], finished: Finished) -> None:
     """Report memory that grows without an end, and libraries that are slower than another."""
     cost = result["cost"] or {"backends": {}, "slower": []}
     for name, record in finished.main_records.items():
-        growth = find_growth(record)
+        growth = find_growth(record.of_one_process())
         causes = [] if growth is None else [growth]
         causes += [
             {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}

@@ -1,8 +1,9 @@
 """The results of one job, in memory and in its folder."""
 
+import itertools
 import json
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,11 +26,14 @@ class Record:
     Attributes:
       facts: JSON values by name.
       history: the metrics of each chunk, `[S, updates]` by name.
-      chunks: updates, seconds and resident bytes after each chunk.
+      chunks: of each chunk its updates, its seconds, the resident bytes after it, and the number of
+        the process that ran it.
       snapshots: parameters and outputs `[S, ...]` by name, by updates done.
       probe: the parts of the first update, see `probes`.
       params: final parameters by shared name, after training.
       program: the text of the optimized training program.
+      process: the number of the process that trains now, from 0; a job that is continued has
+        several.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -39,10 +43,11 @@ class Record:
     probe: Arrays = field(default_factory=dict)
     params: Arrays = field(default_factory=dict)
     program: str = ""
+    process: int = 0
 
     def add_chunk(self, count: int, facts: dict[str, Any], metrics: Arrays) -> None:
         """Add a chunk of `count` updates."""
-        self.chunks.append({"updates": count, **facts})
+        self.chunks.append({"updates": count, "process": self.process, **facts})
         self.history.append(metrics)
 
     def add_snapshot(self, update: int, arrays: Arrays) -> None:
@@ -64,10 +69,10 @@ class Record:
         """Compute the statistics of the finished training, as JSON values.
 
         `steps_per_second` counts environment steps of all seeds; it is the median over chunks,
-        without the first one if there are others.
+        without the first one of each process if there are others.
         """
         returns = self.facts["final_returns"]
-        steady = self.chunks[1:] or self.chunks
+        steady = [chunk for chunks in self._by_process() for chunk in chunks[1:]] or self.chunks
         steps = self.facts["steps_per_update"] * num_seeds
         speeds = [chunk["updates"] * steps / max(chunk["seconds"], NO_TIME) for chunk in steady]
         return {
@@ -78,6 +83,14 @@ class Record:
             "first_chunk_seconds": self.chunks[0]["seconds"],
             **{name: fact for name, fact in self.facts.items() if name not in SHARED_FACTS},
         }
+
+    def of_one_process(self) -> "Record":
+        """Keep the chunks of the process that ran most of them, whose memory can be compared."""
+        return replace(self, chunks=max(self._by_process(), key=len, default=[]))
+
+    def _by_process(self) -> list[list[dict[str, Any]]]:
+        by_number = itertools.groupby(self.chunks, key=lambda chunk: chunk.get("process", 0))
+        return [list(chunks) for _, chunks in by_number]
 
     def save(self, folder: Path) -> None:
         """Write everything into a job's folder, the JSON last."""

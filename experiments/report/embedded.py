@@ -1,6 +1,5 @@
 """What the page embeds: its style, the files that it offers, and highlighted code."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pygments.lexers.python import PythonLexer
 from .charts import theme
 from .tables import Table, as_csv
 
+SAFE = " ,;:/()[]{}"  # characters that mean nothing in a data URI
 ASSETS = Path(__file__).parent / "assets"
 
 
@@ -45,14 +45,13 @@ def downloads(tables: Sequence[Table], comparison_json: str) -> list[tuple[str, 
     Returns:
       Name, data URI and number of bytes.
     """
-    content = comparison_json.encode()
-    json_uri = f"data:application/json;base64,{base64.b64encode(content).decode()}"
-    offered = [("comparison.json", json_uri, len(content))]
-    for table in tables:
-        text = as_csv(table)
-        uri = f"data:text/csv;charset=utf-8,{quote(text, safe=' ,;:/()[]')}"
-        offered.append((f"{table.name}.csv", uri, len(text.encode())))
-    return offered
+    files = [("comparison.json", "application/json", comparison_json)]
+    files += [(f"{table.name}.csv", "text/csv", as_csv(table)) for table in tables]
+    return [
+        # In base64, numbers would be longer.
+        (name, f"data:{kind};charset=utf-8,{quote(text, safe=SAFE)}", len(text.encode()))
+        for name, kind, text in files
+    ]
 
 
 def code(found: Mapping[str, Any] | None) -> list[dict[str, Any]]:

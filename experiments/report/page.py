@@ -11,10 +11,10 @@ from markupsafe import Markup
 from ...backends import libraries
 from . import embedded, numbers
 from .cards import cards
-from .charts import cost, curves, divergence, drawing, returns, theme
+from .charts import cost, divergence, drawing, figures, theme
 from .charts.chart import DESK, PHONE, RATE, Chart
 from .contents import series, speeds_table, tables
-from .environments import aggregate_chart, curves_by_environment, environment_names
+from .environments import curves_by_environment, environment_names
 from .groups import equal_libraries
 from .matrix import details, matrix
 from .programs import program_pairs
@@ -30,7 +30,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     Returns:
       HTML without references to anything outside of it.
     """
-    drawn = [chart for chart in _charts(result) if chart is not None]
+    drawn = figures.page_charts(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     found = tables(result)
     template = _environment().get_template("page.html")
@@ -56,6 +56,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
         rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
         speeds=speeds_table(result),
         tables={table.name: table for table in found},
+        figures=list(figures.figures(result)),
         downloads=embedded.downloads([*found, *series(result)], comparison_json),
         colours=theme.colours(list(result["backends"])),
         style=Markup(embedded.style()),
@@ -98,19 +99,6 @@ def _findings(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
         (name, cause)
         for name, facts in result["backends"].items()
         for cause in facts.get("causes") or ()
-    ]
-
-
-def _charts(result: Mapping[str, Any]) -> list[Chart | None]:
-    return [
-        curves.curves_chart(result),
-        *curves_by_environment(result).values(),
-        aggregate_chart(result),
-        divergence.divergence_chart(result),
-        returns.returns_chart(result),
-        returns.profiles_chart(result),
-        returns.ladder_chart(result.get("ladder"), list(result["backends"])),
-        cost.start_chart(result["cost"]) if result.get("cost") else None,
     ]
 
 

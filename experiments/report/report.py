@@ -1,4 +1,4 @@
-"""Write a comparison's folder: the page, the curves, the tables and `comparison.json`."""
+"""Write a comparison's folder: the page, the figures, the tables and `comparison.json`."""
 
 import webbrowser
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import TriglotError, writing
 from ..storage.files import creating, replacing
-from .charts import curves, drawing
+from .charts import figures
 from .contents import series, summary_table, tables
 from .page import page, title
 from .tables import as_csv, as_markdown
@@ -20,8 +20,8 @@ PAGE = "report.html"
 def write(out: Path, result: Mapping[str, Any]) -> None:
     """Write the report of a comparison into its folder.
 
-    The files: `report.html`, `curves.png` and `curves.svg`, `tables.md`, `tables/*.csv` and
-    `comparison.json`, whose curves have at most 200 points.
+    The files: `report.html`, `curves.png` and `curves.svg`, the other charts in `figures`,
+    `tables.md`, `tables/*.csv` and `comparison.json`, whose curves have at most 200 points.
 
     Args:
       out: the folder; files of these names are replaced.
@@ -34,17 +34,15 @@ def write(out: Path, result: Mapping[str, Any]) -> None:
     small = thinned(result)
     text = as_json(small)
     found = tables(small)
-    with creating(out / "tables"):
-        (out / "tables").mkdir(parents=True, exist_ok=True)
+    for folder in (out / "tables", out / figures.FOLDER):
+        with creating(folder):
+            folder.mkdir(parents=True, exist_ok=True)
     _write(out / "comparison.json", text)
     for table in (*found, *series(small)):
         _write(out / "tables" / f"{table.name}.csv", as_csv(table))
     _write(out / "tables.md", markdown(small))
-    chart = curves.curves_chart(small)
-    if chart is not None:
-        vector, pixels = drawing.files(chart, _title(small))
-        _write(out / "curves.svg", vector)
-        _write(out / "curves.png", pixels)
+    for path, content in figures.draw(small, title(small)).items():
+        _write(out / path, content)
     _write(out / PAGE, page(small, comparison_json=text))
 
 
@@ -81,14 +79,6 @@ def open_report(path: Path) -> None:
         raise TriglotError(f"{file} does not exist: run `triglot compare` with --out {path} first.")
     if not webbrowser.open(file.resolve().as_uri()):
         raise TriglotError(f"no web browser was found; open {file.resolve()} in one.")
-
-
-def _title(result: Mapping[str, Any]) -> list[str]:
-    seeds = f"{result['num_seeds']} seed{'' if result['num_seeds'] == 1 else 's'}"
-    return [
-        title(result),
-        f"{seeds}, {result['arithmetic']} arithmetic; verdict: {result['verdict']['level']}",
-    ]
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -1,5 +1,6 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
+import sys
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
+from ..wrapping import bar_width, wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .summary import describe_evaluation, evaluation
@@ -38,11 +40,13 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     num_episodes = options.episodes * run_options.num_seeds
     memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
     progress = restore(plan, previous=options.previous)
-    print(f"{plan.title}, after {progress.num_updates:,} of {plan.num_updates:,} updates")
+    done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
+    print(wrapped(f"{plan.title}, {done}"))
     state: Any = progress.state
     episodes = _play(plan, options, state.agent)
     results = evaluation(episodes)
-    print("\n".join(describe_evaluation(results, "sampled" if options.sampled else "greedy")))
+    lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
+    print(wrapped("\n".join(lines)))
     print(
         f"returns {format_return(results['return_min'])} to "
         f"{format_return(results['return_max'])}; "
@@ -50,7 +54,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         f"mean {results['length_mean']:,.1f}"
     )
     if len(results["return_per_seed"]) > 1:
-        print(f"per seed: {', '.join(map(format_return, results['return_per_seed']))}")
+        each = ", ".join(map(format_return, results["return_per_seed"]))
+        print(wrapped(f"per seed: {each}"))
     write_json(
         options.run / RESULTS,
         {
@@ -76,7 +81,8 @@ def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     # Not num_seeds, which is the key of the evaluation after training.
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
     played = []
-    with tqdm(total=num_batches * size * num_seeds, unit=" episodes", dynamic_ncols=True) as bar:
+    total = num_batches * size * num_seeds
+    with tqdm(total=total, unit=" episodes", **bar_width(sys.stderr)) as bar:
         for batch_key in jax.random.split(key, num_batches):
             batch = play(
                 plan,

@@ -29,6 +29,7 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
+from ..wrapping import bar_width, wrapped
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
@@ -62,7 +63,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
         check_free(plan.out)  # another program may have used it since
         config = plan.write_config(arguments)
         remember(plan.out, options)
-        print(plan.announcement(), flush=True)
+        print(wrapped(plan.announcement()), flush=True)
         with _journal(plan, config, 0) as journal:
             return _run(plan, journal, watch, Progress(None, 0))
 
@@ -95,11 +96,12 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
         if checkpoints.numbers() or recorded_progress(plan.out):
             progress = restore(plan, previous=previous)
             checkpoints.set_aside(progress.num_updates)
-        print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
+        text = f"{plan.announcement()}\n{progress.num_updates:,} updates are done"
+        print(wrapped(text), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
             lost = journal.resume_after(progress.num_updates)
             for note in resume_notes(plan, config, progress.num_updates, lost):
-                print(note, flush=True)
+                print(wrapped(note), flush=True)
             return _run(plan, journal, watch, progress)
 
 
@@ -194,9 +196,9 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     )
     write_json(plan.out / "summary.json", results)
     _draw(plan, journal, state)
-    print(describe_summary(results, plan.out))
+    print(wrapped(describe_summary(results, plan.out)))
     if interrupt.pressed:
-        print(f"to continue: triglot resume {plan.out}")
+        print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
     return DIVERGED if diverged else 0
 
@@ -265,7 +267,7 @@ def _train(
         initial=done * steps_per_update,
         unit=" steps",
         unit_scale=True,
-        dynamic_ncols=True,
+        **bar_width(sys.stderr),
         desc="all seeds" if plan.options.num_seeds > 1 else None,
         file=sys.stderr,
     )

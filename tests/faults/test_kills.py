@@ -1,5 +1,7 @@
 """A run that was killed and resumed is equal, bit for bit, to one that was not."""
 
+import itertools
+import signal
 import subprocess
 import sys
 import time
@@ -36,12 +38,13 @@ def test_a_killed_comparison_is_continued(tmp_path: Path) -> None:
     command = f"compare ppo probe:two-step {options} --hidden-sizes 8 --total-steps 64_000"
     command += " --num-seeds 1 --repetitions 0"
     finish(f"{command} --out {tmp_path / 'whole'}")
-    for seconds in np.random.default_rng(0).uniform(1, 15, size=5):
+    moments = np.random.default_rng(0).uniform(1, 15, size=6)
+    for seconds, number in zip(moments, itertools.cycle([signal.SIGKILL, signal.SIGTERM])):
         out = tmp_path / f"killed-{seconds:.3f}"
         process = start(f"{command} --out {out}")
         time.sleep(seconds)
         children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
+        process.send_signal(number)
         process.communicate()
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive

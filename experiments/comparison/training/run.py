@@ -1,5 +1,6 @@
 """Run the jobs of a comparison, one worker process after the other."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,17 +9,21 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ....core.errors import TriglotError
-from ....core.loop.chunks import chunk_sizes
 from ...options import CompareOptions
+from ...runs.interrupt import Interrupt, Signalled
 from ...runs.plan import rounded_up
 from ...storage.files import plain, replacing
+from ...wrapping import wrapped
 from ..jobs import Job, Ledger
 from ..results import Arrays, Record
-from .worker import Worker
+from .saved import Saved, Unusable
+from .worker import Worker, WorkerDied
 
 BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts chunks of training
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
+CHECKPOINT_SECONDS = 60.0
+MAX_SAVING_SHARE = 0.05  # of the time of a training, which a large replay buffer may exceed
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,9 @@ class Progress:
       num_jobs: that are left to do.
       bar: counts chunks.
       records: results so far by job, also of a job that is interrupted.
+      stage: what the running job is doing.
+      announced: whether the comparison was described.
+      num_saved: updates of the running job that are in its checkpoint.
     """
 
     num_jobs: int
@@ -62,11 +70,16 @@ class Progress:
     records: dict[Job, Record] = field(default_factory=dict)
     stage: str = ""
     announced: bool = False
+    num_saved: int = 0
 
     def enter(self, job: Job, stage: str) -> None:
         """Show what is being done."""
         self.stage = stage
         self.bar.set_description_str(f"{job.rung} {job.backend}: {stage}")
+
+    def say(self, text: str) -> None:
+        """Print a text above the bar."""
+        self.bar.write(wrapped(text))
 
 
 def run_jobs(
@@ -92,7 +105,7 @@ def run_jobs(
             _run(options, ledger, job, progress)
         except TriglotError as error:
             failures.append(Failure(job, progress.stage, str(error)))
-            progress.bar.write(f"{job.rung} {job.backend}: {error}")
+            progress.say(f"{job.rung} {job.backend}: {error}")
     if jobs and len(failures) == len(jobs):
         first = failures[0]
         raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
@@ -100,7 +113,22 @@ def run_jobs(
 
 
 def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) -> None:
-    record = progress.records[job] = Record()
+    """Run a job, from its checkpoint if there is one that can be used."""
+    saved = Saved(ledger.unfinished(job.name))
+    try:
+        _attempt(options, ledger, job, progress, saved)
+    except Unusable as error:
+        progress.say(f"{job.rung} {job.backend} begins again: {error}")
+        saved.drop()
+        _attempt(options, ledger, job, progress, saved)
+
+
+def _attempt(
+    options: CompareOptions, ledger: Ledger, job: Job, progress: Progress, saved: Saved
+) -> None:
+    begun = saved.load()
+    record = progress.records[job] = begun or Record()
+    record.facts, progress.num_saved = {}, record.updates
     with Worker(job.backend) as worker:
         ask = worker.ask
         progress.enter(job, "import and build")
@@ -110,16 +138,21 @@ def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) 
         facts, params = ask("init")
         record.facts |= facts
         if not progress.announced:
-            progress.bar.write(_announcement(options, job, record.facts))
+            progress.say(_announcement(options, job, record.facts))
             progress.announced = True
         if job.shared.shared_weights:
             _share_weights(ledger, job, worker, params)
-        progress.enter(job, "probe")
-        record.probe = ask("probe")[1]
+        if begun is None:
+            progress.enter(job, "probe")
+            record.probe = ask("probe")[1]
         progress.enter(job, "compile")
         record.facts |= ask("compile")[0]
+        if begun is not None:
+            saved.restore(worker)
+            done = f"{record.updates:,} of {record.facts['num_updates']:,}"
+            progress.say(f"{job.rung} {job.backend} continues after {done} updates")
         progress.enter(job, "train")
-        _train(worker, record, progress)
+        _train(worker, record, progress, saved)
         progress.enter(job, "evaluate")
         facts, record.params = ask("finish", eval_episodes=options.eval_episodes)
         record.facts |= facts
@@ -128,6 +161,7 @@ def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) 
             record.facts |= ask("random_return", num_episodes=options.eval_episodes)[0]
     with ledger.writing(job.name) as folder:
         record.save(folder)
+    progress.num_saved = 0
 
 
 def _share_weights(ledger: Ledger, job: Job, worker: Worker, params: Arrays) -> None:
@@ -139,28 +173,48 @@ def _share_weights(ledger: Ledger, job: Job, worker: Worker, params: Arrays) -> 
     worker.ask("load", path=str(weights.resolve()))
 
 
-def _train(worker: Worker, record: Record, progress: Progress) -> None:
-    facts = record.facts
-    first = worker.ask("snapshot")[1]
-    record.add_snapshot(0, first)
-    bytes_each = sum(array.nbytes for array in first.values())
-    wanted = snapshot_updates(facts["num_updates"], MAX_SNAPSHOT_BYTES // max(bytes_each, 1))
-    counts = list(chunk_sizes(facts["num_updates"], facts["chunk_size"]))
-    bar = progress.bar
-    bar.total = progress.num_jobs * len(counts)
-    done = 0
-    for count in counts:
-        end = done + count
-        while done < end:
+def _train(worker: Worker, record: Record, progress: Progress, saved: Saved) -> None:
+    """Train what is left; a signal saves a checkpoint and ends it."""
+    num_updates, chunk_size = (record.facts[name] for name in ("num_updates", "chunk_size"))
+    if not record.snapshots:
+        record.add_snapshot(0, worker.ask("snapshot")[1])
+    bytes_each = sum(array.nbytes for array in record.snapshots[0].values())
+    wanted = snapshot_updates(num_updates, MAX_SNAPSHOT_BYTES // max(bytes_each, 1))
+    bar, done = progress.bar, record.updates
+    bar.total = progress.num_jobs * -(-num_updates // chunk_size)
+    bar.update(done // chunk_size)
+    last, pause = time.monotonic(), CHECKPOINT_SECONDS
+    with Interrupt() as interrupt:
+        while done < num_updates:
+            end = min(done - done % chunk_size + chunk_size, num_updates)
             # A chunk is cut where a snapshot is due, which changes no number.
-            stop = min((update for update in wanted if update > done), default=end)
-            piece = min(stop, end) - done
-            timing, metrics = worker.ask("train", count=piece)
-            record.add_chunk(piece, timing, metrics)
-            done += piece
+            stop = min((update for update in wanted if done < update < end), default=end)
+            timing, metrics = worker.ask("train", count=stop - done)
+            record.add_chunk(stop - done, timing, metrics)
+            done = stop
             if done in wanted:
                 record.add_snapshot(done, worker.ask("snapshot")[1])
-        bar.update()
+            if done == end:
+                bar.update(1)
+            start = time.monotonic()
+            if interrupt.pressed or start - last >= pause:
+                _save(worker, record, progress, saved)
+                last = time.monotonic()
+                pause = max(pause, (last - start) / MAX_SAVING_SHARE)
+            if interrupt.number is not None:
+                raise Signalled(interrupt.number)
+
+
+def _save(worker: Worker, record: Record, progress: Progress, saved: Saved) -> None:
+    """Write a checkpoint; the training goes on without one, since the disk may have room later."""
+    try:
+        saved.save(worker, record)
+    except WorkerDied:
+        raise
+    except TriglotError as error:
+        progress.say(f"no checkpoint after {record.updates:,} updates: {error}")
+    else:
+        progress.num_saved = record.updates
 
 
 def snapshot_updates(num_updates: int, limit: int) -> list[int]:

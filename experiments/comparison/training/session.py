@@ -1,8 +1,11 @@
 """Train one library on one rung; runs in a worker process."""
 
 import functools
+import hashlib
+import json
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -10,8 +13,10 @@ import numpy as np
 import psutil
 from safetensors.numpy import load_file
 
+from ....core.errors import TriglotError
 from ....core.evaluate import evaluate
 from ....core.hyper import fill_schedule_horizon
+from ....core.loop import checkpoint
 from ....core.loop.chunks import run_chunk
 from ....core.loop.state import RunnerState
 from ....core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
@@ -23,6 +28,7 @@ from ...options import CompareOptions
 from ...programs.describe import describe
 from ...programs.text import program_text
 from ...registry.environments import make_env
+from ...storage.files import write_json
 from ..rungs import Rung, rung_of_arithmetic
 from ..verdict import identity
 from . import networks, probes
@@ -31,6 +37,7 @@ from .random_policy import random_return
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
+STATE, ORIGIN = "state", "origin.json"  # in the folder of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class Reply:
 
 
 class Session:
-    """Runs the stages of a training: `init`, `load`, `probe`, `compile`, `train` and `snapshot`
-    repeatedly, `finish`.
+    """Runs the stages of a training: `init`, `load`, `probe`, `compile`, `train`, `snapshot` and
+    `save` repeatedly, `finish`. A training that is continued calls `restore` after `compile`.
 
     It is mutable, because compiled programs and donated buffers pass from stage to stage. The
     caller is responsible for the order.
@@ -71,6 +78,8 @@ class Session:
         self.facts: dict[str, Any] = {"env_seconds": seconds}
         self.facts["device"] = version.device()  # starts XLA, outside the timed construction
         self.options, self.backend = options, backend
+        self.peak_memory: int | None = None  # measured before orbax takes memory
+        self.saving_bytes = 0
         self.rung = rung or rung_of_arithmetic(options.arithmetic)
 
         def build(backend: str) -> Any:
@@ -159,8 +168,42 @@ class Session:
         """Run `count` updates of every seed."""
         chunk = run_chunk(self.program, self.state, count)
         self.state = chunk.runner_states
-        resident = psutil.Process().memory_info().rss
+        resident = _resident_bytes() - self.saving_bytes
         return Reply({"seconds": chunk.seconds, "resident_bytes": resident}, chunk.metrics)
+
+    def save(self, folder: str) -> Reply:
+        """Write the states of all seeds to a folder, with what `restore` checks.
+
+        Raises:
+          CannotWrite: if the disk is full, or the folder is read-only.
+        """
+        if self.peak_memory is None:
+            self.peak_memory = peak_memory_bytes()
+        before = _resident_bytes()
+        checkpoint.save(Path(folder) / STATE, self.state)
+        write_json(Path(folder) / ORIGIN, self.origin)
+        self.saving_bytes += _resident_bytes() - before
+        return Reply()
+
+    def restore(self, folder: str) -> Reply:
+        """Continue from what `save` wrote; a failure changes nothing.
+
+        Raises:
+          TriglotError: if another program wrote it, or it is damaged.
+        """
+        found = json.loads((Path(folder) / ORIGIN).read_text())
+        for name, value in self.origin.items():
+            if found.get(name) != value:
+                raise TriglotError(f"its checkpoint was written with another {name}.")
+        self.state = checkpoint.restore(Path(folder) / STATE, self.state)
+        return Reply()
+
+    @functools.cached_property
+    def origin(self) -> dict[str, Any]:
+        """What must be equal, so that a training that continues has the same numbers."""
+        versions = {f"version of {name}": found for name, found in version.versions().items()}
+        program = hashlib.sha256(program_text(self.program).encode()).hexdigest()
+        return {**versions, "device": self.facts["device"], "compiled program": program}
 
     def snapshot(self) -> Reply:
         """Return every seed's parameters, and the network's outputs on the fixed inputs."""
@@ -179,7 +222,8 @@ class Session:
 
     def finish(self, eval_episodes: int) -> Reply:
         """Evaluate greedily and describe the program; return the final parameters."""
-        facts = {"peak_memory_bytes": peak_memory_bytes()}  # before the evaluation below
+        # Before the evaluation below; saving takes memory that training does not need.
+        facts = {"peak_memory_bytes": self.peak_memory or peak_memory_bytes()}
         params = self.named_params()
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
@@ -219,3 +263,7 @@ class Session:
             chunk_size=chunk_size,
             monitor=identity.fingerprints(self.names.encode),
         )
+
+
+def _resident_bytes() -> int:
+    return psutil.Process().memory_info().rss

@@ -24,6 +24,7 @@ from ....backends import libraries
 from ....core.errors import TriglotError
 from ...options import CompareOptions
 from ...registry.overrides import from_overrides
+from ...runs.interrupt import SIGNALS
 from ..rungs import rung_named
 
 NUM_ERROR_LINES = 12
@@ -100,6 +101,9 @@ class Worker:
 
 def main() -> NoReturn:
     """Serve the parent until it closes this process's input."""
+    # A cluster signals all processes of a job; the parent saves what this one has computed.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     # Output of libraries goes to stderr, so that it does not mix with the replies.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

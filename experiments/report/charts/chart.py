@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ class Chart:
       description: what a screen reader says.
       content: marks, data and parameters of a Vega-Lite specification.
       pointer: the layer that follows the pointer, for interactive plots only.
+      legend: layers in place of a legend, for files only.
       heights: on a desk and on a phone, in pixels.
       series: label and colour of each curve, in the order of the legend.
     """
@@ -28,6 +31,7 @@ class Chart:
     description: str
     content: Spec
     pointer: Spec | None = None
+    legend: Sequence[Spec] = ()
     heights: tuple[int, int] = (340, 260)
     series: tuple["Series", ...] = ()
 
@@ -66,11 +70,17 @@ def _cell(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spec:
-    """Build the colour encoding of the series by their keys; a legend shows their labels."""
+def colour_of(series: Sequence[Series], which: int = 0, symbol: str = "stroke") -> Spec:
+    """Build the colour encoding of the series by their keys; a legend shows their labels.
+
+    Args:
+      series: keys, labels and colours.
+      which: of the colours.
+      symbol: in the legend, `stroke` or `circle`.
+    """
     labels = {one.key: one.label for one in series}
     return {
-        "field": field,
+        "field": "g",
         "type": "nominal",
         "scale": {
             "domain": [one.key for one in series],
@@ -78,7 +88,7 @@ def colour_of(series: Sequence[Series], field: str = "g", which: int = 0) -> Spe
         },
         "legend": {
             "labelExpr": f"({_literal(labels)})[datum.value]",
-            "symbolType": "stroke",
+            "symbolType": symbol,
             "symbolOpacity": 1,
         },
     }
@@ -144,29 +154,9 @@ def pointer(data: Spec, series: Sequence[Series], form: str, before: Sequence[Sp
     }
 
 
-def reference(value: float, text: str, axis: str = "y") -> list[Spec]:
-    """Build a dashed line at a value that readers know, and its label."""
-    data = {"values": [{"at": value}]}
-    line = {"type": "rule", "color": QUIET, "strokeDash": [2, 4], "strokeWidth": 1}
-    label = {"type": "text", "align": "right", "baseline": "bottom", "dy": -4, "fontSize": 11}
-    place = {axis: {"field": "at", "type": "quantitative"}}
-    return [
-        {"data": data, "mark": line, "encoding": place},
-        {
-            "data": data,
-            "mark": {**label, "color": QUIET},
-            "encoding": {
-                **place,
-                "x": {"value": "width"},
-                "text": {"value": text},
-            },
-        },
-    ]
-
-
 def rows_axis(field: str) -> Spec:
     """Build the vertical axis of names, broken into lines where they are long."""
-    lines = f"split(replace(datum.label, /(.{{8,{LINE}}}) /g, '$1|'), '|')"
+    lines = f"split(replace(datum.label, /{LINE}/g, '$1|'), '|')"
     axis = {"labelColor": INK, "labelFontSize": 13, "title": None, "domain": False}
     return {
         "field": field,
@@ -176,4 +166,24 @@ def rows_axis(field: str) -> Spec:
     }
 
 
-LINE = 16  # characters of a row's label
+def rows_step(labels: Iterable[str], step: int) -> int:
+    """Choose the height of a row in pixels: at least `step`, and enough for the longest label."""
+    return max(step, *(LINE_HEIGHT * (len(re.findall(LINE, label)) + 1) + 6 for label in labels))
+
+
+LINE, LINE_HEIGHT = "(.{8,16}) ", 16  # of a row's label: where it is broken, and pixels
+FLAT = 1e-6  # relative range of returns that have no visible differences
+
+
+def returns_scale(values: Iterable[float | None], padding: int = 0) -> Spec:
+    """Build the scale of returns, without 0; around equal ones, which would have a single tick.
+
+    Args:
+      values: everything that is drawn; None is not.
+      padding: pixels around different values.
+    """
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if known and max(known) - min(known) <= FLAT * max(map(abs, known)):
+        around = 0.1 * abs(known[0]) or 1.0
+        return {"zero": False, "nice": False, "domain": [known[0] - around, known[0] + around]}
+    return {"zero": False, "padding": padding} if padding else {"zero": False}

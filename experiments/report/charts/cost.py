@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....backends import libraries
-from .chart import SHORT, Chart, Series, rows_axis, table
+from .chart import SHORT, Chart, Series, returns_scale, rows_axis, rows_step, table
 from .theme import GROUND, INK, STAGES, Spec, colours
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
@@ -148,15 +148,16 @@ def dots_chart(
       title: of the horizontal axis.
       description: what a screen reader says.
       seeds: name and value of each single point.
-      step: height of a row in pixels.
+      step: height of a row in pixels, at least.
       zero: whether the horizontal axis begins at 0.
     """
     labels = [row[0] for row in rows]
+    drawn = [*(value for row in rows for value in row[1:]), *(value for _, value in seeds)]
     y = rows_axis("row")
     x: Spec = {
         "type": "quantitative",
         "title": title,
-        "scale": {"zero": True} if zero else {"zero": False, "padding": 12},
+        "scale": {"zero": True} if zero else returns_scale(drawn, padding=12),
         "axis": {"grid": True, "tickCount": 4, "labelExpr": SHORT},
     }
     color = {
@@ -198,9 +199,10 @@ def dots_chart(
             "encoding": {"y": y, "x": {**x, "field": "value"}, "color": color},
         }
         layers.insert(0, ticks)
+    height = rows_step(labels, step) * len(rows)
     return Chart(
         name=name,
         description=description,
         content={"layer": layers},
-        heights=(step * len(rows), step * len(rows)),
+        heights=(height, height),
     )

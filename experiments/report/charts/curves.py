@@ -1,7 +1,7 @@
 """Learning curves: the mean over seeds, its interval, and each seed."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from .chart import (
     colour_of,
     named,
     pointer,
-    reference,
+    returns_scale,
     steps_axis,
     table,
 )
+from .labels import free_place, reference
 from .theme import Spec
 
+# Of one point: series, step, mean, low, high, line width.
+COLUMNS = ("g", "x", "y", "low", "high", "w")
+Row: TypeAlias = tuple[str, int, float, float | None, float | None, float]
 OVERLAP = 0.01  # of the range of the returns
 
 
@@ -39,11 +43,16 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
     num_seeds = max(map(len, values))
     steps, stats = curves["env_steps"], result.get("statistics") or {}
     bounds = stats.get("return_bounds") or (None, None)
-    datasets, means = named("means", _means(values, series, steps, bounds))
+    rows = _means(values, series, steps, bounds)
+    datasets, means = named("means", table(COLUMNS, rows, words=("g",)))
+    random_return = stats.get("random_return")
+    drawn = [*(value for row in rows for value in row[2:5]), random_return]
+    seeds_drawn = values if num_seeds < MIN_SEEDS else []
+    drawn += [float(value) for curves in seeds_drawn for value in curves.flat]
     colour = {"color": colour_of(series)}
     x = steps_axis()
     y: Spec = {"type": "quantitative", "title": "return per episode, in training"}
-    y["scale"] = {"zero": False}
+    y["scale"] = returns_scale(drawn)
     layers = [
         {
             "data": means,
@@ -64,8 +73,11 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
             },
         },
     ]
-    if stats.get("random_return") is not None:
-        layers += reference(stats["random_return"], "random policy")
+    if random_return is not None:
+        known = [value for value in drawn if value is not None and np.isfinite(value)]
+        lines = [*_lines(rows, series, steps), *(seed for each in seeds_drawn for seed in each)]
+        place = free_place(random_return, steps, lines, (min(known), max(known)))
+        layers += reference(random_return, "random policy", place)
     return Chart(
         name=name,
         description=f"Learning curves of {', '.join(group.label for group in groups)}: return per "
@@ -97,7 +109,7 @@ def _means(
     series: Sequence[Series],
     steps: Sequence[int],
     bounds: Sequence[float | None],
-) -> dict[str, Any]:
+) -> list[Row]:
     widths = _widths(values)
     lowest, highest = (np.inf if bound is None else bound for bound in bounds)
     lowest = -np.inf if bounds[0] is None else lowest
@@ -112,7 +124,16 @@ def _means(
             if low is not None and high is not None:
                 low, high = max(low, lowest), min(high, highest)
             rows.append((one.key, step, float(np.mean(found)), low, high, width))
-    return table(("g", "x", "y", "low", "high", "w"), rows, words=("g",))
+    return rows
+
+
+def _lines(
+    rows: Sequence[Row], series: Sequence[Series], steps: Sequence[int]
+) -> Iterator[np.ndarray]:
+    """Give the means of each series at every step, NaN where it has none."""
+    for one in series:
+        found = {step: mean for key, step, mean, *_ in rows if key == one.key}
+        yield np.array([found.get(step, np.nan) for step in steps])
 
 
 def _widths(values: Sequence[np.ndarray]) -> list[float]:

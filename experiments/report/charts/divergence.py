@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..groups import grouped
 from ..numbers import EPSILON, pairs_title
 from .chart import (
@@ -13,10 +15,10 @@ from .chart import (
     colour_of,
     named,
     pointer,
-    reference,
     steps_axis,
     table,
 )
+from .labels import free_place, reference, two_colour_keys
 from .theme import Spec, colours
 
 MEASURES = {
@@ -26,6 +28,7 @@ MEASURES = {
     "return_abs": "return",
 }
 
+ROUNDING = np.log10([EPSILON])
 POWER = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"  # of ten
 
 
@@ -68,11 +71,15 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
             "data": data,
             "transform": [*chosen, SHOWN],
             "mark": {**line, **dashes},
-            "encoding": {"x": x, "y": y, "color": colour_of(series, which=which)},
+            "encoding": {"x": x, "y": y, "color": {**colour_of(series, which), "legend": None}},
         }
         for which, dashes in enumerate(({}, {"strokeDash": [6, 6]}))
     ]
-    rounding = reference(EPSILON, "one float32 rounding step at 1")
+    measure = next(iter(measures(result)))
+    heights = [_logarithms(values[measure], len(steps)) for _, values in lines]
+    known = np.concatenate([height[np.isfinite(height)] for height in (*heights, ROUNDING)])
+    place = free_place(float(ROUNDING[0]), steps, heights, (known.min(), known.max()))
+    rounding = reference(EPSILON, "one float32 rounding step at 1", place)
     for layer in rounding:
         layer["transform"] = [{"filter": "measure != 'return_abs'"}]
     return Chart(
@@ -80,12 +87,13 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
         description="Largest difference between libraries against environment steps, on a "
         f"logarithmic axis: {'; '.join(one.label for one in series)}.",
         content={
-            "params": [HIDDEN, {"name": "measure", "value": _first_measure(lines)}],
+            "params": [HIDDEN, {"name": "measure", "value": measure}],
             "datasets": datasets,
             "layer": [*rounding, *layers],
             "resolve": {"scale": {"color": "independent"}},
         },
         pointer=pointer(data, series, ".2~e", chosen),
+        legend=two_colour_keys(series),
         heights=(320, 260),
         series=series,
     )
@@ -107,12 +115,13 @@ def measures(result: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def first_measure(result: Mapping[str, Any]) -> str:
+    """Name the measure that is drawn at first."""
+    return next(iter(measures(result).values()))
+
+
 def _differs(pair: Mapping[str, Any]) -> bool:
     return any(any(pair.get(measure) or ()) for measure in MEASURES)
-
-
-def _first_measure(lines: Sequence[tuple[Any, Mapping[str, Any]]]) -> str:
-    return next(name for name in MEASURES if any(any(values[name]) for _, values in lines))
 
 
 def _lines(divergence: Mapping[str, Any] | None) -> list[tuple[list[Any], dict[str, Any]]]:
@@ -126,6 +135,12 @@ def _lines(divergence: Mapping[str, Any] | None) -> list[tuple[list[Any], dict[s
         ([found[int(index)]["backends"] for index in group.backends], values[group.backends[0]])
         for group in grouped(values)
     ]
+
+
+def _logarithms(values: Sequence[float | None], number: int) -> np.ndarray:
+    """Give the logarithms of the positive differences, NaN for the others."""
+    found = np.array([value or 0.0 for value in values] or [0.0] * number, np.float64)
+    return np.log10(found, out=np.full(number, np.nan), where=found > 0)
 
 
 def _data(

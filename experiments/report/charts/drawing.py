@@ -45,6 +45,8 @@ def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     """Draw a chart with a title and a legend, for papers: SVG and PNG."""
     size = {"width": 640, "height": chart.heights[0]}
     spec = finished(chart.content, description=chart.description, title=title, **size)
+    if chart.legend:
+        spec["layer"] = [*spec["layer"], *chart.legend]
     drawn = _draw(spec)
     return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
 

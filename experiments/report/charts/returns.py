@@ -5,7 +5,7 @@ from typing import Any
 
 from ....backends import libraries
 from ..groups import grouped
-from .chart import Chart, Series, colour_of, rows_axis, table
+from .chart import Chart, Series, colour_of, returns_scale, rows_axis, table
 from .cost import dots_chart
 from .theme import colours
 
@@ -34,15 +34,22 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
 
 
 def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
-    """Build the performance profiles: the fraction of seeds that reach at least a return."""
+    """Build the performance profiles: the fraction of seeds that reach at least a return.
+
+    None if all seeds have the same return.
+    """
     profiles = (result.get("statistics") or {}).get("profiles")
     if not profiles or not profiles["backends"]:
         return None
+    if profiles["thresholds"][0] == profiles["thresholds"][-1]:
+        return None  # all seeds have the same return
     groups = grouped(profiles["backends"])
     series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
+    # A curve that covers another one is thinner.
+    widths = [2.2 + 1.4 * below for below in reversed(range(len(groups)))]
     rows = [
-        (one.key, float(x), float(y))
-        for one, group in zip(series, groups, strict=True)
+        (one.key, float(x), float(y), width)
+        for one, group, width in zip(series, groups, widths, strict=True)
         for x, y in zip(
             profiles["thresholds"], profiles["backends"][group.backends[0]], strict=True
         )
@@ -53,8 +60,8 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
         name="profiles",
         description="Performance profiles: the fraction of seeds at or above each return.",
         content={
-            "data": table(("g", "x", "y"), rows, words=("g",)),
-            "mark": {"type": "line", "strokeWidth": 2.2, "interpolate": "step-before"},
+            "data": table(("g", "x", "y", "w"), rows, words=("g",)),
+            "mark": {"type": "line", "interpolate": "step-before"},
             "encoding": {
                 "x": {**x, "scale": {"nice": False, "zero": False}},
                 "y": {
@@ -62,6 +69,7 @@ def profiles_chart(result: Mapping[str, Any]) -> Chart | None:
                     "axis": {"format": ".0%", "tickCount": 5},
                     "scale": {"domain": [0, 1]},
                 },
+                "strokeWidth": {"field": "w", "type": "quantitative", "scale": None},
                 "color": colour_of(series),
             },
         },
@@ -99,10 +107,10 @@ def ladder_chart(ladder: list[Mapping[str, Any]] | None, backends: list[str]) ->
                     "field": "y",
                     "type": "quantitative",
                     "title": "return per episode, after training",
-                    "scale": {"zero": False, "padding": 12},
+                    "scale": returns_scale((value for *_, value in rows), padding=12),
                     "axis": {"grid": True, "tickCount": 5},
                 },
-                "color": colour_of(series),
+                "color": colour_of(series, symbol="circle"),
                 "tooltip": [
                     {"field": "rung", "type": "nominal"},
                     {"field": "y", "title": "return", "type": "quantitative", "format": ",.4~r"},

@@ -70,7 +70,7 @@ class NoBar:
 
     total = 0
 
-    def update(self) -> None:
+    def update(self, n: int = 1) -> None:
         pass
 
     def write(self, text: str) -> None:

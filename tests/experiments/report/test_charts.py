@@ -3,12 +3,21 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.experiments.report.sample import BACKENDS, sample
-from triglot.experiments.report import environments
-from triglot.experiments.report.charts import cost, curves, divergence, drawing, returns, theme
-from triglot.experiments.report.charts.chart import Chart
+from triglot.experiments.report.charts import (
+    cost,
+    curves,
+    divergence,
+    drawing,
+    figures,
+    returns,
+    theme,
+)
+from triglot.experiments.report.charts.chart import Chart, returns_scale, rows_step
+from triglot.experiments.report.charts.labels import Place, free_place
 
 DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
 SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
@@ -16,18 +25,9 @@ SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
 
 def charts(result: dict[str, Any]) -> dict[str, Chart]:
     """Build all charts of a result, by name."""
-    built = [
-        curves.curves_chart(result),
-        *environments.curves_by_environment(result).values(),
-        environments.aggregate_chart(result),
-        divergence.divergence_chart(result),
-        returns.returns_chart(result),
-        returns.profiles_chart(result),
-        returns.ladder_chart(result["ladder"], list(result["backends"])),
-        cost.start_chart(result["cost"]),
-        *(chart for _, chart in cost.rate_charts(result["cost"])),
-    ]
-    return {chart.name: chart for chart in built if chart is not None}
+    built = figures.page_charts(result)
+    built += [chart for _, chart in cost.rate_charts(result["cost"])]
+    return {chart.name: chart for chart in built}
 
 
 def colours_in(svg: str) -> set[str]:
@@ -146,3 +146,77 @@ def test_the_files_have_a_title_and_a_legend() -> None:
     for text in ("A title", "and a subtitle", "Haiku and Flax Linen", "random policy"):
         assert f">{text}<" in vector
     assert pixels.startswith(b"\x89PNG") and len(pixels) < 100_000
+
+
+def texts_in(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, -200.0])
+def test_a_constant_curve_has_an_axis(value: float) -> None:
+    result = sample(num_updates=20, backends=("haiku", "nnx"), identical=True)
+    mean = {"value": value, "low": value, "high": value}
+    result["statistics"]["random_return"] = value
+    for name in ("haiku", "nnx"):
+        result["curves"]["backends"][name] = [[value] * 20] * 10
+        result["statistics"]["backends"][name] |= {"mean": mean, "final_returns": [value] * 10}
+    built = [curves.curves_chart(result), returns.returns_chart(result)]
+    for chart in built:
+        assert chart is not None
+        ticks = {text for text in texts_in(drawing.svg(chart, 600)) if re.search(r"^[\d−]", text)}
+        assert len(ticks) >= 4, chart.name
+
+
+def test_equal_returns_have_no_profile() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    result["statistics"]["profiles"]["thresholds"] = [500.0] * 21
+    assert returns.profiles_chart(result) is None
+
+
+def test_the_scale_of_returns_is_around_a_single_value() -> None:
+    assert returns_scale([None, 2.0, 2.0, float("nan")])["domain"] == [1.8, 2.2]
+    assert returns_scale([0.0])["domain"] == [-1.0, 1.0]
+    assert returns_scale([1.0, 2.0], padding=12) == {"zero": False, "padding": 12}
+    assert returns_scale([]) == {"zero": False}
+
+
+STEPS = list(range(101))
+RISING, FALLING = np.linspace(0, 10, 101), np.linspace(10, 0, 101)
+
+
+@pytest.mark.parametrize(
+    ("at", "lines", "place"),
+    [
+        (0.0, [RISING], Place(right=True, above=True)),
+        (9.5, [RISING], Place(right=False, above=True)),
+        (9.9, [RISING, FALLING], Place(right=True, above=True)),  # nowhere
+        (5.2, [np.full(101, 5.5)], Place(right=True, above=False)),
+        (5.0, [np.where(np.arange(101) < 50, np.nan, 5.0)], Place(right=False, above=True)),
+        (5.0, [np.full(101, np.nan)], Place(right=True, above=True)),
+    ],
+)
+def test_a_label_stands_where_no_curve_is(at: float, lines: list[np.ndarray], place: Place) -> None:
+    assert free_place(at, STEPS, lines, (0.0, 10.0)) == place
+
+
+def test_a_row_is_as_high_as_its_label() -> None:
+    assert rows_step(["Haiku", "Equinox"], 42) == 42
+    assert rows_step(["Haiku, Flax Linen and Flax NNX"], 42) == 3 * 16 + 6
+
+
+def test_the_figure_of_divergence_names_each_pair_once() -> None:
+    chart = charts(DIFFERENT)["divergence"]
+    vector, _ = drawing.files(chart, ("title",))
+    in_page = texts_in(drawing.svg(chart, 600))
+    for one in chart.series:
+        assert texts_in(vector).count(one.label) == 1 and one.label not in in_page
+        assert all(f'stroke="{colour}"' in vector for colour in one.colours)
+    assert int(re.findall(r'width="(\d+)"', vector)[0]) < 760, "a legend does not widen it"
+
+
+def test_the_ladder_has_symbols_in_its_legend() -> None:
+    vector, _ = drawing.files(charts(DIFFERENT)["ladder"], ("title",))
+    legend = vector[vector.index("role-legend-symbol") :]
+    for name in BACKENDS:
+        symbol = re.search(rf'<path[^>]* d="M[^"]*A[^>]*"{theme.LIBRARIES[name]}"', legend)
+        assert symbol, f"{name} has no circle"

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.experiments.report.sample import sample
+from triglot.backends import zoo
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.experiments.report import report
-from triglot.experiments.report.charts import drawing
+from triglot.experiments.report.charts import drawing, figures
 from triglot.experiments.report.page import page
 
 MAX_PAGE = 1_500_000
@@ -23,6 +24,19 @@ FAILURE = {
     "stage": "train",
     "message": "the worker died <script>alert(1)</script>",
 }
+ZOO = Path(zoo.__file__).parent
+ENVS = (
+    "gymnax:CartPole-v1", "gymnax:Acrobot-v1", "gymnax:MountainCar-v0", "probe:two-step",
+    "my_file:Env,size=3",
+)  # fmt: skip
+FIGURES = (
+    *(f"figures/{name}" for name in (
+        "aggregate", "cost", "divergence", "ladder", "profiles", "returns",
+        "curves-gymnax_Acrobot-v1", "curves-gymnax_MountainCar-v0", "curves-probe_two-step",
+        "curves-my_file_Env_size_3",
+    )),
+    "curves",
+)  # fmt: skip
 # What may be absent, and a heading that is then absent too.
 PARTS = {
     "curves": "Learning curves",
@@ -38,10 +52,16 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a large report."""
+    """Write a large report: 5 environments, 4 libraries, 10 seeds and 400 updates."""
     out = tmp_path_factory.mktemp("report")
-    envs = ("gymnax:CartPole-v1", "gymnax:Acrobot-v1", "gymnax:MountainCar-v0")
-    report.write(out, sample(num_updates=200, envs=envs, failures=[FAILURE]))
+    result = sample(num_updates=400, envs=ENVS, failures=[FAILURE])
+    for name, code in result["code"].items():
+        code["source"] = (ZOO / f"{name}.py").read_text()
+    for pair in result["programs"]["pairs"]:
+        pair["lines"] = [
+            f"  - dot.{i} = f32[64,64] dot(x, kernel)   # x.py:{i}" for i in range(200)
+        ]
+    report.write(out, result)
     return out
 
 
@@ -83,16 +103,29 @@ def test_all_files_are_written(folder: Path) -> None:
         "divergence",
     )  # fmt: skip
     assert files == {
-        "report.html", "comparison.json", "curves.png", "curves.svg", "tables.md",
+        "report.html", "comparison.json", "tables.md",
         *(f"tables/{name}.csv" for name in names),
+        *(f"{name}.{suffix}" for name in FIGURES for suffix in ("png", "svg")),
     }  # fmt: skip
 
 
 def test_the_files_are_small(folder: Path) -> None:
     assert (folder / "report.html").stat().st_size < MAX_PAGE
-    for name in ("comparison.json", "curves.svg", "tables.md"):
+    for name in ("comparison.json", "tables.md", *(f"{name}.svg" for name in FIGURES)):
         assert 1000 < (folder / name).stat().st_size < 300_000
-    assert 1000 < (folder / "curves.png").stat().st_size < 100_000
+    for name in FIGURES:
+        assert 1000 < (folder / f"{name}.png").stat().st_size < 100_000
+
+
+def test_the_page_names_the_figures(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    assert all(f"<code>{name}</code>" in text for name in FIGURES)
+
+
+def test_a_chart_without_data_is_not_written() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"), identical=True)
+    result |= dict.fromkeys(("cost", "ladder", "statistics"))
+    assert list(figures.figures(result)) == ["curves"]
 
 
 def test_the_page_refers_to_nothing_outside(folder: Path) -> None:

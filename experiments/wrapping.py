@@ -1,0 +1,59 @@
+"""Wrap text to the width of the terminal."""
+
+import re
+import shutil
+import textwrap
+from typing import Any, TextIO
+
+KEPT = "\N{NO-BREAK SPACE}"
+WIDTHS = (40, 200)  # in columns; tyro takes minutes for far narrower help
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal, or `COLUMNS`; 80 if neither is known."""
+    low, high = WIDTHS
+    return min(max(shutil.get_terminal_size().columns, low), high)
+
+
+def bar_width(stream: TextIO) -> dict[str, Any]:
+    """Give tqdm's arguments for a bar that follows the terminal, or has `COLUMNS` in a file."""
+    return {"dynamic_ncols": True} if stream.isatty() else {"ncols": terminal_width()}
+
+
+def wrapped(text: str, width: int | None = None) -> str:
+    r"""Wrap the lines that are longer than the terminal is wide; words stay whole.
+
+    A line of two columns, separated by two spaces or more, continues in its second column. A
+    command continues after a backslash, so that it can be copied.
+
+    Args:
+      text: lines, of which those that fit are kept.
+      width: columns; None for the terminal's.
+
+    >>> print(wrapped("  run   trains and reports", 20))
+      run   trains and
+            reports
+    >>> print(wrapped("triglot list gymnax", 15))
+    triglot list \
+        gymnax
+    """
+    width = width or terminal_width()
+    return "\n".join(
+        line if len(line) <= width else _wrapped_line(line, width) for line in text.split("\n")
+    )
+
+
+def _wrapped_line(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()))
+    if line.lstrip().startswith("triglot "):
+        joined = re.sub(r"(--\S+) (?!-)", rf"\1{KEPT}", line)  # an option and its value
+        return " \\\n".join(_lines(joined, width - 2, f"{indent}    ")).replace(KEPT, " ")
+    columns = re.match(r"\s*\S+( \S+)*\s{2,}(?=\S)", line)
+    hanging = " " * columns.end() if columns else indent
+    return "\n".join(_lines(line, width, hanging))
+
+
+def _lines(line: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
