@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tests.diff.programs import families as f
-from tests.diff.programs.planted import rms_norm, sides
+from tests.diff.programs.planted import centred_norm, group_norm, rms_norm, sides
 from triglot.core.network import Network
 from triglot.diff.programs import explain
 from triglot.diff.types import Explanation
@@ -102,6 +102,39 @@ PLANTED: dict[str, Case] = {
         ("linen", {"activation": one_sum}),
         "norm_axis",
         inputs="tokens",
+    ),
+    "epsilon outside the root": pair(
+        f.mlp,
+        ("linen", {"norm": rms_norm, "activation": f.inside}),
+        ("nnx", {"norm": rms_norm, "activation": f.outside}),
+        "norm_epsilon",
+    ),
+    "rms norm": pair(
+        f.mlp,
+        ("haiku", {"norm": centred_norm}),
+        ("equinox", {"norm": rms_norm}),
+        "norm_kind",
+    ),
+    "rms norm first": pair(
+        f.mlp,
+        ("nnx", {"norm": rms_norm}),
+        ("linen", {"norm": centred_norm}),
+        "norm_kind",
+    ),
+    "rms norm within linen": pair(
+        f.mlp,
+        ("linen", {"norm": centred_norm}),
+        ("linen", {"norm": rms_norm}),
+        "norm_kind",
+    ),
+    "group norm": pair(f.mlp, ("linen", {}), ("nnx", {"norm": group_norm}), "norm_kind"),
+    "group norm first": pair(f.mlp, ("haiku", {"norm": group_norm}), ("linen", {}), "norm_kind"),
+    "instance norm": pair(
+        f.cnn,
+        ("linen", {"activation": f.instance_norm, "channels": 4, "size": 144}),
+        ("equinox", {"activation": f.two_groups, "channels": 4, "size": 144}),
+        "norm_kind",
+        inputs="images",
     ),
     "momentum": pair(
         f.batch_norm, ("linen", {}), ("nnx", {"momentum": 0.99}), "norm_momentum", train=True
@@ -259,6 +292,14 @@ PLANTED: dict[str, Case] = {
     ),
 }
 SEVERAL: dict[str, Case] = {
+    "rms norm with another epsilon, and gelu": pair(
+        f.mlp,
+        ("haiku", {"norm": centred_norm, "activation": jax.nn.gelu}),
+        ("nnx", {"norm": rms_norm, "activation": f.exact_gelu, "epsilon": 1e-3}),
+        "norm_kind",
+        "norm_epsilon",
+        "activation",
+    ),
     "epsilon and gelu": pair(
         f.mlp,
         ("haiku", {"activation": jax.nn.gelu}),
@@ -385,6 +426,9 @@ GPU: dict[str, Case] = {
 QUICK = {
     "epsilon haiku linen",
     "axis within linen",
+    "epsilon outside the root",
+    "rms norm",
+    "group norm first",
     "momentum",
     "gelu",
     "leaky slope",
