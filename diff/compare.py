@@ -23,11 +23,14 @@ from .findings import (
     unexplained,
     verdict_of,
 )
+from .gradients.backward import first_backward_difference
+from .gradients.causes import explain_gradients
 from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
 from .measures.numbers import (
     EVALUATION,
+    GRADIENTS,
     OUTPUTS,
     STATE,
     TRAINING,
@@ -245,7 +248,8 @@ class _Comparison:
         dtypes_apart = dtype_causes(pairing, subjects, setup, self.labels)
         causes += dtypes_apart
         measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
-        causes += gradient_causes(pairing, subjects, setup, self.labels)
+        located, found = self._explain_gradients(pairing, subjects, setup, measurements, notes)
+        causes += found
         if not agree(measurements, OUTPUTS):
             forward = ForwardPair(subjects, self.batches[max(BATCHES)], self.keys["training"])
             pairing, found = find_transposed(
@@ -269,7 +273,7 @@ class _Comparison:
                 causes = merged(causes, explained)
                 causes = merged(causes, computation_causes(dtypes, self.labels))
                 causes = causes or [unexplained(measurements)]
-                first = first or first_measured(measurements)
+                first = first or located or first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
@@ -293,6 +297,35 @@ class _Comparison:
             num_keys=num_keys,
             notes=tuple(notes),
         )
+
+    def _explain_gradients(
+        self,
+        pairing: Pairing,
+        subjects: tuple[Subject, Subject],
+        setup: Setup,
+        measurements: Sequence[Measurement],
+        notes: list[str],
+    ) -> tuple[Difference | None, list[Cause]]:
+        """Name causes of other gradients; locate them where all outputs are equal."""
+        if not agree(measurements, OUTPUTS) or agree(measurements, GRADIENTS):
+            return None, gradient_causes(pairing, subjects, setup, self.labels)
+        size, train = max(setup.batches), setup.learning_mode == TRAINING
+        given = setup.batches[size]
+        native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
+        try:
+            found = explain_gradients(subjects, given, setup.key, self.labels, train=train)
+            if found is not None:
+                one, other = found.operations
+                sizes = {"max_abs": native.max_abs, "max_rel": native.max_rel}
+                return Difference(one=one, other=other, **sizes), found.causes
+            indices = [output.indices for output in self.outputs]
+            located = first_backward_difference(
+                *self._sides(subjects), given[0], indices, train=train, key=setup.key
+            )
+        except Exception as error:  # an operation that cannot be evaluated alone
+            notes.append(f"the gradients could not be aligned: {describe(error)}")
+            located = None
+        return located, gradient_causes(pairing, subjects, setup, self.labels)
 
     def _rounding(
         self,

@@ -1,6 +1,6 @@
 """Align two traced networks by their values and name the causes of a difference."""
 
 from .bits import first_bit_difference
-from .explain import explain
+from .explain import explain, first_divergence
 
-__all__ = ["explain", "first_bit_difference"]
+__all__ = ["explain", "first_bit_difference", "first_divergence"]

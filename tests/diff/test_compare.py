@@ -50,6 +50,18 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
         nets.haiku_matrix(6), partial(nets.EquinoxMatrix, stopped=True),
         "different", {"not_trainable"},
     ),
+    "a stopped activation": (
+        nets.haiku_activated(nets.gated), nets.Activated(nets.stopped_gate),
+        "different", {"stop_gradient"},
+    ),
+    "another derivative": (
+        nets.Activated(nets.halved_tanh), nets.haiku_activated(jnp.tanh),
+        "different", {"custom_gradient"},
+    ),
+    "a gradient that is NaN": (
+        nets.haiku_activated(nets.unsafe_root), nets.Activated(nets.safe_root),
+        "different", {"unknown"},
+    ),
     "parameters in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(param_dtype=jnp.bfloat16), "different", {"dtype"},
     ),
