@@ -1,7 +1,7 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +60,7 @@ from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
 BATCHES = (1, 32)
+STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
@@ -401,34 +402,42 @@ class _Comparison:
         """Ask the traced programs, in each mode in which the outputs differ."""
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
-        if random is not None or not agree(measurements, STATE):
-            apart.add(TRAINING)
+        cases = [(mode, False) for mode in sorted({*apart, TRAINING} if random else apart)]
+        if random is None and not agree(measurements, STATE):
+            # From the statistics of one batch: the initial ones hide how they are used and updated.
+            cases += [(TRAINING, True), (EVALUATION, True)]
         first: Difference | None = None
-        causes: list[Cause] = []
-        by_mode: dict[str, list[Cause]] = {}
+        by_case: dict[tuple[str, bool], list[Cause]] = {}
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
-            one, other = self._sides(self.subjects(pairing, frozen, repaired=repaired))
-            for mode in sorted(apart):
+            subjects = self.subjects(pairing, frozen, repaired=repaired)
+            for mode, moved in cases:
+                learning = [c.name for found in by_case for c in by_case[found] if found[1]]
+                if (mode, moved) == (EVALUATION, True) and not {*STATISTICS}.isdisjoint(learning):
+                    continue
                 inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
                 try:
+                    one, other = self._sides(self._moved(subjects) if moved else subjects)
                     found = explain(one, other, inputs, train=train, key=self.keys["training"])
                 except Exception as error:  # an operation that cannot be evaluated alone
                     notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
                     continue
                 first = found.first_difference if not repaired else first or found.first_difference
                 if repaired:
-                    by_mode[mode] = list(found.causes)
+                    by_case[mode, moved] = list(found.causes)
         # Only training shows how statistics are updated; evaluation only reads them.
-        if TRAINING in by_mode and "norm_momentum" not in _names(by_mode[TRAINING]):
-            by_mode = {
-                mode: [cause for cause in found if cause.name != "norm_momentum"]
-                for mode, found in by_mode.items()
-            }
-        for found in by_mode.values():
+        initial = by_case.get((EVALUATION, False), [])
+        if any(mode == TRAINING for mode, _ in by_case):
+            initial[:] = [cause for cause in initial if cause.name != "norm_momentum"]
+        causes: list[Cause] = []
+        for found in by_case.values():
             causes = merged(causes, found)
         return first, causes
 
-
-def _names(causes: Sequence[Cause]) -> set[str]:
-    return {cause.name for cause in causes}
+    def _moved(self, subjects: tuple[Subject, Subject]) -> tuple[Subject, Subject]:
+        """Let both networks update their state once, in training on the same batch."""
+        moved = []
+        for side, inputs in zip(subjects, self.batches[max(BATCHES)], strict=True):
+            _, state = side.forward(side.variables, inputs, self.keys["training"], True)
+            moved.append(replace(side, variables=replace(side.variables, state=state)))
+        return moved[0], moved[1]

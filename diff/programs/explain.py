@@ -51,7 +51,7 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
         values.update(found.values)
         operands.update(found.operands)
         views[1] = View(tapes[1], tapes[1].replay(values, operands))
-    if train and (momentum := norm_momentum(views[0], views[1], labels)) is not None:
+    if train and (momentum := norm_momentum(views, tapes, labels)) is not None:
         causes.append(momentum)
     if any(map(mixes_types, tapes)):
         native = record_both(one, other, inputs, train=train, key=key)

@@ -15,7 +15,7 @@ from .norm_kinds import norm_kind
 from .norms import norm_axis, norm_epsilon
 from .order import flatten_order
 from .parameters import unpaired_parameter
-from .statistics import differing_statistics
+from .statistics import differing_statistics, mixed_statistics
 from .windows import padding
 
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
@@ -24,6 +24,7 @@ ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
     dropout,
     differing_statistics,
+    mixed_statistics,
     norm_kind,
     norm_epsilon,
     norm_axis,

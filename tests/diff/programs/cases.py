@@ -1,7 +1,7 @@
 """Pairs of networks: with a planted difference, with several, and with none."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from tests.diff.programs import families as f
 from tests.diff.programs.planted import centred_norm, group_norm, rms_norm, sides
-from triglot.core.network import Network
+from triglot.core.network import Network, Variables
 from triglot.diff.programs import explain
-from triglot.diff.types import Explanation
+from triglot.diff.types import Explanation, Side
 
 SHAPES: dict[str, Any] = {
     "features": (5,),
@@ -22,13 +22,14 @@ SHAPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Two networks and the causes planted in them."""
+    """Two networks and the causes planted in them; `moved`: after an update of their state."""
 
     one: Callable[[], Network]
     other: Callable[[], Network]
     causes: tuple[str, ...] = ()
     inputs: str = "features"
     train: bool = False
+    moved: bool = False
     carry: tuple[str, ...] = ("hidden",)
 
     def explain(self) -> Explanation:
@@ -41,7 +42,15 @@ class Case:
         else:
             given = jax.random.normal(next(keys), (4, *SHAPES[self.inputs]))
         one, other = sides(self.one(), self.other())
+        if self.moved:
+            one, other = updated(one, 2 * given), updated(other, 2 * given)
         return explain(one, other, given, train=self.train, key=next(keys))
+
+
+def updated(side: Side, inputs: Any) -> Side:
+    """Let a network update its state in training."""
+    _, state = side.network.apply(side.variables, inputs, key=jax.random.key(0), train=True)
+    return replace(side, variables=Variables(params=side.variables.params, state=state))
 
 
 def pair(family: Any, one: tuple[str, dict], other: tuple[str, dict], *causes: str, **how) -> Case:
@@ -141,6 +150,48 @@ PLANTED: dict[str, Case] = {
     ),
     "momentum equinox": pair(
         f.batch_norm, ("equinox", {"momentum": 0.8}), ("linen", {}), "norm_momentum", train=True
+    ),
+    "momentum of what normalizes": pair(
+        f.batch_norm,
+        ("equinox", {"mode": "ema"}),
+        ("equinox", {"mode": "ema", "momentum": 0.99}),
+        "norm_momentum",  # of the mean and of the variance
+        "norm_momentum",
+        train=True,
+        moved=True,
+    ),
+    "running average": pair(
+        f.batch_norm,
+        ("equinox", {}),
+        ("equinox", {"mode": "ema"}),
+        "norm_statistics",
+        train=True,
+        moved=True,
+    ),
+    "running average, first": pair(
+        f.batch_norm,
+        ("equinox", {"mode": "ema"}),
+        ("linen", {}),
+        "norm_statistics",
+        train=True,
+        moved=True,
+    ),
+    "running average and momentum": pair(
+        f.batch_norm,
+        ("haiku", {"momentum": 0.8}),
+        ("equinox", {"mode": "ema"}),
+        "norm_statistics",
+        "norm_momentum",
+        train=True,
+        moved=True,
+    ),
+    "start of the statistics": pair(
+        f.batch_norm,
+        ("equinox", {}),
+        ("linen", {}),
+        "norm_momentum",  # of the mean and of the variance
+        "norm_momentum",
+        moved=True,
     ),
     "bias correction": pair(
         f.batch_norm, ("haiku", {}), ("linen", {}), "norm_momentum", train=True
@@ -416,6 +467,9 @@ CLEAN: dict[str, Case] = {
     ),
     "batch norm": pair(f.batch_norm, ("linen", {}), ("nnx", {}), train=True),
     "batch norm equinox": pair(f.batch_norm, ("linen", {}), ("equinox", {}), train=True),
+    "running averages": pair(
+        f.batch_norm, ("equinox", {"mode": "ema"}), ("equinox", {"mode": "ema"}), moved=True
+    ),
 }
 GPU: dict[str, Case] = {
     "precision of a product": pair(
@@ -430,6 +484,8 @@ QUICK = {
     "rms norm",
     "group norm first",
     "momentum",
+    "momentum of what normalizes",
+    "running average",
     "gelu",
     "leaky slope",
     "missing relu",

@@ -271,8 +271,10 @@ def dropout(library: str, rate: float, *, always: bool = False) -> Network:
     return from_equinox(Equinox)
 
 
-def batch_norm(library: str, momentum: float = 0.9, epsilon: float = 1e-5) -> Network:
-    """A dense layer, batch normalization and a dense layer."""
+def batch_norm(
+    library: str, momentum: float = 0.9, epsilon: float = 1e-5, mode: Any = "batch"
+) -> Network:
+    """A dense layer, batch normalization and a dense layer; `mode` is Equinox's."""
 
     class Linen(nn.Module):
         @nn.compact
@@ -298,7 +300,7 @@ def batch_norm(library: str, momentum: float = 0.9, epsilon: float = 1e-5) -> Ne
         def __init__(self, key: jax.Array) -> None:
             one, two = jax.random.split(key)
             self.first, self.last = eqx.nn.Linear(5, 8, key=one), eqx.nn.Linear(8, 3, key=two)
-            self.norm = eqx.nn.BatchNorm(8, "batch", epsilon, momentum=momentum, mode="batch")
+            self.norm = eqx.nn.BatchNorm(8, "batch", epsilon, momentum=momentum, mode=mode)
 
         def __call__(self, x: jax.Array, state: eqx.nn.State) -> Any:
             x, state = self.norm(self.first(x), state)
