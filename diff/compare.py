@@ -55,7 +55,7 @@ from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, 
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import explain, first_bit_difference
+from .programs import explain, first_bit_difference, precision_cause
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
@@ -279,6 +279,8 @@ class _Comparison:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
                 first = None
+        if "precision" not in {cause.name for cause in causes}:
+            causes = [*causes, *self._stated_precision(subjects)]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
         rows = compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
@@ -327,6 +329,14 @@ class _Comparison:
             notes.append(f"the gradients could not be aligned: {describe(error)}")
             located = None
         return located, gradient_causes(pairing, subjects, setup, self.labels)
+
+    def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
+        programs = [
+            side.traced(given, self.keys["training"], True)
+            for side, given in zip(subjects, self.batches[1], strict=True)
+        ]
+        found = precision_cause(programs, self.labels)
+        return [] if found is None else [found]
 
     def _rounding(
         self,

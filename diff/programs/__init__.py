@@ -2,5 +2,6 @@
 
 from .bits import first_bit_difference
 from .explain import explain, first_divergence
+from .precision import precision_cause
 
-__all__ = ["explain", "first_bit_difference", "first_divergence"]
+__all__ = ["explain", "first_bit_difference", "first_divergence", "precision_cause"]

@@ -32,12 +32,24 @@ def equinox_mlp(key: jax.Array) -> eqx.Module:
 class LinenMLP(nn.Module):
     dtype: Any = None
     param_dtype: Any = jnp.float32
+    precision: Any = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         how: Any = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        x = nn.relu(nn.Dense(8, **how)(x))
+        x = nn.relu(nn.Dense(8, precision=self.precision, **how)(x))
         return nn.Dense(2, **how)(x).astype(jnp.float32)
+
+
+def haiku_in_precision(precision: Any) -> Any:
+    """Return a Haiku function whose first product has a precision, in a jitted function."""
+
+    def network(x: jax.Array) -> jax.Array:
+        first = hk.Linear(8)
+        x = jax.nn.relu(hk.jit(lambda x: first(x, precision=precision))(x))
+        return hk.Linear(2)(x)
+
+    return network
 
 
 class NNXMLP(nnx.Module):

@@ -119,6 +119,16 @@ def test_two_libraries_are_equivalent_and_their_initializers_reported() -> None:
     assert all(row.differs for row in report.initializers)
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only a CPU computes both alike")
+def test_a_precision_without_effect_is_reported_beside() -> None:
+    report = diff_networks(nets.haiku_in_precision("highest"), nets.LinenMLP(), nets.INPUTS)
+    assert report.verdict in ("identical", "equivalent")
+    assert causes(report) == ["precision"]
+    (cause,) = (each for each in report.causes if each.name == "precision")
+    assert "HIGHEST in 1 of 2 products of network (Haiku)" in cause.evidence
+    assert "tests/diff/networks.py:" in cause.where
+
+
 def test_the_report_fits_80_columns_and_json() -> None:
     report = diff_networks(nets.haiku_mlp, nets.haiku_without_bias, nets.INPUTS)
     text = str(report)

@@ -33,12 +33,13 @@ def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | No
     if found.ends is None:
         return None
     uses, shares = [], []
-    for region, end in zip(found.regions, found.ends, strict=True):
-        uses.append(bool(region.tape.depends[end] & STATE))
-        shares.append(_share(region.view, end) if uses[-1] else None)
-        if uses[-1] and shares[-1] is None:
-            return None
-    if not any(uses):
+    for region, part, end in features.sides(found):
+        depends = region.tape.depends
+        uses.append(end is not None and bool(depends[end] & STATE))
+        mixed = [v for v in part[::-1] if depends[v] & STATE and depends[v] & INPUTS]
+        known = (_share(region.view, value) for value in mixed)
+        shares.append(next((share for share in known if share is not None), None))
+    if not any(uses) or uses != [share is not None for share in shares]:
         return None
     shown = [
         f"the batch's statistics in {label}" if share is None else f"{_formula(*share)} in {label}"

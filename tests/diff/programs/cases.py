@@ -155,7 +155,6 @@ PLANTED: dict[str, Case] = {
         f.batch_norm,
         ("equinox", {"mode": "ema"}),
         ("equinox", {"mode": "ema", "momentum": 0.99}),
-        "norm_momentum",  # of the mean and of the variance
         "norm_momentum",
         train=True,
         moved=True,
