@@ -50,8 +50,8 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
     first = next(product for product in products[side] if product.precision == name)
     operation = places.called(first.equation, first.callers, name=first.equation.primitive.name)
     evidence = (
-        f"{shown}: equal values on this {jax.default_backend()}, other values on a GPU or TPU, which "
-        "round products of lower precision; this does not change the verdict"
+        f"{shown}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds products of "
+        "lower precision more; this does not change the verdict"
     )
     return Cause("precision", f"{labels[side]}: {places.shown(operation)}", evidence)
 
@@ -59,9 +59,9 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
 def precision_of(equation: Any) -> str:
     """Write the precision of a product, such as `HIGHEST`."""
     stated = equation.params["precision"]
-    sides = stated if isinstance(stated, tuple) else (stated,)
-    names = dict.fromkeys(DEFAULT if each is None else each.name for each in sides)
-    return ", ".join(DEFAULT if name == "DEFAULT" else name for name in names)
+    sides = stated if type(stated) is tuple else (stated,)  # a `DotAlgorithm` is a tuple too
+    names = (DEFAULT if each is None else getattr(each, "name", str(each)) for each in sides)
+    return ", ".join(dict.fromkeys(DEFAULT if name == "DEFAULT" else name for name in names))
 
 
 def _products(jaxpr: Any, callers: tuple[Any, ...]) -> Iterator[Product]:

@@ -41,17 +41,6 @@ class LinenMLP(nn.Module):
         return nn.Dense(2, **how)(x).astype(jnp.float32)
 
 
-def haiku_in_precision(precision: Any) -> Any:
-    """Return a Haiku function whose first product has a precision, in a jitted function."""
-
-    def network(x: jax.Array) -> jax.Array:
-        first = hk.Linear(8)
-        x = jax.nn.relu(hk.jit(lambda x: first(x, precision=precision))(x))
-        return hk.Linear(2)(x)
-
-    return network
-
-
 class NNXMLP(nnx.Module):
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.hidden = nnx.Linear(4, 8, rngs=rngs)
