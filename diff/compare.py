@@ -319,8 +319,10 @@ class _Comparison:
             found = explain_gradients(subjects, given, setup.key, self.labels, train=train)
             if found is not None:
                 one, other = found.operations
-                sizes = {"max_abs": native.max_abs, "max_rel": native.max_rel}
-                return Difference(one=one, other=other, **sizes), found.causes
+                located = Difference(
+                    one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel
+                )
+                return located, found.causes
             indices = [output.indices for output in self.outputs]
             located = first_backward_difference(
                 *self._sides(subjects), given[0], indices, train=train, key=setup.key

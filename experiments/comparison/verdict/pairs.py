@@ -87,7 +87,7 @@ class Pair:
           The entry of `pairs` in `comparison.json`, with `divergence` (see there).
         """
         one, other = self.records
-        found, returns = self.identity, list(self.returns)
+        found = self.identity
         distance = divergence(one, other)
         causes = [] if found["identical"] else self._causes()
         result = {
@@ -101,7 +101,7 @@ class Pair:
             "causes": causes,
             "margin": self.margin,
             "divergence": distance,
-            **self._returns(returns, corrected),
+            **self._returns(corrected),
             "num_tests": num_tests,
         }
         level = self._level(result)
@@ -119,12 +119,13 @@ class Pair:
             }
         ]
 
-    def _returns(self, returns: list[np.ndarray], corrected: float | None) -> dict[str, Any]:
+    def _returns(self, corrected: float | None) -> dict[str, Any]:
+        one, other = self.returns
         areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
-        whole = all(np.isfinite(values).all() for values in returns)
-        equal = whole and bool((returns[0] == returns[1]).all())
+        whole = bool(np.isfinite(np.concatenate([one, other])).all())
+        equal = whole and bool((one == other).all())
         tested = (
-            equivalence(*returns, self.margin, bounds=self.bounds, corrected=corrected)
+            equivalence(one, other, self.margin, bounds=self.bounds, corrected=corrected)
             if whole
             else None
         )
@@ -141,7 +142,7 @@ class Pair:
             "corrected_p_value": self.p_value if corrected is None else corrected,
             "seeds_needed": tested.seeds_needed if tested else None,
             "probability_of_improvement": (
-                _estimate(probability_of_improvement(*returns)) if whole else None
+                _estimate(probability_of_improvement(one, other)) if whole else None
             ),
         }
 

@@ -95,8 +95,8 @@ class Case:
     libraries: tuple[str, str] = ("linen", "nnx")
 
     def sides(self) -> Any:
-        pair = zip(self.libraries, (self.one, self.other), strict=True)
-        return sides(*(f.mlp(library, activation=function) for library, function in pair))
+        first, second = self.libraries
+        return sides(f.mlp(first, activation=self.one), f.mlp(second, activation=self.other))
 
     def explain(self) -> Explained | None:
         one, other = (
