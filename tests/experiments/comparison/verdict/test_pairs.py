@@ -1,11 +1,13 @@
 """A pair's level follows from bits, outputs and returns; the ladder says what a rung explains."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from triglot.experiments.comparison.assemble import _judge
 from triglot.experiments.comparison.results import Record
 from triglot.experiments.comparison.rungs import rung_named
 from triglot.experiments.comparison.verdict.divergence import divergence
@@ -118,6 +120,27 @@ def test_identical_pairs_are_no_tests_and_identical_libraries_are_one() -> None:
         "identical", "identical", "different", "identical", "different", "different",
     ]  # fmt: skip
     assert found[0]["corrected_p_value"] is None
+
+
+def test_the_environments_of_a_rung_are_judged_together() -> None:
+    """Each environment gets its own pairs back, with p-values over all."""
+    records = {
+        env: {
+            "haiku": a_record(CHANCE[0]),
+            "linen": a_record(own, 1e-6),
+            "nnx": a_record(own, 1e-6),
+        }
+        for env, own in (("a", CHANCE[1]), ("b", CHANCE[3]))
+    }
+    finished: Any = SimpleNamespace(
+        options=SimpleNamespace(margin=1.0), bounds={"a": None, "b": None}
+    )
+    found = _judge(finished, records, rung_named("weights"))
+    assert [len(pairs) for pairs in found.values()] == [3, 3]
+    assert found["b"][0]["backends"] == ["haiku", "linen"]
+    assert found["b"][0]["num_tests"] == found["a"][0]["num_tests"] == 2
+    alone = of_four([CHANCE[0], CHANCE[3]])[0]["difference_p_value"]
+    assert found["b"][0]["corrected_p_value"] == pytest.approx(2 * alone)
 
 
 def test_equivalence_is_not_corrected() -> None:
