@@ -1,7 +1,7 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,14 @@ from .findings import (
     unexplained,
     verdict_of,
 )
+from .gradients.backward import first_backward_difference
+from .gradients.causes import explain_gradients
 from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
 from .measures.numbers import (
     EVALUATION,
+    GRADIENTS,
     OUTPUTS,
     STATE,
     TRAINING,
@@ -52,11 +55,12 @@ from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, 
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import explain, first_bit_difference, record_both
+from .programs import explain, first_bit_difference, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
 BATCHES = (1, 32)
+STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
@@ -245,7 +249,8 @@ class _Comparison:
         dtypes_apart = dtype_causes(pairing, subjects, setup, self.labels)
         causes += dtypes_apart
         measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
-        causes += gradient_causes(pairing, subjects, setup, self.labels)
+        located, found = self._explain_gradients(pairing, subjects, setup, measurements, notes)
+        causes += found
         if not agree(measurements, OUTPUTS):
             forward = ForwardPair(subjects, self.batches[max(BATCHES)], self.keys["training"])
             pairing, found = find_transposed(
@@ -269,11 +274,13 @@ class _Comparison:
                 causes = merged(causes, explained)
                 causes = merged(causes, computation_causes(dtypes, self.labels))
                 causes = causes or [unexplained(measurements)]
-                first = first or first_measured(measurements)
+                first = first or located or first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
                 verdict, causes = DIFFERENT, merged(causes, dropout)
             else:
                 first = None
+        if "precision" not in {cause.name for cause in causes}:
+            causes = [*causes, *self._stated_precision(subjects)]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
         rows = compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
@@ -293,6 +300,45 @@ class _Comparison:
             num_keys=num_keys,
             notes=tuple(notes),
         )
+
+    def _explain_gradients(
+        self,
+        pairing: Pairing,
+        subjects: tuple[Subject, Subject],
+        setup: Setup,
+        measurements: Sequence[Measurement],
+        notes: list[str],
+    ) -> tuple[Difference | None, list[Cause]]:
+        """Name causes of other gradients; locate them where all outputs are equal."""
+        if not agree(measurements, OUTPUTS) or agree(measurements, GRADIENTS):
+            return None, gradient_causes(pairing, subjects, setup, self.labels)
+        size, train = max(setup.batches), setup.learning_mode == TRAINING
+        given = setup.batches[size]
+        native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
+        try:
+            found = explain_gradients(subjects, given, setup.key, self.labels, train=train)
+            if found is not None:
+                one, other = found.operations
+                located = Difference(
+                    one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel
+                )
+                return located, found.causes
+            indices = [output.indices for output in self.outputs]
+            located = first_backward_difference(
+                *self._sides(subjects), given[0], indices, train=train, key=setup.key
+            )
+        except Exception as error:  # an operation that cannot be evaluated alone
+            notes.append(f"the gradients could not be aligned: {describe(error)}")
+            located = None
+        return located, gradient_causes(pairing, subjects, setup, self.labels)
+
+    def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
+        programs = [
+            side.traced(given, self.keys["training"], True)
+            for side, given in zip(subjects, self.batches[1], strict=True)
+        ]
+        found = precision_cause(programs, self.labels)
+        return [] if found is None else [found]
 
     def _rounding(
         self,
@@ -371,34 +417,42 @@ class _Comparison:
         """Ask the traced programs, in each mode in which the outputs differ."""
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
-        if random is not None or not agree(measurements, STATE):
-            apart.add(TRAINING)
+        cases = [(mode, False) for mode in sorted({*apart, TRAINING} if random else apart)]
+        if random is None and not agree(measurements, STATE):
+            # From the statistics of one batch: the initial ones hide how they are used and updated.
+            cases += [(TRAINING, True), (EVALUATION, True)]
         first: Difference | None = None
-        causes: list[Cause] = []
-        by_mode: dict[str, list[Cause]] = {}
+        by_case: dict[tuple[str, bool], list[Cause]] = {}
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
-            one, other = self._sides(self.subjects(pairing, frozen, repaired=repaired))
-            for mode in sorted(apart):
+            subjects = self.subjects(pairing, frozen, repaired=repaired)
+            for mode, moved in cases:
+                learning = [c.name for found in by_case for c in by_case[found] if found[1]]
+                if (mode, moved) == (EVALUATION, True) and not {*STATISTICS}.isdisjoint(learning):
+                    continue
                 inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
                 try:
+                    one, other = self._sides(self._moved(subjects) if moved else subjects)
                     found = explain(one, other, inputs, train=train, key=self.keys["training"])
                 except Exception as error:  # an operation that cannot be evaluated alone
                     notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
                     continue
                 first = found.first_difference if not repaired else first or found.first_difference
                 if repaired:
-                    by_mode[mode] = list(found.causes)
+                    by_case[mode, moved] = list(found.causes)
         # Only training shows how statistics are updated; evaluation only reads them.
-        if TRAINING in by_mode and "norm_momentum" not in _names(by_mode[TRAINING]):
-            by_mode = {
-                mode: [cause for cause in found if cause.name != "norm_momentum"]
-                for mode, found in by_mode.items()
-            }
-        for found in by_mode.values():
+        initial = by_case.get((EVALUATION, False), [])
+        if any(mode == TRAINING for mode, _ in by_case):
+            initial[:] = [cause for cause in initial if cause.name != "norm_momentum"]
+        causes: list[Cause] = []
+        for found in by_case.values():
             causes = merged(causes, found)
         return first, causes
 
-
-def _names(causes: Sequence[Cause]) -> set[str]:
-    return {cause.name for cause in causes}
+    def _moved(self, subjects: tuple[Subject, Subject]) -> tuple[Subject, Subject]:
+        """Let both networks update their state once, in training on the same batch."""
+        moved = []
+        for side, inputs in zip(subjects, self.batches[max(BATCHES)], strict=True):
+            _, state = side.forward(side.variables, inputs, self.keys["training"], True)
+            moved.append(replace(side, variables=replace(side.variables, state=state)))
+        return moved[0], moved[1]

@@ -33,7 +33,8 @@ class Report:
       first_difference: the first operation that differs by more than rounding; None if none does.
       first_rounding: the first operation whose results differ in bits, if the networks are
         equivalent and their outputs are not identical.
-      causes: likely causes; `initializer` is reported, but changes no verdict.
+      causes: likely causes. `initializer` is reported, but changes no verdict; so is `precision`
+        where it has no effect on this machine.
       pairing: the parameters and their pairs.
       num_params: of both networks.
       measurements: outputs, gradients and steps, at equal weights.

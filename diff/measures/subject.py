@@ -113,7 +113,7 @@ class Subject:
             def loss(params: PyTree) -> Any:
                 own = Variables(params=params, state=variables.state)
                 outputs, state = self.apply(own, inputs, key, train)
-                return _loss(outputs, self.targets), (outputs, state)
+                return loss_of(outputs, self.targets), (outputs, state)
 
             value_and_grad = self.network.value_and_grad(loss)
             (_, (outputs, state)), gradients = value_and_grad(variables.params)
@@ -146,7 +146,7 @@ class Subject:
         return {name: encoded[own] for name, own in self.names.items()}
 
 
-def _loss(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
+def loss_of(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
     """Return the mean squared distance from fixed targets, summed over the outputs."""
     total = jnp.zeros((), jnp.result_type(float))
     for output, target in zip(outputs.values(), targets, strict=True):

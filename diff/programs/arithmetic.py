@@ -8,6 +8,7 @@ import numpy as np
 from ..types import Cause, Difference
 from . import places
 from .divergence import difference
+from .precision import PRODUCTS, precision_of
 from .tape import Step, Tape
 from .values import View
 from .wide import is_floating
@@ -127,10 +128,7 @@ def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
 
 def _precision(step: Step) -> str:
     """Write the precision of a product; empty for other operations."""
-    if step.name not in ("dot_general", "conv_general_dilated"):
-        return ""
-    precision = step.equation.params["precision"]
-    return f"precision {precision if precision is not None else 'default'}"
+    return f"precision {precision_of(step.equation)}" if step.name in PRODUCTS else ""
 
 
 def _reduced(tape: Tape) -> dict[tuple[int, int], int]:

@@ -51,7 +51,7 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
         values.update(found.values)
         operands.update(found.operands)
         views[1] = View(tapes[1], tapes[1].replay(values, operands))
-    if train and (momentum := norm_momentum(views[0], views[1], labels)) is not None:
+    if train and (momentum := norm_momentum(views, tapes, labels)) is not None:
         causes.append(momentum)
     if any(map(mixes_types, tapes)):
         native = record_both(one, other, inputs, train=train, key=key)
@@ -59,6 +59,18 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
             causes.append(arithmetic[0])
             first = first or arithmetic[1]
     return Explanation(first, merged(causes))
+
+
+def first_divergence(
+    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array
+) -> Difference | None:
+    """Find the first operations in which two networks differ, without causes; None if they agree.
+
+    The arguments are those of `explain`.
+    """
+    tapes = record_both(one, other, inputs, train=train, key=key, wide=True)
+    found = divergence.find(*(View(tape, tape.arrays) for tape in tapes))
+    return None if found is None else found.described()
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:

@@ -3,6 +3,7 @@
 import re
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 from ...core.tracing import jaxprs
 from ..types import Operation
@@ -34,6 +35,12 @@ def operation(tape: Tape, value: int) -> Operation:
         )
     step = tape.steps[tape.producers[value]]
     return Operation(step.name, source(step), scope(tape, step))
+
+
+def called(equation: Any, callers: tuple[Any, ...], *, name: str) -> Operation:
+    """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
+    step = Step(equation, (), (), callers)
+    return Operation(name, source(step), scope(Tape(is_wide=False), step))
 
 
 def source(step: Step) -> str:

@@ -148,7 +148,7 @@ class _Recorder:
     def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
         """Record a scan, one iteration after the other."""
         params = equation.params
-        first, last = _ends_of_scan(params)
+        first, last = ends_of_scan(params)
         constants, carry, scanned = operands[:first], list(operands[first:last]), operands[last:]
         length = params["length"]
         order = range(length)[::-1] if params["reverse"] else range(length)
@@ -168,7 +168,7 @@ class _Recorder:
         return self.inline(closed, operands)[0]
 
 
-def _ends_of_scan(params: Any) -> tuple[int, int]:
+def ends_of_scan(params: Any) -> tuple[int, int]:
     """Count a scan's constant operands, and those with its carry."""
     if "num_consts" in params:
         return params["num_consts"], params["num_consts"] + params["num_carry"]

@@ -1,7 +1,7 @@
 """What changed since a stored comparison, for another version of JAX or of a library."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions
 from ..statistics import format_return
-from ..statistics.paired import equivalence
+from ..statistics.paired import difference_p_value, equivalence, holm
 from .jobs import SCHEMA
 from .verdict.pairs import DIFFERENT
 
@@ -56,12 +56,13 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
 
     Returns:
       The field `against` of `comparison.json`. `level` is `different` if a library's returns differ
-      by more than the margin.
+      by more than the margin, at a level of 5 % over all libraries whose bits changed.
     """
     found = [*_versions(before, now), *_verdicts(before, now)]
-    for name in now["backends"]:
-        if name in before["backends"]:
-            found += _backend(name, before, now)
+    common = [name for name in now["backends"] if name in before["backends"]]
+    returns = _returns(common, before, now)
+    for name in common:
+        found += _backend(name, before, now, returns)
     gone = [name for name in before["backends"] if name not in now["backends"]]
     found += [_change("backend", libraries.title(name), None, "is missing now") for name in gone]
     worse = [one for one in found if one["what"] == "return"]
@@ -99,10 +100,17 @@ def _verdicts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
     return [_change("verdict", old, new, f"the verdict was {old} and is {new}")]
 
 
-def _backend(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
+def _bits_changed(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    old, new = before["backends"][name], now["backends"][name]
+    return old["params_sha256"] != new["params_sha256"]
+
+
+def _backend(
+    name: str, before: Mapping[str, Any], now: Mapping[str, Any], returns: Mapping[str, Json]
+) -> list[Json]:
     title, found = libraries.title(name), []
     old, new = before["backends"][name], now["backends"][name]
-    if old["params_sha256"] != new["params_sha256"]:
+    if _bits_changed(name, before, now):
         found.append(
             _change(
                 "bits",
@@ -111,31 +119,41 @@ def _backend(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> li
                 f"{title}'s final parameters are no longer equal bit for bit",
             )
         )
-        found += _returns(name, before, now)
+        found += [returns[name]] if name in returns else []
     if before.get("cost") and now.get("cost"):
         found += _costs(name, before["cost"], now["cost"])
     return found
 
 
-def _returns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
-    scores = [
-        np.asarray(one["statistics"]["backends"][name]["final_returns"], np.float64)
-        for one in (before, now)
-    ]
-    if len(scores[0]) != len(scores[1]) or not np.isfinite(np.concatenate(scores)).all():
-        return []
-    tested = equivalence(scores[1], scores[0], now["pairs"][0]["margin"])
-    if tested.level != DIFFERENT:
-        return []
-    return [
-        _change(
-            "return",
-            float(scores[0].mean()),
-            float(scores[1].mean()),
-            f"{libraries.title(name)}'s return was {format_return(scores[0].mean())} and is "
-            f"{format_return(scores[1].mean())}, more than the margin apart",
+def _returns(
+    names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]
+) -> dict[str, Json]:
+    """Test the returns of all libraries whose bits changed, and list those that differ.
+
+    The p-values are corrected for the number of libraries, by Holm's method.
+    """
+    scores, p_values = {}, {}
+    for name in names:
+        new, old = (
+            np.asarray(one["statistics"]["backends"][name]["final_returns"], np.float64)
+            for one in (now, before)
         )
-    ]
+        comparable = len(old) == len(new) and np.isfinite(np.concatenate([old, new])).all()
+        p_value = difference_p_value(new, old) if comparable else None
+        if p_value is not None and _bits_changed(name, before, now):
+            scores[name], p_values[name] = (new, old), p_value
+    margin, found = now["pairs"][0]["margin"], {}
+    for name, corrected in zip(p_values, holm(list(p_values.values())).tolist(), strict=True):
+        new, old = scores[name]
+        if equivalence(new, old, margin, corrected=corrected).level == DIFFERENT:
+            found[name] = _change(
+                "return",
+                float(old.mean()),
+                float(new.mean()),
+                f"{libraries.title(name)}'s return was {format_return(old.mean())} and is "
+                f"{format_return(new.mean())}, more than the margin apart",
+            )
+    return found
 
 
 def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:

@@ -22,7 +22,7 @@ from .results import Record
 from .rungs import RUNGS, Rung, rung_of_arithmetic
 from .verdict.identity import Trace, compare_traces
 from .verdict.overall import ladder, margin_of, verdict
-from .verdict.pairs import Pair
+from .verdict.pairs import Pair, judge_together
 
 Records: TypeAlias = Mapping[str, Record]  # by library
 Json: TypeAlias = dict[str, Any]
@@ -75,8 +75,11 @@ def assemble(finished: Finished, command: str) -> Json:
       The contents of `comparison.json`, without costs, programs and code.
     """
     options = finished.options
-    found = {env: _environment(finished, env, finished.main) for env in environments(options)}
-    found = {env: one for env, one in found.items() if one is not None}
+    records = _records(finished, environments(options), finished.main)
+    judged_pairs = _judge(finished, records, finished.main)
+    found = {
+        env: _environment(finished, env, own, judged_pairs[env]) for env, own in records.items()
+    }
     if len(found) > 1:
         for env, one in found.items():
             for pair in one["pairs"]:
@@ -101,14 +104,16 @@ def assemble(finished: Finished, command: str) -> Json:
     }
 
 
-def _environment(finished: Finished, env: str, rung: Rung) -> Json | None:
-    """Judge one environment; None if fewer than two libraries were trained in it."""
-    records = finished.records(env, rung)
-    if len(records) < 2:
-        return None
+def _records(finished: Finished, envs: Sequence[str], rung: Rung) -> dict[str, Records]:
+    """Load the results by environment; those in which fewer than two libraries were trained not."""
+    found = {env: finished.records(env, rung) for env in envs}
+    return {env: records for env, records in found.items() if len(records) > 1}
+
+
+def _environment(finished: Finished, env: str, records: Records, pairs: Sequence[Json]) -> Json:
+    """Collect what was found in one environment, with its judged pairs."""
     options, facts = finished.options, next(iter(records.values())).facts
     traces = {name: Trace(metrics=r.metrics, params=r.params) for name, r in records.items()}
-    pairs, random_return = _pairs(finished, env, rung, records)
     steps = facts["steps_per_update"]
     return {
         "num_updates": facts["num_updates"],
@@ -118,32 +123,39 @@ def _environment(finished: Finished, env: str, rung: Rung) -> Json | None:
         "pairs": [{k: v for k, v in pair.items() if k != "divergence"} for pair in pairs],
         "divergence": _divergence(pairs, steps),
         "curves": _curves(records, steps),
-        "statistics": _statistics(records, finished.bounds[env], random_return),
+        "statistics": _statistics(records, finished.bounds[env], _random_return(records)),
         "backends": {name: r.summary(options.num_seeds) for name, r in records.items()},
         "device": facts["device"],
     }
 
 
-def _pairs(
-    finished: Finished, env: str, rung: Rung, records: Records
-) -> tuple[list[Json], float | None]:
-    random_return = next(
-        (r.facts["random_return"] for r in records.values() if "random_return" in r.facts), None
-    )
+def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> dict[str, list[Json]]:
+    """Judge all pairs of one rung together, by environment."""
+    pairs = {env: _pairs(finished, env, rung, own) for env, own in records.items()}
+    entries = iter(judge_together([pair for own in pairs.values() for pair in own]))
+    return {env: list(itertools.islice(entries, len(own))) for env, own in pairs.items()}
+
+
+def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
     means = [np.mean(record.facts["final_returns"]) for record in records.values()]
     usual = float(next((mean for mean in means if math.isfinite(mean)), 0.0))
-    margin = margin_of(usual, random_return or 0.0, finished.options.margin)
-    pairs = [
+    margin = margin_of(usual, _random_return(records) or 0.0, finished.options.margin)
+    return [
         Pair(
             names=names,
             records=(records[names[0]], records[names[1]]),
             rung=rung,
             margin=margin,
             bounds=finished.bounds[env],
-        ).judge()
+        )
         for names in itertools.combinations(records, 2)
     ]
-    return pairs, random_return
+
+
+def _random_return(records: Records) -> float | None:
+    return next(
+        (r.facts["random_return"] for r in records.values() if "random_return" in r.facts), None
+    )
 
 
 def _divergence(pairs: Sequence[Json], steps_per_update: int) -> Json:
@@ -255,11 +267,10 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
 def _ladder(finished: Finished, env: str) -> list[Json]:
     rungs: dict[str, Json] = {}
     for rung in RUNGS:
-        records = finished.records(env, rung)
-        if len(records) < 2:
-            continue
-        pairs, _ = _pairs(finished, env, rung, records)
-        rungs[rung.name] = {"pairs": pairs, "backends": _rung_facts(records, finished.options)}
+        records = _records(finished, (env,), rung)
+        for name, pairs in _judge(finished, records, rung).items():
+            facts = _rung_facts(records[name], finished.options)
+            rungs[rung.name] = {"pairs": pairs, "backends": facts}
     return ladder(rungs)
 
 

@@ -24,6 +24,8 @@ class Equivalence:
       difference: the mean of the paired differences, with its 95% interval.
       margin: the largest difference that does not matter, in the scores' unit.
       p_value: of the two one-sided tests, the larger; None with fewer than 5 seeds.
+      difference_p_value: of the two-sided test of no difference, corrected if one was given; None
+        with fewer than 5 seeds.
       seeds_needed: if inconclusive, the number of seeds that would show equivalence with
         probability 0.8 if mean and spread of the differences stayed as they are; None if more than
         10,000, or if the mean is outside of the margin.
@@ -33,6 +35,7 @@ class Equivalence:
     difference: Estimate
     margin: float
     p_value: float | None
+    difference_p_value: float | None
     seeds_needed: int | None
 
     def as_json(self) -> dict[str, Any]:
@@ -56,17 +59,72 @@ def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) ->
     return mean(differences, None if width is None else (-width, width))
 
 
+def difference_p_value(scores: Any, others: Any) -> float | None:
+    """Test whether the mean paired difference is 0, by the two-sided paired t test.
+
+    Args:
+      scores: `[S]`.
+      others: `[S]`, of the same seeds.
+
+    Returns:
+      The p-value; None with fewer than 5 seeds.
+
+    Raises:
+      TriglotError: if a score is not finite, or the numbers of seeds differ.
+    """
+    (sample,) = _differences(scores, others)
+    if len(sample) < MIN_SEEDS:
+        return None
+    centre, spread = float(sample.mean()), float(sample.std(ddof=1))
+    if spread == 0:
+        return float(centre == 0)
+    return float(2 * stats.t.sf(abs(centre) / spread * math.sqrt(len(sample)), len(sample) - 1))
+
+
+def holm(p_values: Any) -> np.ndarray:
+    """Correct p-values for their number: those below 5 % then have a common level of 5 %.
+
+    Whatever tests are true nulls and however they depend on each other, the probability that any of
+    those is rejected is at most the level.
+
+    Args:
+      p_values: `[..., M]`, of M tests that are judged together.
+
+    Returns:
+      `[..., M]`, the smallest common levels at which each test is rejected.
+
+    Source: Holm 1979, https://www.jstor.org/stable/4615733.
+    """
+    values = np.asarray(p_values, np.float64)
+    order = np.argsort(values, axis=-1)
+    scaled = np.take_along_axis(values, order, -1) * np.arange(values.shape[-1], 0, -1)
+    found = np.empty_like(values)
+    adjusted = np.minimum(np.maximum.accumulate(scaled, -1), 1.0)
+    np.put_along_axis(found, order, adjusted, -1)
+    return found
+
+
 def equivalence(
-    scores: Any, others: Any, margin: float, level: float = 0.05, bounds: Bounds | None = None
+    scores: Any,
+    others: Any,
+    margin: float,
+    level: float = 0.05,
+    bounds: Bounds | None = None,
+    corrected: float | None = None,
 ) -> Equivalence:
     """Test whether the mean paired difference is within ±`margin`.
 
     - *inconclusive* with fewer than 5 seeds, whatever the scores;
     - *equivalent* if two one-sided paired t tests reject both a mean of `-margin` or less and one
       of `margin` or more: the larger of their p-values is below `level`;
-    - *different* if not equivalent, and the 95% interval of the mean excludes 0 and is not within
-      the margin;
+    - *different* if not equivalent, the p-value of no difference is below `level`, and the 95%
+      interval of the mean is not within the margin;
     - *inconclusive* otherwise.
+
+    Where several pairs are judged together, *different* is claimed if any of them differs, so its
+    p-value must be `corrected` for their number (`holm`). *Equivalent* is not corrected: each claim
+    is about its own pair, and all pairs are equivalent only if every one of them passes its test,
+    which is wrong at most as often as one test is (Berger 1982).
 
     For several environments, pass each seed's normalized score averaged over them.
 
@@ -74,14 +132,17 @@ def equivalence(
       scores: `[S]`.
       others: `[S]`, of the same seeds.
       margin: positive, in the scores' unit.
-      level: significance level of the one-sided tests.
+      level: significance level of the tests.
       bounds: the lowest and the highest possible score.
+      corrected: the p-value of no difference, corrected for the number of pairs; None takes this
+        pair's own.
 
     Raises:
       TriglotError: if the margin is not positive, a score is not finite, or the numbers of seeds
         differ.
 
-    Source: Schuirmann 1987, https://doi.org/10.1007/BF01068419.
+    Source: Schuirmann 1987, https://doi.org/10.1007/BF01068419; Berger 1982, Technometrics 24 (4),
+    on tests that must all be passed.
     """
     if not (0 < margin < math.inf):
         raise TriglotError(
@@ -96,18 +157,18 @@ def equivalence(
         )
     difference = paired_difference(scores, others, bounds)
     if difference.count == 1:
-        return Equivalence("inconclusive", difference, margin, None, None)
+        return Equivalence("inconclusive", difference, margin, None, None, None)
     spread = float(samples[0].std(ddof=1))
     needed = seeds_needed(difference.value, spread, margin, level)
-    if difference.low is None or difference.high is None:
-        return Equivalence("inconclusive", difference, margin, None, needed)
+    apart = difference_p_value(scores, others) if corrected is None else corrected
+    if difference.low is None or difference.high is None or apart is None:
+        return Equivalence("inconclusive", difference, margin, None, None, needed)
     p_value = _p_value(difference.value, spread, difference.count, margin)
     if p_value < level:
-        return Equivalence("equivalent", difference, margin, p_value, None)
-    excludes_zero = difference.low > 0 or difference.high < 0
-    if excludes_zero and max(-difference.low, difference.high) > margin:
-        return Equivalence("different", difference, margin, p_value, None)
-    return Equivalence("inconclusive", difference, margin, p_value, needed)
+        return Equivalence("equivalent", difference, margin, p_value, apart, None)
+    if apart < level and max(-difference.low, difference.high) > margin:
+        return Equivalence("different", difference, margin, p_value, apart, None)
+    return Equivalence("inconclusive", difference, margin, p_value, apart, needed)
 
 
 def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.05) -> int | None:

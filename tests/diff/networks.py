@@ -32,11 +32,12 @@ def equinox_mlp(key: jax.Array) -> eqx.Module:
 class LinenMLP(nn.Module):
     dtype: Any = None
     param_dtype: Any = jnp.float32
+    precision: Any = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         how: Any = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        x = nn.relu(nn.Dense(8, **how)(x))
+        x = nn.relu(nn.Dense(8, precision=self.precision, **how)(x))
         return nn.Dense(2, **how)(x).astype(jnp.float32)
 
 
@@ -87,6 +88,48 @@ class EquinoxMatrix(eqx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         w = jax.lax.stop_gradient(self.w) if self.stopped else self.w
         return self.out(jnp.tanh(w @ x if self.turned else x @ w))
+
+
+@jax.custom_jvp
+def halved_tanh(x: jax.Array) -> jax.Array:
+    """Give half of the derivative."""
+    return jnp.tanh(x)
+
+
+@halved_tanh.defjvp
+def _halved_tanh_jvp(primals: Any, tangents: Any) -> Any:
+    return halved_tanh(*primals), 0.5 * tangents[0]
+
+
+def gated(x: jax.Array) -> jax.Array:
+    return jnp.tanh(x) * jax.nn.sigmoid(x)
+
+
+def stopped_gate(x: jax.Array) -> jax.Array:
+    return jnp.tanh(x) * jax.lax.stop_gradient(jax.nn.sigmoid(x))
+
+
+def safe_root(x: jax.Array) -> jax.Array:
+    return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0)
+
+
+def unsafe_root(x: jax.Array) -> jax.Array:
+    """Compute the same; its gradient is NaN where `x` is negative."""
+    return jnp.where(x > 0, jnp.sqrt(x), 0.0)
+
+
+class Activated(nn.Module):
+    """Two layers of Linen with an activation between."""
+
+    function: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(2)(self.function(nn.Dense(8)(x)))
+
+
+def haiku_activated(function: Any) -> Any:
+    return lambda x: hk.Linear(2)(function(hk.Linear(8)(x)))
 
 
 class EquinoxTurnedLinear(eqx.Module):

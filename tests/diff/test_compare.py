@@ -50,6 +50,18 @@ PLANTED: dict[str, tuple[Any, Any, str, set[str]]] = {
         nets.haiku_matrix(6), partial(nets.EquinoxMatrix, stopped=True),
         "different", {"not_trainable"},
     ),
+    "a stopped activation": (
+        nets.haiku_activated(nets.gated), nets.Activated(nets.stopped_gate),
+        "different", {"stop_gradient"},
+    ),
+    "another derivative": (
+        nets.Activated(nets.halved_tanh), nets.haiku_activated(jnp.tanh),
+        "different", {"custom_gradient"},
+    ),
+    "a gradient that is NaN": (
+        nets.haiku_activated(nets.unsafe_root), nets.Activated(nets.safe_root),
+        "different", {"unknown"},
+    ),
     "parameters in bfloat16": (
         nets.LinenMLP(), nets.LinenMLP(param_dtype=jnp.bfloat16), "different", {"dtype"},
     ),
@@ -105,6 +117,18 @@ def test_two_libraries_are_equivalent_and_their_initializers_reported() -> None:
     assert report.max_abs_difference < 1e-6
     assert [cause.name for cause in report.causes] == ["initializer"]
     assert all(row.differs for row in report.initializers)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only a CPU computes both alike")
+def test_a_precision_without_effect_is_reported_beside() -> None:
+    precise = nets.LinenMLP(precision=jax.lax.Precision.HIGHEST)
+    report = diff_networks(precise, nets.haiku_mlp, nets.INPUTS)
+    assert report.verdict in ("identical", "equivalent")
+    assert causes(report) == ["precision"]
+    (cause,) = (each for each in report.causes if each.name == "precision")
+    assert "HIGHEST in 1 of 2 products of LinenMLP (Flax Linen)" in cause.evidence
+    assert "tests/diff/networks.py:" in cause.where
 
 
 def test_the_report_fits_80_columns_and_json() -> None:

@@ -11,10 +11,11 @@ from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
 from .dropout import dropout
 from .features import Finding, results, steps_of
+from .norm_kinds import norm_kind
 from .norms import norm_axis, norm_epsilon
 from .order import flatten_order
 from .parameters import unpaired_parameter
-from .statistics import differing_statistics
+from .statistics import differing_statistics, mixed_statistics
 from .windows import padding
 
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
@@ -23,6 +24,8 @@ ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
     dropout,
     differing_statistics,
+    mixed_statistics,
+    norm_kind,
     norm_epsilon,
     norm_axis,
     padding,

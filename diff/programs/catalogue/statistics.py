@@ -1,13 +1,14 @@
 """Running statistics: their momentum, bias correction and start."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
-from ..tape import INPUTS, STATE
+from ..tape import INPUTS, STATE, Tape
 from ..values import View, close
 from ..wide import is_floating
 from . import features
@@ -27,20 +28,58 @@ def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding 
     return Finding("norm_momentum", evidence, found)
 
 
-def norm_momentum(one: View, other: View, labels: tuple[str, str]) -> Cause | None:
-    """Compare the running statistics after a training step; None if they agree."""
+def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a norm that uses a running average in training, in one program or with another share."""
+    if found.ends is None:
+        return None
+    uses, shares = [], []
+    for region, part, end in features.sides(found):
+        depends = region.tape.depends
+        uses.append(end is not None and bool(depends[end] & STATE))
+        mixed = [v for v in part[::-1] if depends[v] & STATE and depends[v] & INPUTS]
+        known = (_share(region.view, value) for value in mixed)
+        shares.append(next((share for share in known if share is not None), None))
+    if not any(uses) or uses != [share is not None for share in shares]:
+        return None
+    shown = [
+        f"the batch's statistics in {label}" if share is None else f"{_formula(*share)} in {label}"
+        for share, label in zip(shares, labels, strict=True)
+    ]
+    name = "norm_momentum" if all(uses) else "norm_statistics"
+    evidence = (
+        f"in training, normalizes by {shown[0]}, by {shown[1]}; with the first one's in both, what "
+        "follows is equal"
+    )
+    return Finding(name, evidence, found)
+
+
+def norm_momentum(
+    views: Sequence[View], tapes: Sequence[Tape], labels: tuple[str, str]
+) -> Cause | None:
+    """Compare how running statistics are updated in a training step; None if in the same way.
+
+    Statistics that started elsewhere differ after an equal update too.
+
+    Args:
+      views: both programs, the second one with the first one's results wherever a cause was found.
+      tapes: both programs as they are.
+      labels: of both networks.
+    """
+    one, other = views
     ours, theirs = _unmatched(one, other), _unmatched(other, one)
     if not ours or not theirs:
         return None
     shares = [
-        [_share(view, value) for value in values] for view, values in ((one, ours), (other, theirs))
+        [_share(View(tape, tape.arrays), value) for value in values]
+        for tape, values in zip(tapes, (ours, theirs), strict=True)
     ]
     known = [[share for share in side if share is not None] for side in shares]
-    if not all(known):
+    formulas = [sorted({_formula(*share) for share in side}) for side in known]
+    if not all(known) or formulas[0] == formulas[1]:
         return None
     shown = [
-        f"{label}: " + ", ".join(sorted({_formula(*share) for share in side}))
-        for side, label in zip(known, labels, strict=True)
+        f"{label}: new = {', new = '.join(side)}"
+        for side, label in zip(formulas, labels, strict=True)
     ]
     where = [
         f"{label}: {places.shown(places.operation(view.tape, values[0]))}"
@@ -71,7 +110,10 @@ def _batch_state(view: View) -> list[int]:
 
 
 def _share(view: View, value: int) -> tuple[float, float] | None:
-    """Fit `new = old share * old + batch share * batch`; None if nothing fits."""
+    """Fit `new = old share * old + batch share * batch`; None if nothing fits.
+
+    Where several statistics fit, as a sum and a mean do, the average is one: its shares sum to 1.
+    """
     tape = view.tape
     new = np.ravel(view.arrays[value])
     batch = [
@@ -86,13 +128,19 @@ def _share(view: View, value: int) -> tuple[float, float] | None:
         for v in tape.leaves
         if tape.depends[v] == STATE and np.size(view.arrays[v]) == new.size
     ]
+    best: tuple[float, float] | None = None
     for past, statistic in itertools.product(old, batch):
         columns = np.stack([past, statistic], 1).astype(np.float64)
         shares, *_ = np.linalg.lstsq(columns, new, rcond=None)
-        if close(columns @ shares, new) and 0 < shares[1] <= 1 + 1e-9:
-            return round(float(shares[0]), 6), round(float(shares[1]), 6)
-    return None
+        if not close(columns @ shares, new) or not 0 < shares[1] <= 1 + 1e-9:
+            continue
+        found = round(float(shares[0]), 6), round(float(shares[1]), 6)
+        if not np.any(past):  # then its share is whatever completes the average
+            found = round(1 - found[1], 6), found[1]
+        if best is None or abs(sum(found) - 1) < abs(sum(best) - 1):
+            best = found
+    return best
 
 
 def _formula(old: float, batch: float) -> str:
-    return f"new = {old:.4g} old + {batch:.4g} batch"
+    return f"{old:.4g} old + {batch:.4g} batch"

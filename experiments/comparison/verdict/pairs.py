@@ -1,7 +1,8 @@
 """Judge one pair of libraries: identical, equivalent, different, or too few seeds to say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ...statistics import format_return
 from ...statistics.aggregate import probability_of_improvement
 from ...statistics.curves import area_under_curve
 from ...statistics.estimate import MIN_SEEDS, Bounds, Estimate
-from ...statistics.paired import equivalence, paired_difference
+from ...statistics.paired import difference_p_value, equivalence, holm, paired_difference
 from ..results import Record
 from ..rungs import Rung
 from .causes import Cause, find_causes
@@ -51,19 +52,44 @@ class Pair:
     margin: float
     bounds: Bounds | None = None
 
-    def judge(self) -> dict[str, Any]:
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """Whether all bits are equal, and where they differ first."""
+        traces = [Trace(metrics=r.metrics, params=r.params) for r in self.records]
+        steps_per_update = self.records[0].facts["steps_per_update"]
+        return compare_traces(dict(zip(self.names, traces, strict=True)), steps_per_update)
+
+    @property
+    def returns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The final returns of both libraries, `[S]` each."""
+        one, other = (np.asarray(r.facts["final_returns"], np.float64) for r in self.records)
+        return one, other
+
+    @cached_property
+    def p_value(self) -> float | None:
+        """Of no difference of the returns; None if it is not tested.
+
+        It is not tested where all bits are equal, a return is not finite, or seeds are too few.
+        """
+        if self.identity["identical"] or not np.isfinite(np.concatenate(self.returns)).all():
+            return None
+        return difference_p_value(*self.returns)
+
+    def judge(self, corrected: float | None = None, num_tests: int = 1) -> dict[str, Any]:
         """Compare bits, outputs and returns.
+
+        Args:
+          corrected: the p-value of no difference, corrected for the pairs that are judged with this
+            one; None takes `p_value`.
+          num_tests: how many tests it is corrected for.
 
         Returns:
           The entry of `pairs` in `comparison.json`, with `divergence` (see there).
         """
         one, other = self.records
-        traces = [Trace(metrics=r.metrics, params=r.params) for r in self.records]
-        steps_per_update = one.facts["steps_per_update"]
-        found = compare_traces(dict(zip(self.names, traces, strict=True)), steps_per_update)
+        found = self.identity
         distance = divergence(one, other)
         causes = [] if found["identical"] else self._causes()
-        returns = [np.asarray(r.facts["final_returns"], np.float64) for r in self.records]
         result = {
             "backends": list(self.names),
             "identical": found["identical"],
@@ -75,7 +101,8 @@ class Pair:
             "causes": causes,
             "margin": self.margin,
             "divergence": distance,
-            **self._returns(returns),
+            **self._returns(corrected),
+            "num_tests": num_tests,
         }
         level = self._level(result)
         return {**result, "level": level, "sentence": _sentence(self, result, level)}
@@ -92,12 +119,15 @@ class Pair:
             }
         ]
 
-    def _returns(self, returns: list[np.ndarray]) -> dict[str, Any]:
+    def _returns(self, corrected: float | None) -> dict[str, Any]:
+        one, other = self.returns
         areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
-        whole = all(np.isfinite(values).all() for values in returns)
-        equal = whole and bool((returns[0] == returns[1]).all())
+        whole = bool(np.isfinite(np.concatenate([one, other])).all())
+        equal = whole and bool((one == other).all())
         tested = (
-            equivalence(returns[0], returns[1], self.margin, bounds=self.bounds) if whole else None
+            equivalence(one, other, self.margin, bounds=self.bounds, corrected=corrected)
+            if whole
+            else None
         )
         return {
             "return_difference": _as_json(tested.difference if tested else None),
@@ -108,9 +138,11 @@ class Pair:
             ),
             "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
             "p_value": tested.p_value if tested else None,
+            "difference_p_value": self.p_value,
+            "corrected_p_value": self.p_value if corrected is None else corrected,
             "seeds_needed": tested.seeds_needed if tested else None,
             "probability_of_improvement": (
-                _estimate(probability_of_improvement(*returns)) if whole else None
+                _estimate(probability_of_improvement(one, other)) if whole else None
             ),
         }
 
@@ -130,6 +162,33 @@ class Pair:
             return False
         names = {cause["name"] for cause in result["causes"]}
         return not names.isdisjoint(FUNCTION_CAUSES)
+
+
+def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Judge pairs so that the level of *different* is over all of them.
+
+    Six pairs at 5 % each find a difference where none is in one comparison of six. The p-values of
+    no difference are therefore corrected by Holm's method. Pairs that are equal bit for bit are no
+    tests, and pairs with equal returns on both sides, as of three libraries of which two are equal
+    bit for bit, are one test. Intervals are those of one pair.
+
+    Args:
+      pairs: of one rung, in all environments.
+
+    Returns:
+      Their entries in `comparison.json`, in order.
+    """
+    sides = [frozenset(tuple(returns.tolist()) for returns in pair.returns) for pair in pairs]
+    tests: dict[Any, float] = {}
+    for key, pair in zip(sides, pairs, strict=True):
+        if pair.p_value is not None:
+            tests[key] = pair.p_value
+    corrected = dict(zip(tests, holm(list(tests.values())).tolist(), strict=True))
+    entries = []
+    for key, pair in zip(sides, pairs, strict=True):
+        tested = pair.p_value is not None
+        entries.append(pair.judge(corrected[key] if tested else None, len(tests) if tested else 0))
+    return entries
 
 
 def _as_json(estimate: Estimate | None) -> dict[str, Any] | None:
@@ -191,11 +250,16 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     change, margin = f"{change} {interval}", f"the margin of ±{format_return(pair.margin)}"
     if result["returns_level"] == EQUIVALENT:
         return f"{change}, within {margin}"
+    chance = f"p = {result['corrected_p_value']:.2g}"
+    if result["num_tests"] > 1:
+        chance += f", corrected for {result['num_tests']} tests"
     if result["returns_level"] == DIFFERENT:
-        return f"{change}, not within {margin}"
+        return f"{change}, not within {margin} ({chance})"
     needed = result["seeds_needed"]
     advice = f"about {needed:,} would do" if needed else "more may not settle it"
-    return f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
+    unclear = f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
+    # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
+    return f"{unclear} ({chance})" if found["low"] > 0 or found["high"] < 0 else unclear
 
 
 def _difference(value: float) -> str:

@@ -1,17 +1,17 @@
 """Pairs of networks: with a planted difference, with several, and with none."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from tests.diff.programs import families as f
-from tests.diff.programs.planted import rms_norm, sides
-from triglot.core.network import Network
+from tests.diff.programs.planted import centred_norm, group_norm, rms_norm, sides
+from triglot.core.network import Network, Variables
 from triglot.diff.programs import explain
-from triglot.diff.types import Explanation
+from triglot.diff.types import Explanation, Side
 
 SHAPES: dict[str, Any] = {
     "features": (5,),
@@ -22,13 +22,14 @@ SHAPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Two networks and the causes planted in them."""
+    """Two networks and the causes planted in them; `moved`: after an update of their state."""
 
     one: Callable[[], Network]
     other: Callable[[], Network]
     causes: tuple[str, ...] = ()
     inputs: str = "features"
     train: bool = False
+    moved: bool = False
     carry: tuple[str, ...] = ("hidden",)
 
     def explain(self) -> Explanation:
@@ -41,7 +42,15 @@ class Case:
         else:
             given = jax.random.normal(next(keys), (4, *SHAPES[self.inputs]))
         one, other = sides(self.one(), self.other())
+        if self.moved:
+            one, other = updated(one, 2 * given), updated(other, 2 * given)
         return explain(one, other, given, train=self.train, key=next(keys))
+
+
+def updated(side: Side, inputs: Any) -> Side:
+    """Let a network update its state in training."""
+    _, state = side.network.apply(side.variables, inputs, key=jax.random.key(0), train=True)
+    return replace(side, variables=Variables(params=side.variables.params, state=state))
 
 
 def pair(family: Any, one: tuple[str, dict], other: tuple[str, dict], *causes: str, **how) -> Case:
@@ -103,11 +112,85 @@ PLANTED: dict[str, Case] = {
         "norm_axis",
         inputs="tokens",
     ),
+    "epsilon outside the root": pair(
+        f.mlp,
+        ("linen", {"norm": rms_norm, "activation": f.inside}),
+        ("nnx", {"norm": rms_norm, "activation": f.outside}),
+        "norm_epsilon",
+    ),
+    "rms norm": pair(
+        f.mlp,
+        ("haiku", {"norm": centred_norm}),
+        ("equinox", {"norm": rms_norm}),
+        "norm_kind",
+    ),
+    "rms norm first": pair(
+        f.mlp,
+        ("nnx", {"norm": rms_norm}),
+        ("linen", {"norm": centred_norm}),
+        "norm_kind",
+    ),
+    "rms norm within linen": pair(
+        f.mlp,
+        ("linen", {"norm": centred_norm}),
+        ("linen", {"norm": rms_norm}),
+        "norm_kind",
+    ),
+    "group norm": pair(f.mlp, ("linen", {}), ("nnx", {"norm": group_norm}), "norm_kind"),
+    "group norm first": pair(f.mlp, ("haiku", {"norm": group_norm}), ("linen", {}), "norm_kind"),
+    "instance norm": pair(
+        f.cnn,
+        ("linen", {"activation": f.instance_norm, "channels": 4, "size": 144}),
+        ("equinox", {"activation": f.two_groups, "channels": 4, "size": 144}),
+        "norm_kind",
+        inputs="images",
+    ),
     "momentum": pair(
         f.batch_norm, ("linen", {}), ("nnx", {"momentum": 0.99}), "norm_momentum", train=True
     ),
     "momentum equinox": pair(
         f.batch_norm, ("equinox", {"momentum": 0.8}), ("linen", {}), "norm_momentum", train=True
+    ),
+    "momentum of what normalizes": pair(
+        f.batch_norm,
+        ("equinox", {"mode": "ema"}),
+        ("equinox", {"mode": "ema", "momentum": 0.99}),
+        "norm_momentum",
+        train=True,
+        moved=True,
+    ),
+    "running average": pair(
+        f.batch_norm,
+        ("equinox", {}),
+        ("equinox", {"mode": "ema"}),
+        "norm_statistics",
+        train=True,
+        moved=True,
+    ),
+    "running average, first": pair(
+        f.batch_norm,
+        ("equinox", {"mode": "ema"}),
+        ("linen", {}),
+        "norm_statistics",
+        train=True,
+        moved=True,
+    ),
+    "running average and momentum": pair(
+        f.batch_norm,
+        ("haiku", {"momentum": 0.8}),
+        ("equinox", {"mode": "ema"}),
+        "norm_statistics",
+        "norm_momentum",
+        train=True,
+        moved=True,
+    ),
+    "start of the statistics": pair(
+        f.batch_norm,
+        ("equinox", {}),
+        ("linen", {}),
+        "norm_momentum",  # of the mean and of the variance
+        "norm_momentum",
+        moved=True,
     ),
     "bias correction": pair(
         f.batch_norm, ("haiku", {}), ("linen", {}), "norm_momentum", train=True
@@ -259,6 +342,14 @@ PLANTED: dict[str, Case] = {
     ),
 }
 SEVERAL: dict[str, Case] = {
+    "rms norm with another epsilon, and gelu": pair(
+        f.mlp,
+        ("haiku", {"norm": centred_norm, "activation": jax.nn.gelu}),
+        ("nnx", {"norm": rms_norm, "activation": f.exact_gelu, "epsilon": 1e-3}),
+        "norm_kind",
+        "norm_epsilon",
+        "activation",
+    ),
     "epsilon and gelu": pair(
         f.mlp,
         ("haiku", {"activation": jax.nn.gelu}),
@@ -375,6 +466,9 @@ CLEAN: dict[str, Case] = {
     ),
     "batch norm": pair(f.batch_norm, ("linen", {}), ("nnx", {}), train=True),
     "batch norm equinox": pair(f.batch_norm, ("linen", {}), ("equinox", {}), train=True),
+    "running averages": pair(
+        f.batch_norm, ("equinox", {"mode": "ema"}), ("equinox", {"mode": "ema"}), moved=True
+    ),
 }
 GPU: dict[str, Case] = {
     "precision of a product": pair(
@@ -385,7 +479,12 @@ GPU: dict[str, Case] = {
 QUICK = {
     "epsilon haiku linen",
     "axis within linen",
+    "epsilon outside the root",
+    "rms norm",
+    "group norm first",
     "momentum",
+    "momentum of what normalizes",
+    "running average",
     "gelu",
     "leaky slope",
     "missing relu",

@@ -35,6 +35,28 @@ def leaky(slope: float) -> Callable[[jax.Array], jax.Array]:
     return lambda x: jax.nn.leaky_relu(x, slope)
 
 
+def inside(x: jax.Array) -> jax.Array:
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-3)
+
+
+def outside(x: jax.Array) -> jax.Array:
+    """Add the epsilon to the root."""
+    return x / (jnp.sqrt(jnp.mean(jnp.square(x), -1, keepdims=True)) + 1e-3)
+
+
+def two_groups(x: jax.Array, groups: int = 2) -> jax.Array:
+    """Normalize each half of the channels over itself and all positions."""
+    whole = x.reshape(*x.shape[:-1], groups, -1)
+    axes = (-4, -3, -1)
+    centred = whole - jnp.mean(whole, axes, keepdims=True)
+    scale = jax.lax.rsqrt(jnp.mean(jnp.square(centred), axes, keepdims=True) + 1e-5)
+    return (centred * scale).reshape(x.shape)
+
+
+def instance_norm(x: jax.Array) -> jax.Array:
+    return two_groups(x, x.shape[-1])
+
+
 def in_half(x: jax.Array) -> jax.Array:
     return jax.nn.relu(x.astype(jnp.bfloat16)).astype(jnp.float32)
 
@@ -88,6 +110,7 @@ def cnn(
     flatten: Callable[[jax.Array], jax.Array] = identity,
     pool: Callable[[jax.Array], jax.Array] | None = None,
     size: int = 6 * 6 * 3,
+    channels: int = 3,
     activation: Callable[[jax.Array], jax.Array] = jax.nn.relu,
     **options: Any,
 ) -> Network:
@@ -100,7 +123,7 @@ def cnn(
         x = flatten(x)
         return call("last", x.reshape(*x.shape[:-3], -1))
 
-    layers = {"conv": conv(2, 3, **options), "last": dense(size, 4)}
+    layers = {"conv": conv(2, channels, **options), "last": dense(size, 4)}
     return build(library, IMAGES, layers, forward)
 
 
@@ -248,8 +271,10 @@ def dropout(library: str, rate: float, *, always: bool = False) -> Network:
     return from_equinox(Equinox)
 
 
-def batch_norm(library: str, momentum: float = 0.9, epsilon: float = 1e-5) -> Network:
-    """A dense layer, batch normalization and a dense layer."""
+def batch_norm(
+    library: str, momentum: float = 0.9, epsilon: float = 1e-5, mode: Any = "batch"
+) -> Network:
+    """A dense layer, batch normalization and a dense layer; `mode` is Equinox's."""
 
     class Linen(nn.Module):
         @nn.compact
@@ -275,7 +300,7 @@ def batch_norm(library: str, momentum: float = 0.9, epsilon: float = 1e-5) -> Ne
         def __init__(self, key: jax.Array) -> None:
             one, two = jax.random.split(key)
             self.first, self.last = eqx.nn.Linear(5, 8, key=one), eqx.nn.Linear(8, 3, key=two)
-            self.norm = eqx.nn.BatchNorm(8, "batch", epsilon, momentum=momentum, mode="batch")
+            self.norm = eqx.nn.BatchNorm(8, "batch", epsilon, momentum=momentum, mode=mode)
 
         def __call__(self, x: jax.Array, state: eqx.nn.State) -> Any:
             x, state = self.norm(self.first(x), state)

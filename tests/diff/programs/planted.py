@@ -50,6 +50,25 @@ def rms_norm(size: int, epsilon: float = 1e-5) -> dict[str, Any]:
     }
 
 
+def centred_norm(size: int, epsilon: float = 1e-5) -> dict[str, Any]:
+    """Build a layer norm that, as an RMS norm, has no bias."""
+    return {
+        "haiku": lambda name: hk.LayerNorm(-1, True, False, eps=epsilon, name=name),
+        "linen": lambda name: nn.LayerNorm(epsilon=epsilon, use_bias=False, name=name),
+        "nnx": lambda rngs: nnx.LayerNorm(size, epsilon=epsilon, use_bias=False, rngs=rngs),
+        "equinox": lambda key: eqx.nn.LayerNorm(size, eps=epsilon, use_bias=False),
+    }
+
+
+def group_norm(size: int, epsilon: float = 1e-5, groups: int = 2) -> dict[str, Any]:
+    return {
+        "haiku": lambda name: hk.GroupNorm(groups, eps=epsilon, name=name),
+        "linen": lambda name: nn.GroupNorm(groups, epsilon=epsilon, name=name),
+        "nnx": lambda rngs: nnx.GroupNorm(size, groups, epsilon=epsilon, rngs=rngs),
+        "equinox": lambda key: eqx.nn.GroupNorm(groups, size, eps=epsilon),
+    }
+
+
 def conv(
     inputs: int, outputs: int, padding: Any = "SAME", stride: int = 1, dilation: int = 1
 ) -> dict[str, Any]:

@@ -94,6 +94,25 @@ def test_another_return_is_different() -> None:
     assert found["level"] == "different"
 
 
+def test_returns_are_tested_together() -> None:
+    """One of four libraries differs at p = 0.02, by chance."""
+    before = a_result()
+    entry, scores = before["backends"]["haiku"], before["statistics"]["backends"]["haiku"]
+    for name in ("linen", "nnx", "equinox"):
+        before["backends"][name] = dict(entry)
+        before["statistics"]["backends"][name] = copy.deepcopy(scores)
+    now = copy.deepcopy(before)
+    own = now["statistics"]["backends"]["haiku"]
+    own["final_returns"] = [
+        score + by for score, by in zip(own["final_returns"], (0.5, 2.5, 1, 3, 2), strict=True)
+    ]
+    now["backends"]["haiku"]["params_sha256"] = "bb"
+    assert changes(Path("before.json"), before, now)["level"] == "different"
+    for each in now["backends"].values():
+        each["params_sha256"] = "bb"
+    assert changes(Path("before.json"), before, now)["level"] == "changed"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -8,7 +8,14 @@ import pytest
 from scipy import integrate, stats
 
 from triglot.core.errors import TriglotError
-from triglot.experiments.statistics.paired import POWER, _power, equivalence, seeds_needed
+from triglot.experiments.statistics.paired import (
+    POWER,
+    _power,
+    difference_p_value,
+    equivalence,
+    holm,
+    seeds_needed,
+)
 
 RNG = np.random.default_rng(3)
 BASE = RNG.normal(300, 100, 12)
@@ -123,3 +130,48 @@ def test_pairs_need_the_same_seeds() -> None:
         equivalence(BASE, BASE[1:], margin=1.0)
     with pytest.raises(TriglotError, match="average the normalized scores"):
         equivalence([BASE, BASE], [BASE, BASE], margin=1.0)
+
+
+def test_the_p_value_of_no_difference_is_that_of_the_paired_t_test() -> None:
+    scores = shifted(40.0, 25.0)
+    assert difference_p_value(scores, BASE) == pytest.approx(stats.ttest_rel(scores, BASE).pvalue)
+    assert difference_p_value(BASE, BASE) == 1.0
+    assert difference_p_value(np.arange(6.0) + 3, np.arange(6.0)) == 0.0
+    assert difference_p_value(BASE[:4], BASE[:4]) is None
+
+
+def test_a_corrected_p_value_decides_about_different_only() -> None:
+    scores = shifted(40.0, 20.0)
+    assert equivalence(scores, BASE, margin=20.0).level == "different"
+    found = equivalence(scores, BASE, margin=20.0, corrected=0.06)
+    assert (found.level, found.difference_p_value) == ("inconclusive", 0.06)
+    assert equivalence(shifted(0.0, 10.0), BASE, margin=20.0, corrected=1.0).level == "equivalent"
+
+
+def test_holm_s_correction() -> None:
+    # By hand: 0.01 x 4; 0.013 x 3 = 0.039 is raised to 0.04; 0.03 x 2; 0.5 x 1.
+    np.testing.assert_allclose(holm([0.03, 0.01, 0.5, 0.013]), [0.06, 0.04, 0.5, 0.04])
+    np.testing.assert_allclose(holm([0.6, 0.7]), [1.0, 1.0])
+    assert holm([]).shape == (0,) and holm([0.2]) == 0.2
+
+
+def p_values_of_pairs(means: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Simulate the p-values `[count, 6]` of the pairs of 4 libraries of 10 seeds each."""
+    seeds = rng.normal(size=(count, 1, 10))  # what libraries share with equal seeds
+    scores = means[:, None] + seeds + rng.normal(size=(count, 4, 10))
+    first, second = np.triu_indices(4, 1)
+    return np.asarray(stats.ttest_rel(scores[:, first], scores[:, second], axis=-1).pvalue)
+
+
+def test_six_pairs_without_a_difference_give_one_in_5_percent_of_comparisons() -> None:
+    p_values = p_values_of_pairs(np.zeros(4), 6000, np.random.default_rng(0))
+    assert np.mean(np.any(p_values < 0.05, -1)) > 0.15, "without correction"
+    assert np.mean(np.any(holm(p_values) < 0.05, -1)) < 0.056
+
+
+def test_a_large_difference_is_found_among_six_pairs() -> None:
+    means = np.array([0.0, 0.0, 0.0, 3.0])
+    found = holm(p_values_of_pairs(means, 1000, np.random.default_rng(1))) < 0.05
+    differs = np.array([False, False, True, False, True, True])
+    assert np.mean(found[:, differs]) > 0.95
+    assert np.mean(np.any(found[:, ~differs], -1)) < 0.065, "the true nulls among others"

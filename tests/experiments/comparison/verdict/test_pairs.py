@@ -1,16 +1,19 @@
 """A pair's level follows from bits, outputs and returns; the ladder says what a rung explains."""
 
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from triglot.experiments.comparison.assemble import _judge
 from triglot.experiments.comparison.results import Record
 from triglot.experiments.comparison.rungs import rung_named
 from triglot.experiments.comparison.verdict.divergence import divergence
 from triglot.experiments.comparison.verdict.identity import PREFIX
 from triglot.experiments.comparison.verdict.overall import ladder, margin_of, verdict
-from triglot.experiments.comparison.verdict.pairs import Pair
+from triglot.experiments.comparison.verdict.pairs import Pair, judge_together
 
 NUM_UPDATES = 4
 
@@ -69,6 +72,80 @@ def test_the_level_of_a_pair(other: Record, level: str, words: str) -> None:
     assert found["level"] == level
     assert words in found["sentence"]
     assert found["identical"] == (level == "identical")
+
+
+def of_four(returns: list[list[float]], **how: Any) -> list[dict[str, Any]]:
+    """Judge the pairs of libraries with these returns; equal returns are of identical ones."""
+    known = []
+    for index, own in enumerate(returns):
+        first = returns.index(own)
+        known.append(a_record(own, 1e-6 * first if first else 0.0))
+        assert index >= first
+    return judge_together(
+        [
+            Pair(
+                names=(f"library {i}", f"library {j}"),
+                records=(known[i], known[j]),
+                rung=rung_named("weights"),
+                margin=how.get("margin", 1.0),
+            )
+            for i, j in itertools.combinations(range(len(known)), 2)
+        ]
+    )
+
+
+RNG = np.random.default_rng(5)
+CHANCE = [(10 + RNG.normal(0, 3, 10)).tolist() for _ in range(3)]
+# Differs from the first by 2 on average: p = 0.02 for this pair alone.
+CHANCE.append([r + 2 + d for r, d in zip(CHANCE[0], np.tile([-2.25, 2.25], 5), strict=True)])
+
+
+def test_different_is_corrected_for_the_number_of_pairs() -> None:
+    alone = of_four([CHANCE[0], CHANCE[3]])[0]
+    assert alone["level"] == "different"
+    assert (alone["num_tests"], alone["corrected_p_value"]) == (1, alone["difference_p_value"])
+    among = of_four(CHANCE)[2]
+    assert among["num_tests"] == 6
+    assert among["difference_p_value"] == alone["difference_p_value"] < 0.05
+    assert among["corrected_p_value"] == pytest.approx(6 * alone["difference_p_value"])
+    assert among["level"] == "inconclusive"
+    assert "corrected for 6 tests" in among["sentence"]
+    assert among["return_difference"] == alone["return_difference"], "the interval is of one pair"
+
+
+def test_identical_pairs_are_no_tests_and_identical_libraries_are_one() -> None:
+    found = of_four([CHANCE[0], CHANCE[0], CHANCE[0], CHANCE[3]])
+    assert [pair["num_tests"] for pair in found] == [0, 0, 1, 0, 1, 1]
+    assert [pair["level"] for pair in found] == [
+        "identical", "identical", "different", "identical", "different", "different",
+    ]  # fmt: skip
+    assert found[0]["corrected_p_value"] is None
+
+
+def test_the_environments_of_a_rung_are_judged_together() -> None:
+    """Each environment gets its own pairs back, with p-values over all."""
+    records = {
+        env: {
+            "haiku": a_record(CHANCE[0]),
+            "linen": a_record(own, 1e-6),
+            "nnx": a_record(own, 1e-6),
+        }
+        for env, own in (("a", CHANCE[1]), ("b", CHANCE[3]))
+    }
+    finished: Any = SimpleNamespace(
+        options=SimpleNamespace(margin=1.0), bounds={"a": None, "b": None}
+    )
+    found = _judge(finished, records, rung_named("weights"))
+    assert [len(pairs) for pairs in found.values()] == [3, 3]
+    assert found["b"][0]["backends"] == ["haiku", "linen"]
+    assert found["b"][0]["num_tests"] == found["a"][0]["num_tests"] == 2
+    alone = of_four([CHANCE[0], CHANCE[3]])[0]["difference_p_value"]
+    assert found["b"][0]["corrected_p_value"] == pytest.approx(2 * alone)
+
+
+def test_equivalence_is_not_corrected() -> None:
+    near = [(np.full(10, 10.0) + RNG.normal(0, 0.1, 10)).tolist() for _ in range(4)]
+    assert {pair["level"] for pair in of_four(near)} == {"equivalent"}
 
 
 def test_few_seeds_are_never_judged_by_their_returns() -> None:
