@@ -5,11 +5,13 @@ from typing import Any
 
 from ....backends import libraries
 from ...statistics import format_return
+from ...statistics.paired import holm
 from ..rungs import RUNGS, Rung
 from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
 
 MARGIN_SHARE = 0.05  # of the return above a random policy's
 SMALLEST_MARGIN = 1e-6
+LEVEL = 0.05  # of the tests on a rung, all pairs together
 
 
 def margin_of(final_return: float, random_return: float, given: float | None) -> float:
@@ -87,7 +89,8 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Returns:
       The field `ladder` of `comparison.json`, all rungs in order. `largest` has the largest
-      difference of two libraries' final returns and areas under the curve, with intervals.
+      difference of two libraries' final returns and areas under the curve, with intervals, and
+      the smallest p-value of no difference of areas, corrected for the number of pairs.
       `explained` has a `sentence` and `share`, the part of the previous rung's difference of areas
       that is gone; None where the seeds' noise hides that difference.
     """
@@ -103,8 +106,9 @@ def ladder(rungs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         largest = {
             "return": _largest(pairs, "return_difference"),
             "area": _largest(pairs, "area_difference"),
+            "area_p_value": _smallest_p_value(pairs),
         }
-        share, explained = _share(rung, largest["area"], before and before["area"])
+        share, explained = _share(rung, largest["area"], before)
         sentence = " ".join(filter(None, (_sizes(largest), explained, _rest(pairs))))
         entries.append(
             {
@@ -130,6 +134,19 @@ def _largest(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any] | 
     return {"mean": -found["mean"], "low": -found["high"], "high": -found["low"]}
 
 
+def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Give the corrected p-value of no difference of areas; None if none is tested.
+
+    Pairs with the same difference, as of libraries that are equal bit for bit, are one test.
+    """
+    tests = {
+        abs(pair["area_difference"]["mean"]): pair["area_p_value"]
+        for pair in pairs
+        if not pair["identical"] and pair["area_p_value"] is not None
+    }
+    return float(holm(list(tests.values())).min()) if tests else None
+
+
 def _sizes(largest: Mapping[str, Any]) -> str:
     parts = [
         f"{title} differ by up to {_with_interval(largest[name])}"
@@ -149,12 +166,13 @@ def _with_interval(found: Mapping[str, Any]) -> str:
 
 
 def _share(
-    rung: Rung, now: Mapping[str, Any] | None, before: Mapping[str, Any] | None
+    rung: Rung, now: Mapping[str, Any] | None, last: Mapping[str, Any] | None
 ) -> tuple[float | None, str]:
-    """Compare the largest difference of areas with that of the rung before."""
-    if now is None or before is None or before["mean"] == 0:
+    """Compare the largest difference of areas with that of the last rung."""
+    before = last and last["area"]
+    if now is None or last is None or before is None or before["mean"] == 0:
         return None, ""
-    if before["low"] is None or before["low"] <= 0:
+    if last["area_p_value"] is None or last["area_p_value"] >= LEVEL:
         return None, (
             "The rung before shows no difference of areas beyond the seeds' noise, so "
             f"{rung.cause} cannot be credited with one."

@@ -122,6 +122,7 @@ class Pair:
     def _returns(self, corrected: float | None) -> dict[str, Any]:
         one, other = self.returns
         areas = [area_under_curve(record.metrics["episode_return"]) for record in self.records]
+        known = all(np.isfinite(values).all() for values in areas)
         whole = bool(np.isfinite(np.concatenate([one, other])).all())
         equal = whole and bool((one == other).all())
         tested = (
@@ -132,10 +133,9 @@ class Pair:
         return {
             "return_difference": _as_json(tested.difference if tested else None),
             "area_difference": _as_json(
-                paired_difference(areas[0], areas[1], self.bounds)
-                if all(np.isfinite(values).all() for values in areas)
-                else None
+                paired_difference(areas[0], areas[1], self.bounds) if known else None
             ),
+            "area_p_value": difference_p_value(areas[0], areas[1]) if known else None,
             "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
             "p_value": tested.p_value if tested else None,
             "difference_p_value": self.p_value,

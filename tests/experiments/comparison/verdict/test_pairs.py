@@ -256,3 +256,24 @@ def test_noise_is_not_explained() -> None:
     )
     assert found[1]["explained"]["share"] is None
     assert "beyond the seeds' noise" in found[1]["explained"]["sentence"]
+
+
+def test_one_pair_of_many_is_not_evidence() -> None:
+    """One of six pairs has p = 0.03, as one of six does by chance in one comparison of six."""
+
+    def pair(mean: float, p_value: float) -> dict[str, Any]:
+        area = {"mean": mean, "low": mean - 1.0, "high": mean + 1.0}
+        found = judged(a_record(NEAR), a_record(NEAR, 1e-6))
+        return {**found, "area_difference": area, "area_p_value": p_value}
+
+    def share(first: list[dict[str, Any]]) -> float | None:
+        last = [judged(a_record(NEAR), a_record(NEAR))]
+        rungs = {"defaults": first, "initializers": last}
+        found = ladder({n: {"pairs": pairs, "backends": {}} for n, pairs in rungs.items()})
+        return found[1]["explained"]["share"]
+
+    others = [pair(0.1 * number, 0.5) for number in range(1, 6)]
+    assert share([pair(2.0, 0.03)]) == 1.0, "the only pair"
+    assert share([pair(2.0, 0.03), *others]) is None
+    assert share([pair(2.0, 0.03)] * 3) == 1.0, "two libraries that are equal are one test"
+    assert share([pair(2.0, 0.001), *others]) == 1.0
