@@ -101,6 +101,8 @@ def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Fai
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
+    if not left:
+        return []
     progress = Progress(num_jobs=len(left))
     try:
         with tqdm(bar_format=BAR, **bar_width(sys.stderr), leave=False) as progress.bar:
