@@ -208,6 +208,22 @@ class EvaluateOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExportOptions(RunOptions):
+    """Options of `triglot export`.
+
+    Attributes:
+      format: safetensors, all weights by canonical name; haiku, flax, nnx or equinox, model.py and
+        weights.npz for that library; stablehlo, the greedy policy for JAX.
+      out: a new folder.
+      seed_index: which of the run's seeds is exported, counted from 0.
+    """
+
+    format: Name
+    out: Annotated[Path, Arg("FOLDER")]
+    seed_index: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class RenderOptions(RunOptions):
     """Options of `triglot render`.
 
