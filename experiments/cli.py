@@ -153,13 +153,23 @@ def _resume(arguments: list[str], started: float) -> int:
     be saved, so they begin new episodes. A run that was stopped before its first checkpoint starts
     again from the beginning. Damaged metrics, other versions and another device are reported.
 
+    With --backend, the run goes on in another network library: in canonical arithmetic, which is
+    the default, with the same numbers. With --total-steps, it is extended. config.json lists the
+    changes.
+
     triglot resume runs/first
+
+    triglot resume runs/first --backend nnx
+
+    triglot resume runs/first --total-steps 1000000 --decay-updates inf
     """
     options = _parse(commands.ResumeOptions, arguments)
     run_options = _options_of_run(options)
+    from .runs.changing import Change
     from .runs.train import resume
 
-    return resume(run_options, options.run, started=started, previous=options.previous)
+    change, previous = Change.of(options), options.previous
+    return resume(run_options, options.run, started=started, previous=previous, change=change)
 
 
 def _evaluate(arguments: list[str], started: float) -> int:

@@ -187,7 +187,18 @@ class RunOptions(MachineOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunOptions):
-    """Options of `triglot resume`."""
+    """Options of `triglot resume`.
+
+    Attributes:
+      backend: continue on this network library: weights and the optimizer's moments are translated.
+      total_steps: environment steps per seed, counted from the run's start; more extend the run.
+      decay_updates: updates, counted from the run's start, over which the learning rate of an
+        extended run falls to 0; inf for a constant one.
+    """
+
+    backend: Annotated[str | None, Arg("NAME", "the run's")] = None
+    total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

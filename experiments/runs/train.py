@@ -29,6 +29,7 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
+from .changing import NO_CHANGE, Change, Translation, with_schedule
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
@@ -67,7 +68,14 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
             return _run(plan, journal, watch, Progress(None, 0))
 
 
-def resume(options: TrainOptions, folder: Path, *, started: float, previous: bool = False) -> int:
+def resume(
+    options: TrainOptions,
+    folder: Path,
+    *,
+    started: float,
+    previous: bool = False,
+    change: Change = NO_CHANGE,
+) -> int:
     """Run `triglot resume`: continue from the last checkpoint, bit for bit.
 
     A run that was stopped before its first checkpoint starts again from the beginning.
@@ -77,16 +85,17 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
       folder: the run directory.
       started: the start time of the program, from `time.perf_counter`.
       previous: if the last checkpoint is damaged, use the one before it.
+      change: what is different from now on.
 
     Returns:
       The exit code, as from `train`.
 
     Raises:
-      TriglotError: if another program writes the run, or the checkpoint is missing, damaged or
-        does not fit the run.
+      TriglotError: if another program writes the run, the checkpoint is missing, damaged or does
+        not fit the run, or the run cannot be changed so.
     """
     watch = Stopwatch(started)
-    plan = prepare(options, folder=folder)
+    plan = prepare(change.applied(options, folder), folder=folder)
     watch.lap("import")
     config = read_config(plan.out)
     with locked(plan.out):
@@ -94,8 +103,12 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
         progress = Progress(None, 0)
         if checkpoints.numbers() or recorded_progress(plan.out):
             progress = restore(plan, previous=previous)
+        change.check(plan, progress.num_updates)
+        if progress.state is not None:
             checkpoints.set_aside(progress.num_updates)
-        print(f"{plan.announcement()}\n{progress.num_updates:,} updates are done", flush=True)
+        lines = [plan.announcement(), *change.describe(config, plan)]
+        config = change.record(plan, config, progress.num_updates)
+        print("\n".join([*lines, f"{progress.num_updates:,} updates are done"]), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
             lost = journal.resume_after(progress.num_updates)
             for note in resume_notes(plan, config, progress.num_updates, lost):
@@ -124,8 +137,9 @@ def restore(plan: Plan, *, previous: bool = False) -> Progress:
             f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
             f"updates. Put {checkpoints.folder} back, or train again in another folder."
         )
+    translation = Translation(plan, like)
     try:
-        done, state = checkpoints.restore(like, previous=previous)
+        done, state = checkpoints.restore(translation.like, previous=previous)
     except DamagedError:
         raise
     except TriglotError as error:
@@ -136,7 +150,7 @@ def restore(plan: Plan, *, previous: bool = False) -> Progress:
             f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
             f"checkpoint cannot be read: {error} Use that version, or train again."
         ) from None
-    return Progress(state, done)
+    return Progress(with_schedule(translation.of(done, state), plan.hyper), done)
 
 
 @contextmanager
