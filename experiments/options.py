@@ -104,6 +104,9 @@ class TrainOptions(SharedOptions, MachineOptions):
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      init_from: a run whose weights the training starts from, of any library.
+      init_names: take only the parameters with these canonical names, with * for any text.
+      init_seed_index: which of that run's seeds starts all seeds, counted from 0.
       print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
@@ -117,6 +120,11 @@ class TrainOptions(SharedOptions, MachineOptions):
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()
+    init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
+    init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()
+    init_seed_index: Annotated[
+        int | None, Arg("N", "seed by seed, if both have as many; the only one")
+    ] = None
     print_config: bool = False
 
 

@@ -57,7 +57,6 @@ def keep_programs() -> None:
 
 # Test files whose tests get the marker `optimized`: they need the programs that users run.
 OPTIMIZED = (
-    "runs/test_changing",
     "conformance/test_identity",
     "comparison/test_compare",
     "checks/test_gymnax_quirks",  # rounding decides whether a bound is exceeded

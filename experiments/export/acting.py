@@ -57,7 +57,8 @@ class Acting:
     def example(self, batch: Any) -> PolicyInput:
         """Describe the inputs of `batch` environments, a number or a symbolic dimension."""
         obs = jax.eval_shape(lambda: zeros(self.agent.obs_spec, batch))
-        first, mask = jax.ShapeDtypeStruct((batch,), bool), None
+        first: Any = jax.ShapeDtypeStruct((batch,), bool)
+        mask: Any = None
         if self.num_actions is not None:
             mask = jax.ShapeDtypeStruct((batch, self.num_actions), bool)
         return PolicyInput(obs=obs, first=first, action_mask=mask)

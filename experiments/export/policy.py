@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ...core.agent import PolicyInput
 from ...core.errors import TriglotError, shown
@@ -226,7 +227,7 @@ def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
     exact = np.issubdtype(array.dtype, np.integer) and np.issubdtype(spec.dtype, np.integer)
     if not exact and not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         raise TriglotError(f"the policy reads {spec.dtype} observations, got {array.dtype}.")
-    if exact and not isinstance(array, jax.core.Tracer):
+    if exact and not isinstance(array, Tracer):
         _check_range(spec, np.asarray(array))
     array = array.astype(spec.dtype)
     return array[None] if batch is None else array

@@ -41,16 +41,18 @@ def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(named[name]) for name in sorted(named)}
 
 
+def stats_of(agent_states: Any) -> RunningStats | None:
+    """Find the statistics by which an agent normalizes observations; None without."""
+    leaves = jax.tree_util.tree_leaves_with_path(agent_states, is_leaf=_is_stats)
+    named = [(getattr(path[-1], "name", ""), node) for path, node in leaves if _is_stats(node)]
+    return next((node for name, node in named if name == "obs_stats"), None)
+
+
 def statistics_of(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     """Return the mean and the variance by which observations are normalized; empty without."""
-    found = [
-        node
-        for path, node in jax.tree_util.tree_leaves_with_path(run.agent_states, is_leaf=_is_stats)
-        if _is_stats(node) and getattr(path[-1], "name", "") == "obs_stats"
-    ]
-    if not found:
+    stats = stats_of(run.agent_states)
+    if stats is None:
         return {}
-    (stats,) = found
     arrays = {MEAN: stats.mean, VARIANCE: stats.variance}
     return {name: np.asarray(array[seed_index]) for name, array in arrays.items()}
 

@@ -147,8 +147,10 @@ class Change:
         found = []
         for name in FIELDS:
             table, now = before["hyper"] if name == "decay_updates" else before, getattr(self, name)
+            if now is None:
+                continue
             was = table[name]
-            if now is not None and (float(was) if name == "decay_updates" else was) != now:
+            if (float(was) if name == "decay_updates" else was) != now:
                 found.append({"option": name, "from": was, "to": now})
         return found
 

@@ -4,8 +4,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,12 +14,11 @@ from tqdm import tqdm
 
 from ...core.errors import CannotWrite, TriglotError, writing
 from ...core.host.trainer import HostFailure
-from ...core.loop.checkpoint import Checkpoints, DamagedError
+from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
 from ...core.loop.episode import Episodes
 from ...core.loop.interface import Program
 from ...core.loop.state import RunnerState
-from ...core.loop.trainer import init_seeds
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
@@ -29,15 +29,16 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
-from .changing import NO_CHANGE, Change, Translation, with_schedule
+from .changing import NO_CHANGE, Change
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
+from .restoring import CHECKPOINTS, Progress, initial, restore
 from .resuming import PROGRESS, recorded_progress, resume_notes
+from .starting import Start, read_start
 from .summary import Stopwatch, describe_summary, summary
 
 DIVERGED = 1
-CHECKPOINTS = "checkpoints"
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
 
 
@@ -57,7 +58,10 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
-    plan = prepare(options)
+    start = read_start(options)
+    if start is not None:
+        options = replace(options, init_from=start.folder.resolve())
+    plan = prepare(options, check=None if start is None else start.check)
     watch.lap("import")
     with locked(plan.out):
         check_free(plan.out)  # another program may have used it since
@@ -65,7 +69,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
         remember(plan.out, options)
         print(plan.announcement(), flush=True)
         with _journal(plan, config, 0) as journal:
-            return _run(plan, journal, watch, Progress(None, 0))
+            return _run(plan, journal, watch, _started(plan, journal, start))
 
 
 def resume(
@@ -110,47 +114,22 @@ def resume(
         config = change.record(plan, config, progress.num_updates)
         print("\n".join([*lines, f"{progress.num_updates:,} updates are done"]), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
+            if progress.state is None:
+                progress = _started(plan, journal, read_start(plan.options))
             lost = journal.resume_after(progress.num_updates)
             for note in resume_notes(plan, config, progress.num_updates, lost):
                 print(note, flush=True)
             return _run(plan, journal, watch, progress)
 
 
-class Progress(NamedTuple):
-    """The runner states (None before the first update) and the number of updates done."""
-
-    state: RunnerState | None
-    num_updates: int
-
-
-def restore(plan: Plan, *, previous: bool = False) -> Progress:
-    """Read the last checkpoint of a run.
-
-    Raises:
-      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
-    """
-    like = jax.eval_shape(lambda: _initial(plan))
-    recorded = recorded_progress(plan.out)
-    checkpoints = Checkpoints(plan.out / CHECKPOINTS)
-    if recorded and not checkpoints.numbers():
-        raise TriglotError(
-            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
-            f"updates. Put {checkpoints.folder} back, or train again in another folder."
-        )
-    translation = Translation(plan, like)
-    try:
-        done, state = checkpoints.restore(translation.like, previous=previous)
-    except DamagedError:
-        raise
-    except TriglotError as error:
-        schema = read_config(plan.out).get("migrated_from")
-        if schema is None:
-            raise
-        raise TriglotError(
-            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
-            f"checkpoint cannot be read: {error} Use that version, or train again."
-        ) from None
-    return Progress(with_schedule(translation.of(done, state), plan.hyper), done)
+def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
+    """Start from another run's weights, if any; they are saved, since that run may change."""
+    if start is None:
+        return Progress(None, 0)
+    print(start.describe(plan.trainer.agent), flush=True)
+    state = start.initial(plan)
+    _checkpoint(plan, journal, state)
+    return Progress(state, 0)
 
 
 @contextmanager
@@ -168,16 +147,11 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
         ) from error
 
 
-def _initial(plan: Plan) -> RunnerState:
-    keys = jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
-    return init_seeds(plan.trainer, keys, plan.hyper)
-
-
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
     options = plan.options
     with _debugging(options.debug), Interrupt() as interrupt:
         state = progress.state
-        state = jax.block_until_ready(_initial(plan) if state is None else state)
+        state = jax.block_until_ready(initial(plan) if state is None else state)
         watch.lap("init")
         diverged = None
         if progress.num_updates < plan.num_updates:

@@ -110,7 +110,7 @@ def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) 
         files = model_files(run, 1, library, "Weights.")
         assert list(files) == ["weights.npz", "model.py"]
         write_files(tmp_path / kind, files)
-        np.savez(tmp_path / kind / "inputs.npz", **inputs_of(kind))
+        np.savez(tmp_path / kind / "inputs.npz", **inputs_of(kind))  # pyright: ignore
     words = [sys.executable, "-c", SCRIPT, str(tmp_path), ",".join(FROM), REFUSED[library]]
     ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr

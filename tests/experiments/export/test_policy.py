@@ -26,6 +26,10 @@ def policy_of(kind: str, seed_index: int = 1, **how: Any) -> Policy:
     return Policy(Acting.of(small_run(kind), seed_index, **how), 3)
 
 
+def spec_of(kind: str) -> Any:
+    return small_run(kind).env.action_spec
+
+
 def returns_of(policy: Policy, env: Any, key: jax.Array) -> np.ndarray:
     """Play episodes step by step in Python, as `play_episodes` does in one program."""
     reset_key, loop_key = jax.random.split(key)
@@ -51,7 +55,7 @@ def test_its_returns_are_those_of_evaluate(kind: str) -> None:
 
 
 def test_masks_are_obeyed_and_required() -> None:
-    env = Masks()
+    env: Any = Masks()
     agent = make_agent(
         "dqn",
         env,
@@ -73,7 +77,7 @@ def test_masks_are_obeyed_and_required() -> None:
 
 @pytest.mark.parametrize("kind", ["discrete", "twins"])
 def test_one_observation_equals_its_row_of_a_batch(kind: str) -> None:
-    policy, spec = policy_of(kind), small_run(kind).env.action_spec
+    policy, spec = policy_of(kind), spec_of(kind)
     obs = np.linspace(-1, 1, 5, dtype=np.float64)[:, None]  # cast to float32
     batch = policy(obs)
     assert batch.shape == (5, *spec.shape) and batch.dtype == spec.dtype
@@ -110,7 +114,7 @@ def test_a_recurrent_policy_keeps_its_carry_until_reset() -> None:
     with pytest.raises(TriglotError, match=r"reset takes bool \[N\]"):
         policy.reset([0, 1])
     policy.reset()
-    assert policy(jnp.ones((3, 1))).shape == (3, *run.env.action_spec.shape)
+    assert policy(jnp.ones((3, 1))).shape == (3, *spec_of("lstm").shape)
 
 
 def test_sampled_actions_vary_and_repeat_with_the_seed() -> None:
@@ -120,7 +124,7 @@ def test_sampled_actions_vary_and_repeat_with_the_seed() -> None:
     first, second = one(obs), one(obs)
     assert np.unique(np.concatenate([first, second, other(obs)])).size == 12
     np.testing.assert_array_equal(again(obs), first)
-    low, high = run.env.action_spec.bounds()
+    low, high = spec_of("continuous").bounds()
     assert np.all((first >= low) & (first <= high))
 
 
