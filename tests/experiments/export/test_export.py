@@ -32,7 +32,7 @@ TRAIN += " --eval-episodes 0 --hidden-sizes 4"
 FILES = {
     "safetensors": {"weights.safetensors"},
     "stablehlo": {"policy.stablehlo", "load.py"},
-    **dict.fromkeys(("haiku", "flax", "nnx", "equinox"), {"model.py", "weights.npz"}),
+    **{name: {"model.py", "weights.npz"} for name in ("haiku", "flax", "nnx", "equinox")},
 }
 
 
@@ -97,6 +97,6 @@ def test_a_custom_network_leaves_as_a_policy_or_by_name(
     for form in ("equinox", "safetensors", "stablehlo"):
         code = cli.main(["export", str(out), "--format", form, "--out", str(tmp_path / form)])
         assert code == (2 if form == "equinox" else 0)
-    assert "has custom networks, and a plain equinox model is written for" in capsys.readouterr().err
+    assert "has custom networks, and a plain equinox model is" in capsys.readouterr().err
     assert cli.main(["resume", str(out), "--backend", "nnx"]) == 2
     assert "which are written in one library: --backend nnx cannot" in capsys.readouterr().err

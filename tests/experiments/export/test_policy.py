@@ -91,7 +91,7 @@ def test_one_observation_equals_its_row_of_a_batch(kind: str) -> None:
 
 
 def test_a_recurrent_policy_keeps_its_carry_until_reset() -> None:
-    run, policy = small_run("lstm"), policy_of("lstm")
+    policy = policy_of("lstm")
     assert policy.recurrent and not policy_of("discrete").recurrent
     obs = jnp.ones((2, 1))
 
