@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from ...core.errors import TriglotError, unknown
+from ...core.hyper import check_count
 from ..options import ExportOptions, TrainOptions
 from ..runs.load import Run, load_run
-from ..runs.plan import check_minimums
 from ..storage.files import check_free, write_files
 from ..version import versions
 from .acting import Acting
@@ -35,7 +35,7 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
       TriglotError: if the format is unknown or cannot hold this run, the folder is not empty, or
         the checkpoint is missing or damaged.
     """
-    check_minimums(options, seed_index=0)
+    check_count("seed_index", options.seed_index, 0)
     if options.format == "onnx":
         raise TriglotError(NO_ONNX)
     if options.format not in FORMATS:

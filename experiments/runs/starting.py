@@ -75,7 +75,8 @@ class Start:
             there, here = ("", "not ") if stats is None else ("not ", "")
             raise TriglotError(
                 f"--init-from {self.folder}: observations are {there}normalized there and "
-                f"{here}here, so the weights would read others: set --normalize-obs alike."
+                f"{here}normalized here, so the weights would read others: set --normalize-obs "
+                "alike."
             )
 
     def _mismatch(self, name: str, shapes: dict[str, tuple[int, ...]]) -> str:

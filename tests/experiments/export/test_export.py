@@ -9,7 +9,7 @@ import triglot
 from triglot.experiments import cli
 from triglot.experiments.export.export import FORMATS
 
-NETWORK = '''
+NETWORK = """
 import equinox as eqx, jax
 
 class Both(eqx.Module):
@@ -26,7 +26,7 @@ class Both(eqx.Module):
 def network(obs_spec, action_spec):
     import triglot
     return triglot.from_equinox(Both)
-'''
+"""
 TRAIN = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --total-steps 16 --num-seeds 2"
 TRAIN += " --eval-episodes 0 --hidden-sizes 4"
 FILES = {

@@ -58,7 +58,7 @@ def numbers(folder: Path) -> dict[str, np.ndarray]:
     return {path: np.asarray(leaf) for path, leaf in by_path(states).items()}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow), "sac"])
 def test_a_run_continued_on_another_library_is_the_undisturbed_run(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
