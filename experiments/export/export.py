@@ -1,5 +1,6 @@
 """`triglot export`: write the weights or the policy of one seed in a form that others read."""
 
+import re
 from collections.abc import Callable
 
 from ...core.errors import TriglotError, unknown
@@ -78,7 +79,11 @@ def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[
 
 
 def _title(options: ExportOptions, run_options: TrainOptions, run: Run) -> str:
+    # The names come from a run folder, and the title goes into Python source.
+    algorithm, env = (
+        re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)
+    )
     return (
-        f"{run_options.algorithm} on {run_options.env} after {run.num_updates:,} updates, seed "
-        f"{options.seed_index} of {run_options.num_seeds}."
+        f"{algorithm} on {env} after {run.num_updates:,} updates, seed {options.seed_index} of "
+        f"{run_options.num_seeds}."
     )

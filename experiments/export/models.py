@@ -110,6 +110,14 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     usage = [f"\n`apply(NAME, *inputs)` applies a network: {', '.join(entries)}."]
     if MEAN in weights:
         usage.append("They read `normalize(obs)`.")
+    if any(len(spec.inputs) > 1 for spec in specs.values()):
+        usage.append("An `action` that a network reads is scaled to [-1, 1].")
+    if cells := [spec.cell for spec in specs.values() if spec.cell]:
+        names = ", ".join(cells[0].initial_carry(1))
+        usage.append(
+            f"A recurrent network takes and returns a carry, a dictionary of {names}, float32 "
+            f"[B, {cells[0].size}]; zeros where an episode starts."
+        )
     acting = _act(run, specs, MEAN in weights)
     if acting:
         usage.append("`act(obs, ...)` chooses the greedy actions.")

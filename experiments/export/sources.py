@@ -119,9 +119,10 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
     if len(names) == 1:
         source.body.append("x = obs.astype(jnp.float32)")
     else:
-        flat = [f"{n}.reshape({n}.shape[0], -1)" if batched else f"jnp.ravel({n})" for n in names]
-        flat = [f"{one}.astype(jnp.float32)" for one in flat]
-        source.body.append(f"x = jnp.concatenate([{', '.join(flat)}], axis=-1)")
+        for name in names:
+            flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
+            source.body.append(f"{name} = {flat}.astype(jnp.float32)")
+        source.body.append(f"x = jnp.concatenate([{', '.join(names)}], axis=-1)")
     activation, shape = f"jax.nn.{torso.activation}", spec.obs_shape
     for index, width in enumerate(torso.channels):
         form, window = source.style.conv, torso.kernel_size

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.errors import TriglotError
+from ...core.errors import MissingExtra, TriglotError
 from ...core.hyper import Scheduled
 from ...core.loop.state import RunnerState
 from ..options import ResumeOptions, TrainOptions
@@ -17,7 +18,7 @@ from ..registry.agents import make_agent
 from ..storage.config import CHANGES, read_config
 from ..storage.files import write_json
 from ..storage.trust import CONFIG, remember
-from .moving import translate_agent_state
+from .moving import check_translatable, translate_agent_state
 from .plan import Plan
 
 # The options of `triglot resume` that are changes.
@@ -184,7 +185,11 @@ class Translation:
         self._config = read_config(plan.out)
 
     def like(self, number: int) -> RunnerState:
-        """Describe the states in the checkpoint after `number` updates."""
+        """Describe the states in the checkpoint after `number` updates.
+
+        Raises:
+          TriglotError: if the networks of the two libraries compute different functions.
+        """
         source = self._source(number)
         if source is None:
             return self._like
@@ -211,10 +216,18 @@ class Translation:
 
         In canonical arithmetic all libraries have one form, so the other need not be installed.
         """
-        options, backend = self._plan.options, writer_of(self._config, number)
-        same = backend == options.backend
-        if same or self._plan.trainer.agent.network.arithmetic == "canonical":
+        backend, network = writer_of(self._config, number), self._plan.trainer.agent.network
+        if backend == self._plan.options.backend:
             return None
+        if network.arithmetic != "canonical":
+            return self._agent(backend)
+        with suppress(MissingExtra):
+            check_translatable(self._agent(backend).network, network)
+        return None
+
+    def _agent(self, backend: str) -> Any:
+        """Build the plan's agent on another library."""
+        options = self._plan.options
         return make_agent(
             options.algorithm,
             self._plan.env,

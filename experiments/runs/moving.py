@@ -64,8 +64,7 @@ def translate_agent_state(state: Any, source: Agent, target: Agent) -> Any:
         the library.
     """
     first, second = source.network, target.network
-    example = jax.eval_shape(first.init, jax.random.key(0))
-    jax.eval_shape(lambda variables: translate(variables, first, second), example)
+    check_translatable(first, second)
     forms = [_form(first, second)]
     forms += [_form(part, second.parts[name]) for name, part in first.parts.items()]
     usable = [form for form in forms if not jax.tree_util.treedef_is_leaf(form.structure)]
@@ -80,6 +79,16 @@ def translate_agent_state(state: Any, source: Agent, target: Agent) -> Any:
                 f"{wanted.get(name, 'absent')}."
             )
     return jax.tree.unflatten(jax.tree.structure(expected), jax.tree.leaves(moved))
+
+
+def check_translatable(first: Network, second: Network) -> None:
+    """Check that the weights of one network can be those of another; nothing is computed.
+
+    Raises:
+      TriglotError: as `translate`.
+    """
+    example = jax.eval_shape(first.init, jax.random.key(0))
+    jax.eval_shape(lambda variables: translate(variables, first, second), example)
 
 
 def _form(first: Network, second: Network) -> _Form:

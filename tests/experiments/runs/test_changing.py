@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 
 import triglot
+from triglot.core.errors import TriglotError
 from triglot.experiments import cli
+from triglot.experiments.options import TrainOptions
 from triglot.experiments.runs import changing
+from triglot.experiments.runs.plan import prepare
 from triglot.experiments.storage.config import read_config
 
 SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0"
@@ -187,6 +191,17 @@ def test_the_writer_of_each_checkpoint_is_found() -> None:
     found = [changing.writer_of(config, number) for number in (4, 5, 6, 9, 10)]
     assert found == ["haiku", "haiku", "nnx", "nnx", "linen"]
     assert changing.writer_of({"backend": "table"}, 3) == "table"
+
+
+def test_a_cell_that_computes_another_function_is_refused(tmp_path: Path) -> None:
+    config = {"cell": "gru", "num_envs": 4}
+    options = TrainOptions(
+        algorithm="ppo", env="probe:two-step", backend="haiku", config=config, out=tmp_path / "run"
+    )
+    prepare(options).write_config([])
+    plan = prepare(replace(options, backend="nnx"), folder=tmp_path / "run")
+    with pytest.raises(TriglotError, match="They compute different functions"):
+        changing.Translation(plan, None).like(0)  # pyright: ignore
 
 
 def test_the_horizon_in_the_state_is_that_of_the_run() -> None:
