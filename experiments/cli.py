@@ -91,6 +91,7 @@ def _usage() -> None:
       resume     continue an interrupted training
       evaluate   play whole episodes with a trained agent
       render     render episodes of a trained agent
+      export     write the weights or the policy for use without triglot
       curves     plot the learning curves of several runs
       compare    train with several network libraries from the same weights, and report differences
       diff       compare two networks at equal weights: where they differ, and why
@@ -104,6 +105,7 @@ def _usage() -> None:
       triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16 --optimizer lion
       triglot resume runs/first
       triglot evaluate runs/first
+      triglot export runs/first --format stablehlo --out policy
       triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
       triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
       triglot new algorithm my_agent
@@ -152,13 +154,23 @@ def _resume(arguments: list[str], started: float) -> int:
     be saved, so they begin new episodes. A run that was stopped before its first checkpoint starts
     again from the beginning. Damaged metrics, other versions and another device are reported.
 
+    With --backend, the run goes on in another network library: in canonical arithmetic, which is
+    the default, with the same numbers. With --total-steps, it is extended. config.json lists the
+    changes.
+
     triglot resume runs/first
+
+    triglot resume runs/first --backend nnx
+
+    triglot resume runs/first --total-steps 1000000 --decay-updates inf
     """
     options = _parse(commands.ResumeOptions, arguments)
     run_options = _options_of_run(options)
+    from .runs.changing import Change
     from .runs.train import resume
 
-    return resume(run_options, options.run, started=started, previous=options.previous)
+    change, previous = Change.of(options), options.previous
+    return resume(run_options, options.run, started=started, previous=previous, change=change)
 
 
 def _evaluate(arguments: list[str], started: float) -> int:
@@ -197,6 +209,25 @@ def _render(arguments: list[str], started: float) -> int:
     from .runs.render import render
 
     return render(options, run_options)
+
+
+def _export(arguments: list[str], started: float) -> int:
+    """Write the weights or the policy of one seed, for use without triglot.
+
+    safetensors: all weights by canonical name. haiku, flax, nnx, equinox: weights.npz and model.py,
+    which builds plain modules of that library, whichever the run used. stablehlo: the greedy policy
+    as one file, and load.py, which needs JAX alone; normalization of observations and scaling of
+    actions are inside.
+
+    triglot export runs/first --format stablehlo --out policy
+
+    triglot export runs/first --format nnx --seed-index 1 --out model
+    """
+    options = _parse(commands.ExportOptions, arguments)
+    run_options = _options_of_run(options)
+    from .export.export import export
+
+    return export(options, run_options)
 
 
 def _curves(arguments: list[str], started: float) -> int:
@@ -363,7 +394,8 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _curves, _compare, _diff, _check, _new, _list, _version,
+    _train, _resume, _evaluate, _render, _export, _curves, _compare, _diff, _check, _new, _list,
+    _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

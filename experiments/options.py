@@ -104,6 +104,9 @@ class TrainOptions(SharedOptions, MachineOptions):
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
+      init_from: a run whose weights the training starts from, of any library.
+      init_names: take only the parameters with these canonical names, with * for any text.
+      init_seed_index: which of that run's seeds starts all seeds, counted from 0.
       print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
@@ -117,6 +120,11 @@ class TrainOptions(SharedOptions, MachineOptions):
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()
+    init_from: Annotated[Path | None, Arg("FOLDER", "none")] = None
+    init_names: Annotated[tuple[str, ...], Arg("NAME ...", "all")] = ()
+    init_seed_index: Annotated[
+        int | None, Arg("N", "seed by seed, if both have as many; the only one")
+    ] = None
     print_config: bool = False
 
 
@@ -187,7 +195,18 @@ class RunOptions(MachineOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunOptions):
-    """Options of `triglot resume`."""
+    """Options of `triglot resume`.
+
+    Attributes:
+      backend: continue on this network library: weights and the optimizer's moments are translated.
+      total_steps: environment steps per seed, counted from the run's start; more extend the run.
+      decay_updates: updates, counted from the run's start, over which the learning rate of an
+        extended run falls to 0; inf for a constant one.
+    """
+
+    backend: Annotated[str | None, Arg("NAME", "the run's")] = None
+    total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +224,22 @@ class EvaluateOptions(RunOptions):
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(RunOptions):
+    """Options of `triglot export`.
+
+    Attributes:
+      format: safetensors, all weights by canonical name; haiku, flax, nnx or equinox, model.py and
+        weights.npz for that library; stablehlo, the greedy policy for JAX.
+      out: a new folder.
+      seed_index: which of the run's seeds is exported, counted from 0.
+    """
+
+    format: Name
+    out: Annotated[Path, Arg("FOLDER")]
+    seed_index: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)

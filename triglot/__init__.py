@@ -44,6 +44,7 @@ _EXPORTS = {
     "experiments.registry.agents": ("make_agent",),
     "experiments.registry.environments": ("make_env",),
     "experiments.runs.load": ("load_run",),
+    "experiments.export.policy": ("load_policy",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
     from .diff.compare import diff_networks as diff_networks
+    from .experiments.export.policy import load_policy as load_policy
     from .experiments.registry.agents import make_agent as make_agent
     from .experiments.registry.environments import make_env as make_env
     from .experiments.runs.load import load_run as load_run

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -188,11 +189,13 @@ class Checkpoints:
                 if later > number:
                     os.rename(self.path(later), self.folder / f"{DAMAGED}{later:08d}")
 
-    def restore(self, like: State, *, previous: bool = False) -> tuple[int, State]:
+    def restore(
+        self, like: State | Callable[[int], State], *, previous: bool = False
+    ) -> tuple[int, State]:
         """Read the last checkpoint.
 
         Args:
-          like: see `restore`.
+          like: see `restore`; or a function of the checkpoint's number that returns it.
           previous: if the last one is damaged, read the one before it.
 
         Returns:
@@ -204,11 +207,16 @@ class Checkpoints:
         numbers = self.numbers()
         if not numbers:
             raise TriglotError(f"there is no checkpoint in {self.folder}.")
+
+        def read(number: int) -> tuple[int, State]:
+            wanted: Any = like(number) if callable(like) else like
+            return number, restore(self.path(number), wanted)
+
         try:
-            return numbers[-1], restore(self.path(numbers[-1]), like)
+            return read(numbers[-1])
         except DamagedError as error:
             if previous and len(numbers) > 1:
-                return numbers[-2], restore(self.path(numbers[-2]), like)
+                return read(numbers[-2])
             if len(numbers) > 1:
                 raise DamagedError(
                     f"{error} `triglot resume --previous` continues from the one before it, after "

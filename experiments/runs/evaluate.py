@@ -15,8 +15,9 @@ from ..storage.files import write_json
 from ..wrapping import bar_width, wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
+from .restoring import restore
 from .summary import describe_evaluation, evaluation
-from .train import play, restore
+from .train import play
 
 BATCH = 32  # episodes in parallel per step of the progress bar
 RESULTS = "evaluation.json"

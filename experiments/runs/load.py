@@ -9,7 +9,7 @@ from ...core.environment import Environment
 from ...core.host_environment import HostEnvironment
 from ..storage.config import options_of_run
 from .plan import prepare
-from .train import restore
+from .restoring import restore
 
 
 @dataclass(frozen=True, kw_only=True)

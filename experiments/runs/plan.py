@@ -3,13 +3,14 @@
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from ...core.agent import Agent
 from ...core.errors import TriglotError, unknown, user_error_context
 from ...core.hyper import check_count, fill_schedule_horizon
 from ...core.loop.interface import TrainerLike
@@ -105,13 +106,20 @@ class Plan:
         )
 
 
-def prepare(options: TrainOptions, *, folder: Path | None = None, training: bool = True) -> Plan:
+def prepare(
+    options: TrainOptions,
+    *,
+    folder: Path | None = None,
+    training: bool = True,
+    check: Callable[[Agent], None] | None = None,
+) -> Plan:
     """Check all options, build the agent and the trainer, and make the folder.
 
     Args:
       options: what was chosen.
       folder: the run directory of a resumed training; None for a new one.
       training: whether the plan will be trained, and not only its state be read.
+      check: a further check of the agent, before the folder is made.
 
     Raises:
       TriglotError: if an option is invalid, the components do not fit each other, or more memory
@@ -144,6 +152,8 @@ def prepare(options: TrainOptions, *, folder: Path | None = None, training: bool
     )
     if folder is None:
         check_effects(options, type(agent), env, agent.config)
+    if check is not None:
+        check(agent)
     trainer = make_trainer(agent, env)
     if trainer.steps_on_host:
         # Otherwise each small program runs on another thread, which takes longer than the program.

@@ -22,7 +22,7 @@ from ..storage.files import replacing
 from . import memory
 from .interrupt import raising
 from .plan import check_minimums, prepare
-from .train import restore
+from .restoring import restore
 
 HOW_TO_DRAW = (
     "add `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "

@@ -31,7 +31,7 @@ def resume_notes(
       done: updates done at the checkpoint.
       lost: updates whose metrics are damaged or missing.
     """
-    if done == 0:
+    if done == 0 and plan.options.init_from is None:
         yield "no checkpoint was written before: training starts from the beginning"
     last = recorded_progress(plan.out)
     if last > done:

@@ -4,8 +4,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,12 +14,11 @@ from tqdm import tqdm
 
 from ...core.errors import CannotWrite, TriglotError, writing
 from ...core.host.trainer import HostFailure
-from ...core.loop.checkpoint import Checkpoints, DamagedError
+from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
 from ...core.loop.episode import Episodes
 from ...core.loop.interface import Program
 from ...core.loop.state import RunnerState
-from ...core.loop.trainer import init_seeds
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
@@ -30,14 +30,16 @@ from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
 from ..wrapping import bar_width, wrapped
+from .changing import NO_CHANGE, Change
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
+from .restoring import CHECKPOINTS, Progress, initial, restore
 from .resuming import PROGRESS, recorded_progress, resume_notes
+from .starting import Start, read_start
 from .summary import Stopwatch, describe_summary, summary
 
 DIVERGED = 1
-CHECKPOINTS = "checkpoints"
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
 
 
@@ -57,7 +59,10 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
-    plan = prepare(options)
+    start = read_start(options)
+    if start is not None:
+        options = replace(options, init_from=start.folder.resolve())
+    plan = prepare(options, check=None if start is None else start.check)
     watch.lap("import")
     with locked(plan.out):
         check_free(plan.out)  # another program may have used it since
@@ -65,10 +70,17 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
         remember(plan.out, options)
         print(wrapped(plan.announcement()), flush=True)
         with _journal(plan, config, 0) as journal:
-            return _run(plan, journal, watch, Progress(None, 0))
+            return _run(plan, journal, watch, _started(plan, journal, start))
 
 
-def resume(options: TrainOptions, folder: Path, *, started: float, previous: bool = False) -> int:
+def resume(
+    options: TrainOptions,
+    folder: Path,
+    *,
+    started: float,
+    previous: bool = False,
+    change: Change = NO_CHANGE,
+) -> int:
     """Run `triglot resume`: continue from the last checkpoint, bit for bit.
 
     A run that was stopped before its first checkpoint starts again from the beginning.
@@ -78,16 +90,17 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
       folder: the run directory.
       started: the start time of the program, from `time.perf_counter`.
       previous: if the last checkpoint is damaged, use the one before it.
+      change: what is different from now on.
 
     Returns:
       The exit code, as from `train`.
 
     Raises:
-      TriglotError: if another program writes the run, or the checkpoint is missing, damaged or
-        does not fit the run.
+      TriglotError: if another program writes the run, the checkpoint is missing, damaged or does
+        not fit the run, or the run cannot be changed so.
     """
     watch = Stopwatch(started)
-    plan = prepare(options, folder=folder)
+    plan = prepare(change.applied(options, folder), folder=folder)
     watch.lap("import")
     config = read_config(plan.out)
     with locked(plan.out):
@@ -95,50 +108,30 @@ def resume(options: TrainOptions, folder: Path, *, started: float, previous: boo
         progress = Progress(None, 0)
         if checkpoints.numbers() or recorded_progress(plan.out):
             progress = restore(plan, previous=previous)
+        change.check(plan, progress.num_updates)
+        if progress.state is not None:
             checkpoints.set_aside(progress.num_updates)
-        text = f"{plan.announcement()}\n{progress.num_updates:,} updates are done"
-        print(wrapped(text), flush=True)
+        lines = [plan.announcement(), *change.describe(config, plan)]
+        config = change.record(plan, config, progress.num_updates)
+        lines.append(f"{progress.num_updates:,} updates are done")
+        print(wrapped("\n".join(lines)), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
+            if progress.state is None:
+                progress = _started(plan, journal, read_start(plan.options))
             lost = journal.resume_after(progress.num_updates)
             for note in resume_notes(plan, config, progress.num_updates, lost):
                 print(wrapped(note), flush=True)
             return _run(plan, journal, watch, progress)
 
 
-class Progress(NamedTuple):
-    """The runner states (None before the first update) and the number of updates done."""
-
-    state: RunnerState | None
-    num_updates: int
-
-
-def restore(plan: Plan, *, previous: bool = False) -> Progress:
-    """Read the last checkpoint of a run.
-
-    Raises:
-      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
-    """
-    like = jax.eval_shape(lambda: _initial(plan))
-    recorded = recorded_progress(plan.out)
-    checkpoints = Checkpoints(plan.out / CHECKPOINTS)
-    if recorded and not checkpoints.numbers():
-        raise TriglotError(
-            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
-            f"updates. Put {checkpoints.folder} back, or train again in another folder."
-        )
-    try:
-        done, state = checkpoints.restore(like, previous=previous)
-    except DamagedError:
-        raise
-    except TriglotError as error:
-        schema = read_config(plan.out).get("migrated_from")
-        if schema is None:
-            raise
-        raise TriglotError(
-            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
-            f"checkpoint cannot be read: {error} Use that version, or train again."
-        ) from None
-    return Progress(state, done)
+def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
+    """Start from another run's weights, if any; they are saved, since that run may change."""
+    if start is None:
+        return Progress(None, 0)
+    print(wrapped(start.describe(plan.trainer.agent)), flush=True)
+    state = start.initial(plan)
+    _checkpoint(plan, journal, state)
+    return Progress(state, 0)
 
 
 @contextmanager
@@ -156,16 +149,11 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
         ) from error
 
 
-def _initial(plan: Plan) -> RunnerState:
-    keys = jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
-    return init_seeds(plan.trainer, keys, plan.hyper)
-
-
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
     options = plan.options
     with _debugging(options.debug), Interrupt() as interrupt:
         state = progress.state
-        state = jax.block_until_ready(_initial(plan) if state is None else state)
+        state = jax.block_until_ready(initial(plan) if state is None else state)
         watch.lap("init")
         diverged = None
         if progress.num_updates < plan.num_updates:

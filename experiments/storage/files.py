@@ -119,6 +119,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         file.write(json.dumps(plain(content), allow_nan=False, indent=2) + "\n")
 
 
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, each atomically, to a new or empty folder.
+
+    Raises:
+      TriglotError: if the folder is not empty, or cannot be created.
+      CannotWrite: if the disk is full.
+    """
+    make_folder(folder)
+    for name, content in files.items():
+        with replacing(folder / name) as unfinished, unfinished.open("xb") as file:
+            file.write(content)
+
+
 def plain(value: Any) -> Any:
     """Convert a value to strict JSON: NaN becomes null, infinities and enums become strings.
 

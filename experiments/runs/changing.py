@@ -1,0 +1,252 @@
+"""Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import MissingExtra, TriglotError
+from ...core.hyper import Scheduled
+from ...core.loop.state import RunnerState
+from ..options import ResumeOptions, TrainOptions
+from ..registry.agents import make_agent
+from ..storage.config import CHANGES, read_config
+from ..storage.files import write_json
+from ..storage.trust import CONFIG, remember
+from .moving import check_translatable, translate_agent_state
+from .plan import Plan
+
+# The options of `triglot resume` that are changes.
+FIELDS = ("backend", "total_steps", "decay_updates")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a resumed run does differently; None keeps it.
+
+    Attributes:
+      backend: the network library.
+      total_steps: environment steps per seed, from the run's start.
+      decay_updates: updates over which the schedule runs, from the run's start.
+    """
+
+    backend: str | None = None
+    total_steps: int | None = None
+    decay_updates: float | None = None
+
+    @classmethod
+    def of(cls, options: ResumeOptions) -> "Change":
+        """Read the options of `triglot resume`."""
+        return cls(**{name: getattr(options, name) for name in FIELDS})
+
+    def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
+        """Change the options of a run.
+
+        Raises:
+          TriglotError: if the run cannot be changed so.
+        """
+        if self.backend not in (None, options.backend) and options.network:
+            raise TriglotError(
+                f"{folder} has custom networks, {' '.join(options.network)}, which are written in "
+                f"one library: --backend {self.backend} cannot continue them. Train the other "
+                "network with --init-from."
+            )
+        if self.decay_updates is not None:
+            if self.total_steps is None:
+                raise TriglotError(
+                    "--decay-updates changes the schedule of an extended run: give --total-steps "
+                    "too."
+                )
+            if not isinstance(options.hyper, Scheduled):
+                raise TriglotError(
+                    f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
+                )
+            hyper: Any = options.hyper
+            options = replace(options, hyper=replace(hyper, decay_updates=self.decay_updates))
+        given = {"backend": self.backend, "total_steps": self.total_steps}
+        given = {name: value for name, value in given.items() if value is not None}
+        return replace(options, **given)
+
+    def check(self, plan: Plan, done: int) -> None:
+        """Check the change against the updates done.
+
+        Raises:
+          TriglotError: if fewer steps are wanted than are done, or nothing would be learned from
+            the rest of them; or if another library is wanted before the first checkpoint.
+        """
+        folder, per_update = plan.out, plan.trainer.steps_per_update
+        if self.backend is not None and not done:
+            raise TriglotError(
+                f"{folder} has no checkpoint whose weights --backend {self.backend} could "
+                "continue: train again with that backend."
+            )
+        if self.total_steps is None:
+            return
+        if plan.num_updates < done:
+            raise TriglotError(
+                f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
+                f"that, got {self.total_steps:,}."
+            )
+        horizon = _horizon(plan.hyper)
+        if horizon is not None and max(horizon, done) < plan.num_updates:
+            raise TriglotError(
+                f"the learning rate of {folder} falls to 0 over {horizon:,.0f} updates, and "
+                f"{self.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
+                f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
+                "the new end, counted from the run's start) or --decay-updates inf (it is "
+                "constant)."
+            )
+
+    def record(self, plan: Plan, before: Mapping[str, Any], done: int) -> dict[str, Any]:
+        """Write the change to `config.json` and return its contents.
+
+        Args:
+          plan: of the changed run.
+          before: the contents of the file.
+          done: updates done when it changes.
+        """
+        content = {**before}
+        earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
+        new = self._differences(before)
+        if not new and earlier == changes(before):
+            return content
+        for one in new:
+            table = content if one["option"] != "decay_updates" else content["hyper"]
+            table[one["option"]] = one["to"]
+        content["num_updates"], content["num_steps"] = plan.num_updates, plan.num_steps
+        content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
+        write_json(plan.out / CONFIG, content)
+        remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
+        return content
+
+    def describe(self, before: Mapping[str, Any], plan: Plan) -> list[str]:
+        """Describe what changes, with what schedules do."""
+        lines = []
+        for one in self._differences(before):
+            if one["option"] == "backend":
+                lines.append(
+                    f"continues on {one['to']}, with the weights and moments of {one['from']}"
+                )
+            elif one["option"] == "decay_updates":
+                after = float(one["to"])
+                falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
+                lines.append(
+                    f"the learning rate now {'is constant' if math.isinf(after) else falls}; "
+                    f"before, it fell to 0 over {float(one['from']):,.0f} updates"
+                )
+            else:
+                rest = "" if _horizon(plan.hyper) else "; schedules go on as they were set"
+                lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
+        return lines
+
+    def _differences(self, before: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for name in FIELDS:
+            table, now = before["hyper"] if name == "decay_updates" else before, getattr(self, name)
+            if now is None:
+                continue
+            was = table[name]
+            if (float(was) if name == "decay_updates" else was) != now:
+                found.append({"option": name, "from": was, "to": now})
+        return found
+
+
+NO_CHANGE = Change()
+
+
+def _horizon(hyper: Any) -> float | None:
+    """Return the finite number of updates after which a schedule has ended; None without."""
+    updates: Any = hyper.decay_updates if isinstance(hyper, Scheduled) else None
+    return None if updates is None or math.isinf(updates) else float(updates)
+
+
+def changes(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the changes of a run in their order: `num_updates`, `option`, `from`, `to`."""
+    return list(config.get(CHANGES, ()))
+
+
+def writer_of(config: Mapping[str, Any], number: int) -> str:
+    """Find the library on which the checkpoint after `number` updates was written."""
+    later = (one for one in changes(config) if one["num_updates"] >= number)
+    return next((one["from"] for one in later if one["option"] == "backend"), config["backend"])
+
+
+class Translation:
+    """Reads checkpoints that another library wrote, as states of the plan's library."""
+
+    def __init__(self, plan: Plan, like: RunnerState) -> None:
+        """Translate to the states of `plan`, described by `like`."""
+        self._plan, self._like = plan, like
+        self._config = read_config(plan.out)
+
+    def like(self, number: int) -> RunnerState:
+        """Describe the states in the checkpoint after `number` updates.
+
+        Raises:
+          TriglotError: if the networks of the two libraries compute different functions.
+        """
+        source = self._source(number)
+        if source is None:
+            return self._like
+        num_seeds = self._plan.options.num_seeds
+        one = jax.eval_shape(
+            lambda: source.init(jax.random.key(0), source.num_envs, self._plan.hyper)
+        )
+        agent = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((num_seeds, *leaf.shape), leaf.dtype), one
+        )
+        return replace(self._like, agent=agent)
+
+    def of(self, number: int, states: RunnerState) -> RunnerState:
+        """Translate the states read from the checkpoint after `number` updates."""
+        source = self._source(number)
+        if source is None:
+            return states
+        target = self._plan.trainer.agent
+        moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
+        return replace(states, agent=moved)
+
+    def _source(self, number: int) -> Any:
+        """Build the agent of the library that wrote a checkpoint; None if it is the plan's.
+
+        In canonical arithmetic all libraries have one form, so the other need not be installed.
+        """
+        backend, network = writer_of(self._config, number), self._plan.trainer.agent.network
+        if backend == self._plan.options.backend:
+            return None
+        if network.arithmetic != "canonical":
+            return self._agent(backend)
+        with suppress(MissingExtra):
+            check_translatable(self._agent(backend).network, network)
+        return None
+
+    def _agent(self, backend: str) -> Any:
+        """Build the plan's agent on another library."""
+        options = self._plan.options
+        return make_agent(
+            options.algorithm,
+            self._plan.env,
+            backend=backend,
+            arithmetic=options.arithmetic,
+            config=options.config,
+            hyper=options.hyper,
+            optimizer=options.optimizer,
+        )
+
+
+def with_schedule(states: RunnerState, hyper: Any) -> RunnerState:
+    """Set the horizon of the schedule, which an earlier checkpoint may have otherwise."""
+    now = getattr(states.agent, "hyper", None)
+    if not isinstance(hyper, Scheduled) or not isinstance(now, Scheduled):
+        return states
+    if now.decay_updates is None or hyper.decay_updates is None:
+        return states
+    filled: Any = jnp.full_like(now.decay_updates, hyper.decay_updates)
+    own: Any = now
+    agent = replace(states.agent, hyper=replace(own, decay_updates=filled))
+    return replace(states, agent=agent)

@@ -1,0 +1,59 @@
+"""The state of a run: initialized, or read from its last checkpoint."""
+
+from typing import NamedTuple
+
+import jax
+
+from ...core.errors import TriglotError
+from ...core.loop.checkpoint import Checkpoints, DamagedError
+from ...core.loop.state import RunnerState
+from ...core.loop.trainer import init_seeds
+from ..storage.config import read_config
+from .changing import Translation, with_schedule
+from .plan import Plan
+from .resuming import recorded_progress
+
+CHECKPOINTS = "checkpoints"
+
+
+def initial(plan: Plan) -> RunnerState:
+    """Initialize all seeds of a training, `[S, ...]`."""
+    keys = jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
+    return init_seeds(plan.trainer, keys, plan.hyper)
+
+
+class Progress(NamedTuple):
+    """The runner states (None before the first update) and the number of updates done."""
+
+    state: RunnerState | None
+    num_updates: int
+
+
+def restore(plan: Plan, *, previous: bool = False) -> Progress:
+    """Read the last checkpoint of a run.
+
+    Raises:
+      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
+    """
+    like = jax.eval_shape(lambda: initial(plan))
+    recorded = recorded_progress(plan.out)
+    checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+    if recorded and not checkpoints.numbers():
+        raise TriglotError(
+            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
+            f"updates. Put {checkpoints.folder} back, or train again in another folder."
+        )
+    translation = Translation(plan, like)
+    try:
+        done, state = checkpoints.restore(translation.like, previous=previous)
+    except DamagedError:
+        raise
+    except TriglotError as error:
+        schema = read_config(plan.out).get("migrated_from")
+        if schema is None:
+            raise
+        raise TriglotError(
+            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
+            f"checkpoint cannot be read: {error} Use that version, or train again."
+        ) from None
+    return Progress(with_schedule(translation.of(done, state), plan.hyper), done)
