@@ -39,15 +39,22 @@ def variable(colour: str) -> str:
     return f"--c-{colour.removeprefix('#')}"
 
 
-def downloads(tables: Sequence[Table], comparison_json: str) -> list[tuple[str, str, int]]:
+def downloads(
+    tables: Sequence[Table], result_json: str, name: str = "comparison.json"
+) -> list[tuple[str, str, int]]:
     """List the files that the page offers, also without JavaScript.
+
+    Args:
+      tables: offered as CSV.
+      result_json: the result as text.
+      name: of its file.
 
     Returns:
       Name, data URI and number of bytes.
     """
-    content = comparison_json.encode()
+    content = result_json.encode()
     json_uri = f"data:application/json;base64,{base64.b64encode(content).decode()}"
-    offered = [("comparison.json", json_uri, len(content))]
+    offered = [(name, json_uri, len(content))]
     for table in tables:
         text = as_csv(table)
         uri = f"data:text/csv;charset=utf-8,{quote(text, safe=' ,;:/()[]')}"
