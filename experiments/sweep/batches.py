@@ -8,10 +8,12 @@ import numpy as np
 
 from ...core.errors import user_error_context
 from ..runs import memory
+from .learning import Learning
 from .plan import Group, SweepPlan
 
 # Of the free memory; the rest is for gradients and other temporary arrays, which are not counted.
 SHARE = 0.5
+METRICS = 20  # that an update has, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +63,15 @@ def bytes_of_one(group: Group) -> memory.Parts:
     """Estimate the memory of one training."""
     options = group.options
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
-        return memory.of_training(
+        parts = memory.of_training(
             group.trainer,
             group.hypers[0],
             num_seeds=1,
             num_lines=0,
             eval_episodes=options.eval_episodes,
         )
+    in_chunk = group.trainer.chunk_size * METRICS * 4
+    return parts | {"metrics": in_chunk + Learning.empty(1, group.num_updates).nbytes}
 
 
 def _capacity(group: Group) -> int:

@@ -33,6 +33,11 @@ class Learning:
         shape = (num_trainings, min(num_updates, MAX_POINTS))
         return cls(num_updates, np.zeros(shape), np.zeros(shape))
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of both sums."""
+        return self.returns.nbytes + self.episodes.nbytes
+
     def add(self, done: int, metrics: Mapping[str, Any]) -> None:
         """Add the updates of a chunk, `[S, count]` each, which came after `done` updates."""
         returns = np.asarray(metrics["episode_return"], np.float64)

@@ -107,6 +107,7 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     finished = False
     try:
         with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False, unit_scale=True) as progress.bar:
+            runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
                 if stage:
                     scores = {
@@ -118,7 +119,7 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
                     batches = _stage(plan, sweep.sizes, stage, sweep.num_rungs, alive)
                     stages.append(batches)
                 earlier = stages[-2] if stage else []
-                if not _run_stage(sweep, stages[-1], earlier, progress):
+                if not _run_stage(sweep, runner, stages[-1], earlier):
                     return False
                 for batch in earlier:  # its trainings were stopped, or are continued by now
                     rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
@@ -130,11 +131,10 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
 
 
 def _run_stage(
-    sweep: _Sweep, batches: list[Batch], earlier: list[Batch], progress: Progress
+    sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: list[Batch]
 ) -> bool:
     """Train the batches of a stage that are not done; return False after an interruption."""
-    plan, ledger = sweep.plan, sweep.ledger
-    runner = Runner(plan, ledger, progress, sweep.interrupt)
+    plan, ledger, progress = sweep.plan, sweep.ledger, runner.progress
     done = [batch for batch in batches if ledger.is_done(batch.name)]
     steps = {batch.name: _steps(plan, batch) for batch in batches}
     progress.bar.total = progress.bar.n + sum(steps.values()) + _later_steps(sweep, batches)

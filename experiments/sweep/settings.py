@@ -22,8 +22,7 @@ def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
     """List the settings: the swept values by name, in the order of `--over`.
 
     Raises:
-      TriglotError: if `--over` is missing or invalid, an option is both swept and given, or there
-        are more than 10,000 settings.
+      TriglotError: if `--over` is missing or invalid, or there are more than 10,000 settings.
     """
     if not options.over:
         raise TriglotError(
@@ -31,7 +30,7 @@ def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
             "--over learning_rate=log:1e-5..1e-2 --num-settings 30 (a range)."
         )
     axes = parse_axes(options.over, [find_algorithm(name) for name in algorithms_of(options)])
-    _check_contradictions(options, axes)
+    _check_positional(options, axes)
     if options.num_settings is not None:
         return _drawn(axes, options.num_settings, options.seed)
     for axis in axes:
@@ -83,20 +82,15 @@ def train_options(options: SweepOptions, values: Mapping[str, Any]) -> TrainOpti
     return replace(chosen, config=config, hyper=hyper)
 
 
-def _check_contradictions(options: SweepOptions, axes: Sequence[Axis]) -> None:
-    """Refuse an option that is swept and also given with a value that is not swept."""
-    given = overrides_of(options.config) | overrides_of(options.hyper)
+def _check_positional(options: SweepOptions, axes: Sequence[Axis]) -> None:
+    """Refuse an algorithm or environment that is given and not among those that are swept.
+
+    Other swept names win over options, which may come from a file.
+    """
     for axis in axes:
-        if axis.name in given:
-            raise TriglotError(
-                f"{axis.name} is given as an option, {format_value(given[axis.name])}, and in "
-                "--over: give it once."
-            )
-        if axis.name not in PARTS or not isinstance(axis, Choices):
+        if axis.name not in ("algorithm", "env") or not isinstance(axis, Choices):
             continue
-        value = getattr(options, axis.name)
-        default = getattr(SweepOptions, axis.name, None)
-        if value != default and value not in axis.values:
+        if (value := getattr(options, axis.name)) not in axis.values:
             raise TriglotError(
                 f"{axis.name} {value} is not among the values of --over {axis.name}, "
                 f"{', '.join(axis.values)}: add it, or name one of them."

@@ -16,6 +16,7 @@ from ...core.learner import LearnerState
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.chunks import run_chunks
+from ...core.loop.interface import Program
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
 from ..runs.interrupt import Interrupt
@@ -60,12 +61,14 @@ class Runner:
       ledger: its folder.
       progress: shown to the user.
       interrupt: whether to stop.
+      programs: the last compiled program, by group and number of trainings.
     """
 
     plan: SweepPlan
     ledger: Ledger
     progress: Progress
     interrupt: Interrupt
+    programs: dict[tuple[int, int], Program] = field(default_factory=dict)
 
     def run(self, batch: Batch, earlier: list[Batch]) -> bool:
         """Train a batch, and write its results.
@@ -82,10 +85,7 @@ class Runner:
         state, learning, done = self._start(group, batch, earlier)
         per_update = len(batch) * group.trainer.steps_per_update
         progress.bar.update((done - batch.start) * per_update)
-        with closing(group.trainer.program()) as program:
-            if done < batch.stop:
-                progress.enter("compile")
-                program.compile(state)
+        with closing(self._program(batch, state)) as program:
             progress.enter("train")
             saved = time.perf_counter()
             chunks = run_chunks(
@@ -113,6 +113,19 @@ class Runner:
             return False
         self._finish(group, batch, state, learning)
         return True
+
+    def _program(self, batch: Batch, state: RunnerState) -> Program:
+        """Compile the batch's program; another batch of the same shape uses it again."""
+        key, trainer = (batch.group, len(batch)), self.plan.groups[batch.group].trainer
+        if key not in self.programs:
+            self.progress.enter("compile")
+            program = trainer.program()
+            program.compile(state)
+            if trainer.steps_on_host:  # it holds the environments of its batch
+                return program
+            self.programs.clear()
+            self.programs[key] = program
+        return self.programs[key]
 
     def _start(
         self, group: Group, batch: Batch, earlier: list[Batch]
