@@ -179,8 +179,8 @@ class SweepOptions(SharedOptions, MachineOptions):
       seed: random seed of the trainings, and of settings drawn from ranges.
       over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
         NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
-        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of several layers are joined by slashes:
-        hidden_sizes=64/64,256/256.
+        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
+        several layers are joined by slashes: hidden_sizes=64/64,256/256.
       num_settings: draw this many settings at random, instead of training every combination.
       halving: stop the worse settings early, by the mean return of training episodes.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, TypeAlias, get_args, get_origin
 
@@ -55,12 +55,12 @@ class Range:
 Axis: TypeAlias = Choices | Range
 
 
-def parse_axes(over: Sequence[str], algorithms: Sequence[Any]) -> list[Axis]:
+def parse_axes(over: Sequence[str], algorithms: Mapping[str, Any]) -> list[Axis]:
     """Parse all of `--over`.
 
     Args:
       over: each `NAME=VALUES`.
-      algorithms: the classes whose options may be swept; a name must be an option of each.
+      algorithms: classes by name; what is swept must be an option of each.
 
     Raises:
       TriglotError: if a name is unknown, given twice or without values, a value does not fit the
@@ -113,23 +113,27 @@ def format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _axis(name: str, values: str, algorithms: Sequence[Any]) -> Axis:
+def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
     if name in PARTS:
-        return _choices(name, [*split_values(name, values)])
-    found = [_field(algorithm, name) for algorithm in algorithms]
-    members = {member for owner, one in found for member in _types(owner, one)}
+        texts = split_values(name, values)
+        _refuse_empty(name, texts)
+        return _choices(name, texts)
+    found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
+    members = {member for cls, one in found for member in _types(cls, one)}
     if _is_range(members, values):
         return _range(name, values, integer=float not in members)
-    return _choices(name, [_value(name, text, members) for text in split_values(name, values)])
+    texts = split_values(name, values)
+    _refuse_empty(name, texts)
+    return _choices(name, [_value(name, text, members) for text in texts])
 
 
-def _field(algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
+def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
     """Find the field of an algorithm's `Config` or `Hyperparams`."""
     known = {
         one.name: (o, one) for o in (algorithm.Config, algorithm.Hyperparams) for one in fields(o)
     }
     if name not in known:
-        raise unknown(f"option of {algorithm.__name__} in --over", name, [*known, *PARTS])
+        raise unknown(f"option of {owner} in --over", name, [*known, *PARTS])
     return known[name]
 
 
@@ -140,9 +144,12 @@ def _types(owner: type, one: "Field[Any]") -> tuple[Any, ...]:
     return type_members(hint)
 
 
-def _choices(name: str, values: list[Any]) -> Choices:
-    if "" in values:
+def _refuse_empty(name: str, texts: Sequence[str]) -> None:
+    if "" in texts:
         raise TriglotError(f"--over {name} has an empty value: write {name}=VALUE,VALUE.")
+
+
+def _choices(name: str, values: list[Any]) -> Choices:
     for value in values:
         if values.count(value) > 1:
             lists = "; sizes of several layers are joined by slashes, 64/64"

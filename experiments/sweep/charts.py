@@ -7,13 +7,14 @@ from typing import Any
 from ..report.charts.chart import SHORT, Chart, Series, table
 from ..report.charts.cost import dots_chart
 from ..report.charts.curves import seeds_chart
-from ..report.charts.theme import GROUND, INK, LIBRARIES, OTHERS, QUIET, STAGES, Spec
+from ..report.charts.theme import GROUND, INK, LIBRARIES, OTHERS, STAGES, Spec
 from ..statistics import format_return
 from .axes import format_value
 
 COLOURS = (*LIBRARIES.values(), OTHERS[0])
 BEST = len(COLOURS)  # settings whose learning curves are drawn
 LOG_RATIO = 20  # largest to smallest value of a name, above which its axis is logarithmic
+MAX_TICKS = 10  # values that an axis shows one by one
 MAX_CELLS = 30  # values of a name in a heat map
 RETURN = "return per episode"
 
@@ -73,7 +74,8 @@ def _numbers(records: Sequence[Mapping[str, Any]], name: str, chart: str) -> Cha
     x: Spec = {"field": "x", "type": "quantitative", "title": name}
     kind = "log" if _is_log(values) else "linear"
     x |= {"scale": {"type": kind, "zero": False, "padding": 20, "nice": False}}
-    x["axis"] = {"format": "~g", "tickCount": 8}
+    ticks = sorted(set(values)) if len(set(values)) <= MAX_TICKS else None
+    x["axis"] = {"format": "~g", "labelOverlap": True, **({"values": ticks} if ticks else {})}
     y: Spec = {"type": "quantitative", "title": RETURN, "scale": {"zero": False}}
     y["axis"] = {"labelExpr": SHORT}
     rows = [
@@ -238,7 +240,8 @@ def _parallel(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart:
         shown = sorted(places[axis].items(), key=lambda item: item[1][0])
         if shown[0][1][1] and len(shown) > 6:  # a scale of numbers: its ends
             shown = [shown[0], shown[-1]]
-        labels += [(axis, place, text) for text, (place, _) in shown]
+        for text, (place, _) in shown:
+            labels.append((axis, place, format_return(float(text)) if axis == "return" else text))
     x: Spec = {"field": "axis", "type": "ordinal", "sort": axes, "title": None}
     x["axis"] = {"labelAngle": 0, "grid": True, "labelColor": INK, "labelFontSize": 13}
     x["scale"] = {"padding": 0.5}
@@ -260,11 +263,15 @@ def _parallel(records: Sequence[Mapping[str, Any]], names: Sequence[str], chart:
                     "mark": {"type": "line", "strokeWidth": 1.8, "opacity": 0.9},
                     "encoding": {"x": x, "y": y, "color": color, "detail": {"field": "s"}},
                 },
-                {
-                    "data": table(("axis", "y", "text"), labels, words=("axis", "text")),
-                    "mark": {"type": "text", "align": "left", "dx": 6, "color": QUIET},
-                    "encoding": {"x": x, "y": y, "text": {"field": "text"}},
-                },
+                *(
+                    {
+                        "data": table(("axis", "y", "text"), labels, words=("axis", "text")),
+                        "mark": {"type": "text", "align": "left", "dx": 6, **colour},
+                        "encoding": {"x": x, "y": y, "text": {"field": "text"}},
+                    }
+                    # The first lies behind the second, so that lines do not cross the text.
+                    for colour in ({"stroke": GROUND, "strokeWidth": 5}, {"color": INK})
+                ),
             ]
         },
         heights=(380, 320),

@@ -85,11 +85,11 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
         if best is not None:
             values = plan.settings[best["setting"] - 1]
             _write(out / name, best_toml(train_options(plan.options, values)))
-    mains = _mains(result)
+    mains = main_charts(result)
     if mains:
-        vector, pixels = drawing.files(
-            next(iter(mains.values())), [_title(result), _subtitle(result)]
-        )
+        env, chart = next(iter(mains.items()))
+        title = [f"{result['algorithm']} on {env}", _subtitle(result)]
+        vector, pixels = drawing.files(chart, title)
         _write(out / "sweep.svg", vector)
         _write(out / "sweep.png", pixels)
     _write(out / PAGE, page(result, tables, text, mains))
@@ -169,7 +169,7 @@ def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:
     return [one for one in result["settings"] if one["env"] == env and one["return"]]
 
 
-def _mains(result: Mapping[str, Any]) -> dict[str, Chart]:
+def main_charts(result: Mapping[str, Any]) -> dict[str, Chart]:
     """Build the main chart of each environment in which something has a return."""
     built = {}
     for index, env in enumerate(result["best"]):

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..statistics.aggregate import interquartile_mean
-from ..statistics.estimate import Estimate, mean
+from ..statistics.estimate import Bounds, Estimate, mean
 from ..storage.ledger import Ledger
 from .batches import Batch, by_pair
 from .learning import Learning
@@ -87,11 +87,11 @@ class Outcome:
             return DIVERGED
         return STOPPED if self.stopped else FINISHED
 
-    def estimate(self, bounds: Any) -> Estimate | None:
+    def estimate(self, bounds: Bounds | None) -> Estimate | None:
         """Estimate the mean return with its interval; None without a return."""
         return mean(self.known, bounds) if len(self.known) else None
 
-    def interquartile_mean(self, bounds: Any) -> Estimate | None:
+    def interquartile_mean(self, bounds: Bounds | None) -> Estimate | None:
         """Estimate the interquartile mean; None without a return."""
         return interquartile_mean(self.known, bounds) if len(self.known) else None
 
@@ -156,15 +156,20 @@ def ranked(found: Sequence[Outcome]) -> list[Outcome]:
     return sorted(found, key=key)
 
 
+def bounds_by_env(plan: SweepPlan) -> dict[str, Bounds]:
+    """The lowest and highest possible return of each environment."""
+    return {group.options.env: group.bounds for group in plan.groups}
+
+
 def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Describe each setting for JSON and tables, ranked within its environment."""
-    bounds = {group.options.env: group.bounds for group in plan.groups}
+    bounds = bounds_by_env(plan)
     records = []
     for env in plan.envs:
         order = ranked([one for one in found if one.env == env])
         for rank, one in enumerate(order, 1):
-            iqm = one.interquartile_mean(bounds[env]) if rank <= MAX_BOOTSTRAPPED else None
-            estimate = one.estimate(bounds[env])
+            iqm = one.interquartile_mean(bounds.get(env)) if rank <= MAX_BOOTSTRAPPED else None
+            estimate = one.estimate(bounds.get(env))
             training = one.training[np.isfinite(one.training)]
             records.append(
                 {

@@ -130,9 +130,7 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
             _say_what_is_left(sweep, stages, progress)
 
 
-def _run_stage(
-    sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: list[Batch]
-) -> bool:
+def _run_stage(sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: list[Batch]) -> bool:
     """Train the batches of a stage that are not done; return False after an interruption."""
     plan, ledger, progress = sweep.plan, sweep.ledger, runner.progress
     done = [batch for batch in batches if ledger.is_done(batch.name)]

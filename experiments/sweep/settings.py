@@ -12,7 +12,7 @@ from ...core.errors import TriglotError
 from ..options import SweepOptions, TrainOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import overrides_of
-from .axes import PARTS, Axis, Choices, Range, format_value, parse_axes, split_name, split_values
+from .axes import PARTS, Axis, Choices, Range, parse_axes, split_name, split_values
 
 MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
@@ -29,7 +29,7 @@ def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
             "give what to vary: --over learning_rate=1e-4,3e-4,1e-3 (a list) or "
             "--over learning_rate=log:1e-5..1e-2 --num-settings 30 (a range)."
         )
-    axes = parse_axes(options.over, [find_algorithm(name) for name in algorithms_of(options)])
+    axes = parse_axes(options.over, {name: find_algorithm(name) for name in algorithms_of(options)})
     _check_positional(options, axes)
     if options.num_settings is not None:
         return _drawn(axes, options.num_settings, options.seed)
