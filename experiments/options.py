@@ -190,13 +190,14 @@ class SweepOptions(SharedOptions, MachineOptions):
         canonical, all libraries agree bit for bit.
       network: custom networks, as for `triglot train`.
       out: a folder for the results; an interrupted sweep there is continued.
-      checkpoint_seconds: seconds between checkpoints; 0 writes none, so that an interrupted batch
-        starts again.
+      checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
       open: open the report in a browser.
     """
 
     num_seeds: Count = 5
-    over: Annotated[tuple[str, ...], Arg("NAME=VALUES ...", "needed", repeated=True)] = ()
+    over: Annotated[
+        tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
+    ] = ()
     num_settings: Annotated[int | None, Arg("N", "all combinations")] = None
     halving: bool = False
     eta: Count = 2

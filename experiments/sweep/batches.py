@@ -77,9 +77,12 @@ def bytes_of_one(group: Group) -> memory.Parts:
 def _capacity(group: Group) -> int:
     one = bytes_of_one(group)
     memory.check(one)
+    return max(1, int(SHARE * _free() // max(1, sum(one.values()))))
+
+
+def _free() -> int:
     on_device = memory.device_free()
-    free = memory.free() if on_device is None else on_device
-    return max(1, int(SHARE * free // max(1, sum(one.values()))))
+    return memory.free() if on_device is None else on_device
 
 
 def divide(
@@ -141,7 +144,7 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
     if plan.options.batch is not None:
         return f"{text}, as --batch {plan.options.batch} says"
     one = sum(bytes_of_one(plan.groups[0]).values())
-    return f"{text}: one needs {_bytes(one)}, and {_bytes(memory.free())} are free"
+    return f"{text}: one needs {_bytes(one)}, and {_bytes(_free())} are free"
 
 
 def _bytes(number: int) -> str:

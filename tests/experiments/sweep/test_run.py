@@ -6,6 +6,7 @@ import os
 import signal
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,7 @@ def written(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in files}
 
 
+@contextmanager
 def interrupting(monkeypatch: pytest.MonkeyPatch, call: int) -> Iterator[None]:
     """Send SIGINT after a chunk."""
     original, calls = Learning.add, iter(range(1000))
@@ -256,7 +258,7 @@ def test_an_interruption_says_how_to_continue(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "interrupted"
-    for _ in interrupting(monkeypatch, 0):
+    with interrupting(monkeypatch, 0):
         code, result = sweep(options(out))
     assert (code, result) == (130, None)
     error = capsys.readouterr().err
@@ -274,7 +276,7 @@ def test_a_damaged_checkpoint_begins_its_batch_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "damaged"
-    for _ in interrupting(monkeypatch, 0):
+    with interrupting(monkeypatch, 0):
         sweep(options(out))
     for path in out.glob("jobs/.*/checkpoints/*/manifest.json"):
         path.write_text("{}")
