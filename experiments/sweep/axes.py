@@ -12,7 +12,7 @@ from ...core.errors import TriglotError, shown, unknown
 from ..registry.overrides import type_hints, type_members
 
 # Swept by name, beside the fields of an algorithm; each value is a program of its own.
-PARTS = ("algorithm", "env", "backend", "arithmetic", "optimizer")
+COMPONENTS = ("algorithm", "env", "backend", "arithmetic", "optimizer")
 FORM = "NAME=VALUE,VALUE or NAME=LOW..HIGH or NAME=log:LOW..HIGH"
 DIGITS = 4  # of a number drawn from a range, so that it can be read and typed
 
@@ -114,7 +114,7 @@ def format_value(value: Any) -> str:
 
 
 def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
-    if name in PARTS:
+    if name in COMPONENTS:
         texts = split_values(name, values)
         _refuse_empty(name, texts)
         return _choices(name, texts)
@@ -133,7 +133,7 @@ def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
         one.name: (o, one) for o in (algorithm.Config, algorithm.Hyperparams) for one in fields(o)
     }
     if name not in known:
-        raise unknown(f"option of {owner} in --over", name, [*known, *PARTS])
+        raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS])
     return known[name]
 
 

@@ -17,7 +17,7 @@ from ..registry.bounds import Bounds, return_bounds
 from ..registry.effects import check_effects, with_effect
 from ..registry.overrides import from_overrides, overrides_of
 from ..runs.plan import build, check_minimums
-from .axes import PARTS, format_value
+from .axes import COMPONENTS, format_value
 from .settings import settings_of, train_options
 
 
@@ -119,7 +119,7 @@ def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
     """Identify the compiled program of a setting."""
     # A hyperparameter without a value changes the structure of the state.
     missing = [one.name for one in fields(hyper) if getattr(hyper, one.name) is None]
-    parts = [getattr(options, name) for name in PARTS]
+    parts = [getattr(options, name) for name in COMPONENTS]
     config = sorted((name, str(value)) for name, value in options.config.items())
     return (*parts, tuple(config), tuple(missing))
 
@@ -141,7 +141,7 @@ def _group(members: Sequence[tuple[int, TrainOptions, Any]]) -> Group:
 def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequence[str]) -> None:
     """Refuse a field that is swept or given, and can have no effect in any group."""
     given = overrides_of(options.config) | overrides_of(options.hyper)
-    ineffective = {*swept, *given} - set(PARTS)
+    ineffective = {*swept, *given} - set(COMPONENTS)
     facts = [
         (group.options, type(agent), group.trainer.single_env, agent.config)
         for group in groups

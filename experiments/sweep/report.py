@@ -22,7 +22,7 @@ from ..report.thinning import as_json
 from ..storage.files import plain, replacing
 from ..version import device, versions
 from . import charts
-from .axes import PARTS
+from .axes import COMPONENTS
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked
 from .settings import train_options
@@ -127,7 +127,7 @@ def best_toml(options: TrainOptions) -> str:
     given = {
         one.name: getattr(options, one.name)
         for one in fields(TrainOptions)
-        if one.name in {*(each.name for each in fields(SharedOptions)), *PARTS, "network"}
+        if one.name in {*(each.name for each in fields(SharedOptions)), *COMPONENTS, "network"}
     }
     given["config"] = asdict(from_overrides(algorithm.Config, options.config))
     given["hyper"] = asdict(from_overrides(algorithm.Hyperparams, options.hyper))

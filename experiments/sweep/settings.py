@@ -12,7 +12,7 @@ from ...core.errors import TriglotError
 from ..options import SweepOptions, TrainOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import overrides_of
-from .axes import PARTS, Axis, Choices, Range, parse_axes, split_name, split_values
+from .axes import COMPONENTS, Axis, Choices, Range, parse_axes, split_name, split_values
 
 MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
@@ -61,7 +61,7 @@ def train_options(options: SweepOptions, values: Mapping[str, Any]) -> TrainOpti
       options: of the sweep.
       values: the setting.
     """
-    parts = {name: values[name] for name in PARTS if name in values}
+    parts = {name: values[name] for name in COMPONENTS if name in values}
     chosen = replace(
         TrainOptions(algorithm=options.algorithm, env=options.env),
         backend=options.backend,
@@ -77,7 +77,7 @@ def train_options(options: SweepOptions, values: Mapping[str, Any]) -> TrainOpti
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     fields = find_algorithm(chosen.algorithm).Config.__dataclass_fields__
     for name, value in values.items():
-        if name not in PARTS:
+        if name not in COMPONENTS:
             (config if name in fields else hyper)[name] = value
     return replace(chosen, config=config, hyper=hyper)
 
