@@ -7,18 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...core.errors import TriglotError
-from ...core.hyper import as_float32, check_count, check_hyperparams, fill_schedule_horizon
+from ...core.hyper import check_count, check_hyperparams, fill_schedule_horizon
 from ...core.loop.interface import TrainerLike
 from ..options import SweepOptions, TrainOptions
-from ..registry.algorithms import find_algorithm
 from ..registry.bounds import Bounds, return_bounds
 from ..registry.effects import check_effects, with_effect
 from ..registry.overrides import from_overrides, overrides_of
 from ..runs.plan import build, check_minimums
 from .axes import COMPONENTS, format_value
-from .settings import settings_of, train_options
+from .settings import algorithms_of, settings_of, train_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +48,9 @@ class Group:
 
     def hyper(self, settings: Sequence[int]) -> Any:
         """Stack the hyperparameters of settings, float32 `[S]` each."""
-        chosen = [as_float32(self.hypers[self.settings.index(number)]) for number in settings]
-        return jax.tree.map(lambda *numbers: jnp.stack(numbers), *chosen)
+        by_number = dict(zip(self.settings, self.hypers, strict=True))
+        chosen = [by_number[number] for number in settings]
+        return jax.tree.map(lambda *numbers: jnp.asarray(np.array(numbers, np.float32)), *chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +97,20 @@ def make_plan(options: SweepOptions) -> SweepPlan:
         raise TriglotError(
             f"checkpoint_seconds must be finite and at least 0, got {options.checkpoint_seconds}."
         )
-    settings = settings_of(options)
+    algorithms = algorithms_of(options)
+    settings = settings_of(options, algorithms)
     members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {}
     for number, values in enumerate(settings):
-        chosen = train_options(options, values)
-        hyper = _hyper(chosen)
+        chosen = train_options(options, values, algorithms)
+        hyper = _hyper(chosen, algorithms[chosen.algorithm])
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
     groups = [_group(each) for each in members.values()]
     _check_effects(options, groups, list(settings[0]))
     return SweepPlan(options=options, settings=tuple(settings), groups=tuple(groups))
 
 
-def _hyper(options: TrainOptions) -> Any:
+def _hyper(options: TrainOptions, algorithm: Any) -> Any:
     """Build and check the hyperparameters of one setting."""
-    algorithm = find_algorithm(options.algorithm)
     hyper = from_overrides(algorithm.Hyperparams, options.hyper)
     check_hyperparams(algorithm.__name__, hyper)
     return hyper

@@ -21,15 +21,16 @@ from ..report.tables import Table, as_csv
 from ..report.thinning import as_json
 from ..storage.files import plain, replacing
 from ..version import device, versions
-from . import charts
 from .axes import COMPONENTS
+from .charts import main as charts
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked
-from .settings import train_options
+from .settings import algorithms_of, train_options
 from .tables import ranking_table, trainings_table
 
 PAGE = "report.html"
 RESULT = "sweep.json"
+MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
 MACHINE = ("out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds")
 
@@ -80,11 +81,12 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
         _write(out / f"{table.name}.csv", as_csv(table))
     text = as_json(result)
     _write(out / RESULT, text)
+    algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
         best = next((one for one in result["settings"] if one["env"] == env), None)
         if best is not None:
             values = plan.settings[best["setting"] - 1]
-            _write(out / name, best_toml(train_options(plan.options, values)))
+            _write(out / name, best_toml(train_options(plan.options, values, algorithms)))
     mains = main_charts(result)
     if mains:
         env, chart = next(iter(mains.items()))
@@ -117,7 +119,11 @@ def page(
         curve_names=[(chart.name, env) for env, chart in curves.items()],
         tables={"ranking": ranking},
         shown=MAX_ROWS,
-        downloads=embedded.downloads(tables, text, RESULT),
+        downloads=[
+            one
+            for one in embedded.downloads(tables, text, RESULT)
+            if one[2] <= MAX_EMBEDDED or one[0] == "ranking.csv"
+        ],
     )
 
 

@@ -186,6 +186,14 @@ def _announcement(plan: SweepPlan, batches: str, num_rungs: int) -> str:
     ]
     if any(options.total_steps % number for number in per_update):
         lines[-1] += f" ({options.total_steps:,} rounded up to whole rollouts)"
+    for group in plan.groups:
+        starts, total = group.trainer.agent.learning_starts, group.options.total_steps
+        if starts > total:
+            lines.append(
+                f"warning: {group.options.algorithm} will learn nothing, because learning starts "
+                f"after {starts:,} steps (--learning-starts) and the run has {total:,}"
+            )
+            break
     if num_rungs:
         lines.append(f"successive halving: {_describe_rungs(plan, num_rungs)}")
     return "\n".join(lines)

@@ -18,8 +18,12 @@ MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
 
 
-def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
+def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the settings: the swept values by name, in the order of `--over`.
+
+    Args:
+      options: of the sweep.
+      algorithms: the classes of the sweep by name; see `algorithms_of`.
 
     Raises:
       TriglotError: if `--over` is missing or invalid, or there are more than 10,000 settings.
@@ -29,7 +33,7 @@ def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
             "give what to vary: --over learning_rate=1e-4,3e-4,1e-3 (a list) or "
             "--over learning_rate=log:1e-5..1e-2 --num-settings 30 (a range)."
         )
-    axes = parse_axes(options.over, {name: find_algorithm(name) for name in algorithms_of(options)})
+    axes = parse_axes(options.over, algorithms)
     _check_positional(options, axes)
     if options.num_settings is not None:
         return _drawn(axes, options.num_settings, options.seed)
@@ -45,21 +49,29 @@ def settings_of(options: SweepOptions) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in product(*chosen)]
 
 
-def algorithms_of(options: SweepOptions) -> list[str]:
-    """List the algorithms of a sweep by name; one, unless `--over algorithm=...` has several."""
+def algorithms_of(options: SweepOptions) -> dict[str, Any]:
+    """Find the algorithms of a sweep; one, unless `--over algorithm=...` has several.
+
+    Raises:
+      TriglotError: if there is no such algorithm.
+    """
+    names = [options.algorithm]
     for text in options.over:
         name, values = split_name(text)
         if name == "algorithm":
-            return split_values(name, values)
-    return [options.algorithm]
+            names = split_values(name, values)
+    return {name: find_algorithm(name) for name in names}
 
 
-def train_options(options: SweepOptions, values: Mapping[str, Any]) -> TrainOptions:
+def train_options(
+    options: SweepOptions, values: Mapping[str, Any], algorithms: Mapping[str, Any]
+) -> TrainOptions:
     """Build the options with which `triglot train` trains one setting.
 
     Args:
       options: of the sweep.
       values: the setting.
+      algorithms: the classes of the sweep by name.
     """
     parts = {name: values[name] for name in COMPONENTS if name in values}
     chosen = replace(
@@ -75,7 +87,7 @@ def train_options(options: SweepOptions, values: Mapping[str, Any]) -> TrainOpti
     )
     chosen = replace(chosen, **parts)
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    fields = find_algorithm(chosen.algorithm).Config.__dataclass_fields__
+    fields = algorithms[chosen.algorithm].Config.__dataclass_fields__
     for name, value in values.items():
         if name not in COMPONENTS:
             (config if name in fields else hyper)[name] = value

@@ -12,13 +12,22 @@ from triglot.core.errors import TriglotError
 from triglot.experiments.arguments import join_repeated
 from triglot.experiments.options import SweepOptions
 from triglot.experiments.sweep.axes import Choices, Range, parse_axes
-from triglot.experiments.sweep.settings import MAX_SETTINGS, settings_of, train_options
+from triglot.experiments.sweep.settings import (
+    MAX_SETTINGS,
+    algorithms_of,
+    settings_of,
+    train_options,
+)
 
 
 def options(**changes: Any) -> SweepOptions:
     """Build the options of a sweep of PPO."""
     chosen = {"algorithm": "ppo", "over": ("learning_rate=1,2", "clip_epsilon=0.1,0.2")}
     return small.options(**{"config": {}, **chosen, **changes})
+
+
+def listed(given: SweepOptions) -> list[dict[str, Any]]:
+    return settings_of(given, algorithms_of(given))
 
 
 AXES = {
@@ -86,11 +95,11 @@ def test_a_name_is_given_once() -> None:
 def test_a_name_is_an_option_of_every_algorithm() -> None:
     over = ("algorithm=ppo,dqn", "clip_epsilon=0.1,0.2")
     with pytest.raises(TriglotError, match="unknown option of dqn in --over 'clip_epsilon'"):
-        settings_of(options(over=over))
+        listed(options(over=over))
 
 
 def test_a_grid_is_every_combination_in_order() -> None:
-    settings = settings_of(options(over=("learning_rate=1,2", "num_envs=4,8")))
+    settings = listed(options(over=("learning_rate=1,2", "num_envs=4,8")))
     pairs = [(one["learning_rate"], one["num_envs"]) for one in settings]
     assert pairs == [(1, 4), (1, 8), (2, 4), (2, 8)]
 
@@ -99,7 +108,7 @@ RANGES = ("learning_rate=log:1e-5..1e-2", "clip_epsilon=0.1..0.3", "num_envs=2..
 
 
 def test_random_settings_are_drawn_from_their_ranges() -> None:
-    drawn = settings_of(options(over=RANGES, num_settings=400))
+    drawn = listed(options(over=RANGES, num_settings=400))
     columns = {name: np.array([one[name] for one in drawn]) for name in drawn[0]}
     logs = np.log10(columns["learning_rate"])
     assert logs.min() >= -5 and logs.max() <= -2
@@ -111,14 +120,14 @@ def test_random_settings_are_drawn_from_their_ranges() -> None:
 
 def test_random_settings_follow_from_the_seed_and_begin_alike() -> None:
     few, many, other = (
-        settings_of(options(over=RANGES, num_settings=number, seed=seed))
+        listed(options(over=RANGES, num_settings=number, seed=seed))
         for number, seed in ((3, 0), (9, 0), (3, 1))
     )
     assert many[:3] == few and other != few
 
 
 def test_random_settings_are_different() -> None:
-    drawn = settings_of(options(over=("learning_rate=1,2,3", "num_envs=4,8"), num_settings=6))
+    drawn = listed(options(over=("learning_rate=1,2,3", "num_envs=4,8"), num_settings=6))
     assert len({tuple(one.values()) for one in drawn}) == 6
 
 
@@ -153,14 +162,14 @@ def test_settings_that_cannot_be_are_refused(case: str) -> None:
     if "tau" in str(changes):
         changes = changes | {"algorithm": "dqn"}
     with pytest.raises(TriglotError) as error:
-        settings_of(options(**changes))
+        listed(options(**changes))
     assert says in str(error.value)
 
 
 def test_a_setting_is_a_training() -> None:
     values: dict[str, Any] = {"learning_rate": 0.5, "num_envs": 8, "backend": "nnx"}
     given = options(over=(), hyper={"discount": 0.5}, config={"rollout_length": 4})
-    chosen = train_options(given, values)
+    chosen = train_options(given, values, algorithms_of(given))
     assert (chosen.backend, chosen.num_seeds) == ("nnx", given.num_seeds)
     assert chosen.hyper == {"discount": 0.5, "learning_rate": 0.5}
     assert chosen.config["num_envs"] == 8 and chosen.config["rollout_length"] == 4

@@ -15,7 +15,7 @@ from triglot.experiments.report.tables import as_text
 from triglot.experiments.sweep import report
 from triglot.experiments.sweep.plan import SweepPlan
 from triglot.experiments.sweep.results import Outcome, as_records, ranked
-from triglot.experiments.sweep.settings import settings_of
+from triglot.experiments.sweep.settings import algorithms_of, settings_of
 from triglot.experiments.sweep.tables import ranking_table
 
 # What is swept, and what its main chart is.
@@ -39,7 +39,9 @@ def planned(case: str = "two names", **changes: Any) -> SweepPlan:
     over, _ = SWEEPS[case]
     drawn = {"num_settings": 12} if case == "two ranges" else {}
     given = options(over=over, num_seeds=5, **drawn, **changes)
-    return SweepPlan(options=given, settings=tuple(settings_of(given)), groups=())
+    return SweepPlan(
+        options=given, settings=tuple(settings_of(given, algorithms_of(given))), groups=()
+    )
 
 
 def outcome(plan: SweepPlan, number: int, **changes: Any) -> Outcome:
