@@ -13,6 +13,7 @@ from .plan import Group, SweepPlan
 
 # Of the free memory; the rest is for gradients and other temporary arrays, which are not counted.
 SHARE = 0.5
+UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 METRICS = 20  # that an update has, about
 
 
@@ -150,13 +151,12 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
 def _bytes(number: int) -> str:
     """Format bytes.
 
-    >>> _bytes(1_234_000), _bytes(12_300), _bytes(8_000_000_000)
-    ('1.2 MB', '12 kB', '8 GB')
+    >>> _bytes(1_234_000), _bytes(140_300), _bytes(8_000_000_000)
+    ('1.2 MB', '140 kB', '8.0 GB')
     """
-    for unit, name in ((1e9, "GB"), (1e6, "MB")):
-        if number >= unit:
-            return f"{number / unit:.2g} {name}"
-    return f"{number / 1e3:.2g} kB"
+    unit, name = next((u, n) for u, n in UNITS if number >= u or n == "kB")
+    size = number / unit
+    return f"{size:.{1 if size < 10 else 0}f} {name}"
 
 
 def by_pair(batches: Sequence[Batch]) -> Mapping[tuple[int, int], tuple[Batch, int]]:

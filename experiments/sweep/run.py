@@ -62,6 +62,8 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
         stages = _first_stage(plan, sizes, num_rungs)
         batches = describe(plan, sizes, stages[0])
         print(_announcement(plan, batches, num_rungs), flush=True)
+        if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
+            print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
         done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt), stages)
         if not done:
             return interrupt.exit_code, None
