@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ..core.errors import TriglotError, shown
@@ -55,6 +55,35 @@ def check_contradictions(words: Sequence[str]) -> None:
     for name in seen:
         if name.startswith("--no-") and (other := f"--{name[5:]}") in seen:
             raise TriglotError(f"{other} and {name} contradict each other: give one of them.")
+
+
+def join_repeated(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """Move the values of repeated options to the first place where each is given.
+
+    Args:
+      words: after the command.
+      names: options that may be repeated, such as `--over`.
+
+    >>> join_repeated(["--over", "a=1", "--seed", "0", "--over=b=2"], ["--over"])
+    ['--over', 'a=1', 'b=2', '--seed', '0']
+    """
+    current: list[str] = []
+    groups = [current]
+    repeated: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in repeated:
+            current = repeated[name]
+            current += [value] if equals else []
+        elif name in names:
+            current = repeated[name] = [name, value] if equals else [name]
+            groups.append(current)
+        elif word.startswith("--"):
+            current = [word]
+            groups.append(current)
+        else:
+            current.append(word)
+    return [word for group in groups for word in group]
 
 
 def check_path(option: str, path: str) -> None:

@@ -94,6 +94,7 @@ def _usage() -> None:
       export     write the weights or the policy for use without triglot
       curves     plot the learning curves of several runs
       compare    train with several network libraries from the same weights, and report differences
+      sweep      train many settings of an algorithm, and rank them
       diff       compare two networks at equal weights: where they differ, and why
       check      check a custom or built-in component before training
       new        create a custom component from a template
@@ -107,6 +108,7 @@ def _usage() -> None:
       triglot evaluate runs/first
       triglot export runs/first --format stablehlo --out policy
       triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
+      triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 10
       triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
       triglot new algorithm my_agent
       triglot check my_file:MyAgent --env gymnax:CartPole-v1
@@ -272,6 +274,34 @@ def _compare(arguments: list[str], started: float) -> int:
     return exit_code(options, compare(replace(options, config=config, hyper=hyper)))
 
 
+def _sweep(arguments: list[str], started: float) -> int:
+    """Train many settings of an algorithm, with several seeds each, and rank them.
+
+    Settings that differ in hyperparameters only are trained in one compiled program, in batches
+    that fit in memory; other values (hidden_sizes, num_envs, algorithm, env, backend, optimizer)
+    are programs of their own. Every combination of the values is trained, or --num-settings of
+    them, drawn at random. --halving stops the worse settings early.
+
+    The folder contains results.csv (one row per setting and seed), ranking.csv, sweep.json,
+    sweep.png and .svg, report.html, a self-contained page, and best.toml, the settings of the best.
+    The same command with the same --out continues an interrupted sweep.
+
+    triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 10
+
+    triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,1e-3 --over clip_epsilon=0.1,0.2
+
+    triglot sweep ppo gymnax:CartPole-v1 --over hidden_sizes=64/64,256/256 --over num_envs=4,16
+
+    triglot sweep dqn gymnax:CartPole-v1 --over learning_rate=log:1e-5..1e-2 --over tau=0.01..1
+    --num-settings 32 --halving
+    """
+    options = _parse_with_algorithm(commands.SweepOptions, arguments)
+    _set_compilation_cache(options)
+    from .sweep.run import sweep
+
+    return sweep(options)[0]
+
+
 def _diff(arguments: list[str], started: float) -> int:
     """Compare two networks at equal weights, without training: where they differ, and why.
 
@@ -394,8 +424,8 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _export, _curves, _compare, _diff, _check, _new, _list,
-    _version,
+    _train, _resume, _evaluate, _render, _export, _curves, _compare, _sweep, _diff, _check, _new,
+    _list, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

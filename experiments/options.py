@@ -17,11 +17,13 @@ class Arg:
       metavar: stands for the value.
       default: describes the default where the value None does not.
       positional: whether the value comes without the option's name.
+      repeated: whether the option may be given several times, each time with further values.
     """
 
     metavar: str
     default: str | None = None
     positional: bool = False
+    repeated: bool = False
 
 
 Count = Annotated[int, Arg("N")]
@@ -47,7 +49,7 @@ class ListOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOptions:
-    """Options of both `triglot train` and `triglot compare`.
+    """Options of `triglot train`, `triglot compare` and `triglot sweep`.
 
     Attributes:
       algorithm: a name from `triglot list`, or package.module:object.
@@ -176,6 +178,46 @@ class CompareOptions(SharedOptions):
     def libraries(self) -> tuple[str, ...]:
         """The chosen backends; empty as long as the default is not filled in."""
         return self.backends or ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(SharedOptions, MachineOptions):
+    """Options of `triglot sweep`.
+
+    Attributes:
+      num_seeds: independent seeds of each setting, vmapped; at least 5 for intervals.
+      seed: random seed of the trainings, and of settings drawn from ranges.
+      over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
+        NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
+        env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
+        several layers are joined by slashes: hidden_sizes=64/64,256/256.
+      num_settings: draw this many settings at random, instead of training every combination.
+      halving: stop the worse settings early, by the mean return of training episodes.
+      eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
+      batch: trainings (one setting with one seed each) in one compiled program.
+      backend: the network library: haiku, linen, nnx, equinox, or table.
+      arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
+        canonical, all libraries agree bit for bit.
+      network: custom networks, as for `triglot train`.
+      out: a folder for the results; an interrupted sweep there is continued.
+      checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
+      open: open the report in a browser.
+    """
+
+    num_seeds: Count = 5
+    over: Annotated[
+        tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
+    ] = ()
+    num_settings: Annotated[int | None, Arg("N", "all combinations")] = None
+    halving: bool = False
+    eta: Count = 2
+    batch: Annotated[int | None, Arg("N", "as many as fit into half of the free memory")] = None
+    backend: Name = "linen"
+    arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
+    network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
+    out: Annotated[Path | None, Arg("FOLDER", "runs/sweep-ALGORITHM-ENVIRONMENT-TIME")] = None
+    checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
+    open: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..core.errors import TriglotError, shown
-from .arguments import check_contradictions, check_path
+from .arguments import check_contradictions, check_path, join_repeated
 from .options import Arg, NoOptions
 from .wrapping import terminal_width, wrapped
 
@@ -50,6 +50,7 @@ def parse(
       TriglotError: in one sentence, with the nearest existing option.
     """
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    arguments = join_repeated(arguments, _repeated(options))
     if not asks_for_help:
         check_contradictions(arguments)
     for word in arguments:
@@ -164,6 +165,16 @@ def _tyro_annotation(hint: Any) -> Any:
             if given.positional:
                 kind = Positional[kind]
     return kind
+
+
+def _repeated(options: type) -> list[str]:
+    """List the options that may be given several times."""
+    hints = get_type_hints(options, include_extras=True)
+    return [
+        f"--{one.name.replace('_', '-')}"
+        for one in fields(options)
+        if any(isinstance(g, Arg) and g.repeated for g in get_args(hints[one.name])[1:])
+    ]
 
 
 def _names(options: type) -> list[str]:

@@ -27,7 +27,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     for name in overrides or {}:
         if name not in names:
             raise unknown(f"field of {options.__name__}", name, names)
-    hints = _type_hints(options)
+    hints = type_hints(options)
     values = {name: _decode(hints.get(name), value) for name, value in (overrides or {}).items()}
     for name, value in values.items():
         if not _fits(hints.get(name), value):
@@ -47,7 +47,8 @@ def overrides_of(options: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
-def _type_hints(options: type) -> dict[str, Any]:
+def type_hints(options: type) -> dict[str, Any]:
+    """Look up the types of a dataclass's fields; empty if they cannot be resolved."""
     try:
         return get_type_hints(options, include_extras=True)
     except Exception:  # a custom class may name types that are imported for checkers only
@@ -58,7 +59,7 @@ def _decode(hint: Any, value: Any) -> Any:
     """Convert a JSON value to the type of its field."""
     if isinstance(value, list | tuple):
         return tuple(_decode(None, child) for child in value)
-    kinds = [kind for kind in _members(hint) if isinstance(kind, type) and kind is not Any]
+    kinds = [kind for kind in type_members(hint) if isinstance(kind, type) and kind is not Any]
     if any(isinstance(value, kind) for kind in kinds):
         return value
     for kind in kinds:
@@ -79,7 +80,7 @@ def _decode(hint: Any, value: Any) -> Any:
 
 def _fits(hint: Any, value: Any) -> bool:
     """Whether a value that JSON can hold has the type of its field; other values pass."""
-    members = _members(hint)
+    members = type_members(hint)
     kinds = {get_origin(member) or member for member in members}
     if kinds & {None, Any} or not all(isinstance(kind, type) for kind in kinds):
         return True  # no type that could be checked
@@ -98,14 +99,14 @@ def _fits(hint: Any, value: Any) -> bool:
 
 
 def _shown(hint: Any) -> str:
-    names = (getattr(member, "__name__", str(member)) for member in _members(hint))
+    names = (getattr(member, "__name__", str(member)) for member in type_members(hint))
     return " or ".join("None" if name == "NoneType" else name for name in names)
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def type_members(hint: Any) -> tuple[Any, ...]:
     """List the members of a union, or the type itself."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
-        return tuple(member for part in get_args(hint) for member in _members(part))
+        return tuple(member for part in get_args(hint) for member in type_members(part))
     return (hint,)

@@ -39,13 +39,20 @@ def variable(colour: str) -> str:
     return f"--c-{colour.removeprefix('#')}"
 
 
-def downloads(tables: Sequence[Table], comparison_json: str) -> list[tuple[str, str, int]]:
+def downloads(
+    tables: Sequence[Table], result_json: str, name: str = "comparison.json"
+) -> list[tuple[str, str, int]]:
     """List the files that the page offers, also without JavaScript.
+
+    Args:
+      tables: offered as CSV.
+      result_json: the result as text.
+      name: of its file.
 
     Returns:
       Name, data URI and number of bytes.
     """
-    files = [("comparison.json", "application/json", comparison_json)]
+    files = [(name, "application/json", result_json)]
     files += [(f"{table.name}.csv", "text/csv", as_csv(table)) for table in tables]
     return [
         # In base64, numbers would be longer.

@@ -1,18 +1,15 @@
 """The page: one HTML file that holds everything it shows."""
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from ...backends import libraries
-from . import embedded, numbers
+from . import embedded, numbers, template
 from .cards import cards
 from .charts import cost, divergence, drawing, figures, theme
-from .charts.chart import DESK, PHONE, RATE, Chart
+from .charts.chart import RATE, Chart
 from .contents import series, speeds_table, tables
 from .environments import curves_by_environment, environment_names
 from .groups import equal_libraries
@@ -33,8 +30,8 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     drawn = figures.page_charts(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     found = tables(result)
-    template = _environment().get_template("page.html")
     return template.render(
+        "page.html",
         result=result,
         title=title(result),
         verdict=result["verdict"],
@@ -50,19 +47,13 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
         details=details(result),
         programs=program_pairs(result),
         code=embedded.code(result.get("code")),
-        charts={chart.name: chart for chart in drawn},
-        plots={chart.name: _drawn(chart) for chart in drawn},
-        specs={chart.name: drawing.live_spec(chart) for chart in drawn},
+        drawn=drawn,
         rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
         speeds=speeds_table(result),
         tables={table.name: table for table in found},
         figures=list(figures.figures(result)),
         downloads=embedded.downloads([*found, *series(result)], comparison_json),
         colours=theme.colours(list(result["backends"])),
-        style=Markup(embedded.style()),
-        script=Markup((embedded.ASSETS / "page.js").read_text()),
-        library=drawing.script(),
-        n=numbers,
         titled=libraries.title,
     )
 
@@ -100,30 +91,3 @@ def _findings(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
         for name, facts in result["backends"].items()
         for cause in facts.get("causes") or ()
     ]
-
-
-def _drawn(chart: Chart) -> dict[str, Markup]:
-    return {
-        "desk": Markup(drawing.svg(chart, DESK)),
-        "phone": Markup(drawing.svg(chart, PHONE, narrow=True)),
-    }
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(embedded.ASSETS),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["variable"] = lambda colour: f"var({embedded.variable(colour)})"
-    environment.filters["spec"] = _as_script
-    return environment
-
-
-def _as_script(spec: Mapping[str, Any]) -> Markup:
-    """Format JSON for a script element, which `</` would end."""
-    text = json.dumps(spec, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c"))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -139,30 +139,10 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    env = make_env(options.env)
-    agent = make_agent(
-        options.algorithm,
-        env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
-        config=options.config,
-        hyper=options.hyper,
-        networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
-    )
-    if folder is None:
-        check_effects(options, type(agent), env, agent.config)
+    trainer, hyper, num_updates = build(options, effects=folder is None)
     if check is not None:
-        check(agent)
-    trainer = make_trainer(agent, env)
-    if trainer.steps_on_host:
-        # Otherwise each small program runs on another thread, which takes longer than the program.
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
-    num_updates = updates_for(trainer, options.total_steps)
-    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+        check(trainer.agent)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
-        if _has_custom_components(options):
-            trainer.check()
         if not training:
             needed = memory.of_state(trainer, hyper, options.num_seeds)
         else:
@@ -185,6 +165,48 @@ def prepare(
         num_updates=num_updates,
         out=out,
     )
+
+
+class Built(NamedTuple):
+    """The agent in its environments, its initial hyperparameters, and updates per seed."""
+
+    trainer: TrainerLike
+    hyper: Any
+    num_updates: int
+
+
+def build(options: TrainOptions, *, effects: bool = True) -> Built:
+    """Build the agent and the trainer.
+
+    Args:
+      options: what was chosen.
+      effects: whether to refuse options that have no effect.
+
+    Raises:
+      TriglotError: if the components do not exist or do not fit each other.
+    """
+    env = make_env(options.env)
+    agent = make_agent(
+        options.algorithm,
+        env,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        networks=load_networks(options.network, env),
+        optimizer=options.optimizer,
+    )
+    if effects:
+        check_effects(options, type(agent), env, agent.config)
+    trainer = make_trainer(agent, env)
+    if trainer.steps_on_host:
+        # Otherwise each small program runs on another thread, which takes longer than the program.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+    num_updates = updates_for(trainer, options.total_steps)
+    if _has_custom_components(options):
+        with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
+            trainer.check()
+    return Built(trainer, fill_schedule_horizon(agent.hyper, num_updates), num_updates)
 
 
 def _has_custom_components(options: TrainOptions) -> bool:

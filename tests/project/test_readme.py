@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from triglot.experiments import cli
-from triglot.experiments.options import CompareOptions, TrainOptions
+from triglot.experiments.options import CompareOptions, SweepOptions, TrainOptions
 from triglot.experiments.runs.plan import prepare
+from triglot.experiments.sweep.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -32,7 +33,8 @@ LINES = (ROOT / "README.md").read_text().replace("\\\n", " ").splitlines()
 COMMANDS = [
     shlex.split(line, comments=True)[1:]
     for line in LINES
-    if line.startswith(("triglot train", "triglot compare")) and "my_agent" not in line
+    if line.startswith(("triglot train", "triglot compare", "triglot sweep"))
+    and "my_agent" not in line
 ]
 
 
@@ -52,13 +54,16 @@ def test_its_commands_can_start(
     for command in PRINTED:
         assert cli.main(command[: command.index(">")]) == 0
         Path(command[-1]).write_text(capsys.readouterr().out)
-    kind = {"train": TrainOptions, "compare": CompareOptions}[words[0]]
+    kinds = {"train": TrainOptions, "compare": CompareOptions, "sweep": SweepOptions}
+    kind = kinds[words[0]]
     written = words.index("--out") + 1 if "--out" in words else len(words) + 1
     given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
     options = cli._parse_with_algorithm(kind, given)
     if kind is TrainOptions:
         printed = prepare(options).announcement()
         assert "nothing will be learned" not in printed
+    if kind is SweepOptions:
+        assert make_plan(options).groups
 
 
 def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None:

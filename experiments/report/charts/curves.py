@@ -30,22 +30,47 @@ OVERLAP = 0.01  # of the range of the returns
 
 
 def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | None:
-    """Build the plot of the learning curves; None if the result has none.
-
-    With few seeds, each is drawn in place of an interval.
-    """
+    """Build the plot of the learning curves; None if the result has none."""
     curves = result.get("curves")
     if not curves or not curves["backends"]:
         return None
     groups = equal_libraries(result)
-    series = tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups))
-    values = [_filled(curves["backends"][group.backends[0]]) for group in groups]
+    stats = result.get("statistics") or {}
+    return seeds_chart(
+        name,
+        tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups)),
+        [curves["backends"][group.backends[0]] for group in groups],
+        curves["env_steps"],
+        bounds=stats.get("return_bounds") or (None, None),
+        random_return=stats.get("random_return"),
+    )
+
+
+def seeds_chart(
+    name: str,
+    series: tuple[Series, ...],
+    seeds: Sequence[Sequence[Sequence[float | None]]],
+    steps: Sequence[int],
+    *,
+    bounds: Sequence[float | None] = (None, None),
+    random_return: float | None = None,
+) -> Chart:
+    """Build the plot of several learning curves over the same steps.
+
+    With few seeds, each is drawn in place of an interval.
+
+    Args:
+      name: of the chart.
+      series: label and colour of each curve.
+      seeds: returns of each curve's seeds, `[S, P]`; None or NaN where no episode ended.
+      steps: environment steps, `[P]`.
+      bounds: the lowest and the highest possible return; None if unknown.
+      random_return: of a random policy, drawn as a line.
+    """
+    values = [_filled(each) for each in seeds]
     num_seeds = max(map(len, values))
-    steps, stats = curves["env_steps"], result.get("statistics") or {}
-    bounds = stats.get("return_bounds") or (None, None)
     rows = _means(values, series, steps, bounds)
     datasets, means = named("means", table(COLUMNS, rows, words=("g",)))
-    random_return = stats.get("random_return")
     drawn = [*(value for row in rows for value in row[2:5]), random_return]
     seeds_drawn = values if num_seeds < MIN_SEEDS else []
     drawn += [float(value) for curves in seeds_drawn for value in curves.flat]
@@ -80,7 +105,7 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
         layers += reference(random_return, "random policy", place)
     return Chart(
         name=name,
-        description=f"Learning curves of {', '.join(group.label for group in groups)}: return per "
+        description=f"Learning curves of {', '.join(one.label for one in series)}: return per "
         "episode against environment steps.",
         content={
             "params": [

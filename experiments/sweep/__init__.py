@@ -1,0 +1,1 @@
+"""`triglot sweep`: train many settings of one algorithm, and rank them."""
