@@ -90,9 +90,15 @@ def stablehlo_files(acting: Acting, title: str) -> dict[str, bytes]:
       The files' contents by their names.
 
     Raises:
-      TriglotError: as `exported`.
+      TriglotError: as `exported`, and if flatbuffers is not installed.
     """
-    artefact = exported(acting).serialize()
+    try:
+        artefact = exported(acting).serialize()
+    except ImportError:  # an installation from before it was required
+        raise TriglotError(
+            "jax.export writes files with flatbuffers, which is not installed: run `pip install "
+            "flatbuffers`."
+        ) from None
     agent, masked = acting.agent, acting.num_actions is not None
     mask = ", action_mask" if masked else ""
     actions = f"actions, {describe_inputs(agent.action_spec)}"

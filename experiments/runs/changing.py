@@ -140,7 +140,8 @@ class Change:
                     f"before, it fell to 0 over {float(one['from']):,.0f} updates"
                 )
             else:
-                rest = "" if _horizon(plan.hyper) else "; schedules go on as they were set"
+                changed = self.decay_updates is not None or _horizon(plan.hyper)
+                rest = "" if changed else "; schedules go on as they were set"
                 lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
         return lines
 
