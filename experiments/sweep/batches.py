@@ -142,7 +142,10 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
     """Describe how the trainings are divided, and why."""
     trainings = sum(map(len, batches))
     num_settings, num_seeds = len(plan.settings), plan.options.num_seeds
-    text = f"{num_settings:,} settings x {num_seeds} seeds = {trainings:,} trainings"
+    text = (
+        f"{_counted(num_settings, 'setting')} x {_counted(num_seeds, 'seed')} = "
+        f"{_counted(trainings, 'training')}"
+    )
     counts = [(size, len(list(same))) for size, same in groupby(map(len, batches))]
     shown = ", ".join(f"{count} of {size}" for size, count in counts[:4])
     if len(counts) > 4:
@@ -152,6 +155,10 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
         return f"{text}, as --batch {plan.options.batch} says"
     one = sum(bytes_of_one(plan.groups[0]).values())
     return f"{text}: one needs {_bytes(one)}, and {_bytes(_free())} are free"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _bytes(number: int) -> str:
