@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ...core.errors import user_error_context
+from ...core.errors import TriglotError, user_error_context
 from ..runs import memory
 from .learning import Learning
 from .plan import Group, SweepPlan
@@ -52,12 +52,9 @@ def capacities(plan: SweepPlan) -> list[int]:
     """Choose how many trainings of each group fit in memory at the same time.
 
     Raises:
-      TriglotError: if a single training does not fit.
+      TriglotError: if a single training, or what `--batch` asks for, does not fit.
     """
-    return [
-        _capacity(group) if plan.options.batch is None else plan.options.batch
-        for group in plan.groups
-    ]
+    return [_capacity(group, plan.options.batch) for group in plan.groups]
 
 
 def bytes_of_one(group: Group) -> memory.Parts:
@@ -75,10 +72,19 @@ def bytes_of_one(group: Group) -> memory.Parts:
     return parts | {"metrics": in_chunk + Learning.empty(1, group.num_updates).nbytes}
 
 
-def _capacity(group: Group) -> int:
+def _capacity(group: Group, batch: int | None) -> int:
     one = bytes_of_one(group)
     memory.check(one)
-    return max(1, int(SHARE * _free() // max(1, sum(one.values()))))
+    size, free = max(1, sum(one.values())), _free()
+    if batch is None:
+        return max(1, int(SHARE * free // size))
+    together = min(batch, len(group.settings) * group.options.num_seeds)
+    if together * size > free:
+        raise TriglotError(
+            f"--batch {batch} needs at least {_bytes(together * size)} of memory, and "
+            f"{_bytes(free)} are free: lower it, or leave it out."
+        )
+    return batch
 
 
 def _free() -> int:
@@ -136,7 +142,10 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
     """Describe how the trainings are divided, and why."""
     trainings = sum(map(len, batches))
     num_settings, num_seeds = len(plan.settings), plan.options.num_seeds
-    text = f"{num_settings:,} settings x {num_seeds} seeds = {trainings:,} trainings"
+    text = (
+        f"{_counted(num_settings, 'setting')} x {_counted(num_seeds, 'seed')} = "
+        f"{_counted(trainings, 'training')}"
+    )
     counts = [(size, len(list(same))) for size, same in groupby(map(len, batches))]
     shown = ", ".join(f"{count} of {size}" for size, count in counts[:4])
     if len(counts) > 4:
@@ -146,6 +155,10 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
         return f"{text}, as --batch {plan.options.batch} says"
     one = sum(bytes_of_one(plan.groups[0]).values())
     return f"{text}: one needs {_bytes(one)}, and {_bytes(_free())} are free"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _bytes(number: int) -> str:

@@ -52,6 +52,24 @@ def test_a_killed_comparison_is_continued(tmp_path: Path) -> None:
         assert results(out) and results(out) == results(tmp_path / "whole")
 
 
+def test_a_killed_sweep_is_continued(tmp_path: Path) -> None:
+    """One folder, killed again and again, ends with the results of an undisturbed sweep."""
+    shapes = "--num-envs 2 --rollout-length 8 --num-minibatches 2 --hidden-sizes 8"
+    command = f"sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-3,1e-2,0.1,1 {shapes}"
+    command += " --num-seeds 3 --batch 6 --halving --total-steps 32_000 --eval-episodes 4"
+    command += " --checkpoint-seconds 0.5"
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(f"{command} --out {whole}")
+    for seconds in np.random.default_rng(0).uniform(4, 15, size=5):
+        process = start(f"{command} --out {killed}")
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+    finish(f"{command} --out {killed}")
+    assert results(killed) and results(killed) == results(whole)
+    assert (killed / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+
+
 def results(out: Path) -> dict[str, bytes]:
-    """Read all arrays of a comparison."""
+    """Read all arrays of a comparison or a sweep."""
     return {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*.safetensors")}
