@@ -3,17 +3,15 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 
 from ...core.errors import writing
-from ..options import SharedOptions, SweepOptions, TrainOptions
-from ..registry.algorithms import find_algorithm
-from ..registry.overrides import from_overrides
+from ..config_files import toml_of
+from ..options import SweepOptions
 from ..report import embedded, numbers, template
 from ..report.charts import drawing
 from ..report.charts.chart import Chart
@@ -21,7 +19,6 @@ from ..report.tables import Table, as_csv
 from ..report.thinning import as_json
 from ..storage.files import plain, replacing
 from ..version import device, versions
-from .axes import COMPONENTS
 from .charts import main as charts
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked
@@ -86,7 +83,8 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
         best = next((one for one in result["settings"] if one["env"] == env), None)
         if best is not None:
             values = plan.settings[best["setting"] - 1]
-            _write(out / name, best_toml(train_options(plan.options, values, algorithms)))
+            chosen = train_options(plan.options, values, algorithms)
+            _write(out / name, toml_of(chosen, algorithms[chosen.algorithm]))
     mains = main_charts(result)
     if mains:
         env, chart = next(iter(mains.items()))
@@ -125,28 +123,6 @@ def page(
             if one[2] <= MAX_EMBEDDED or one[0] == "ranking.csv"
         ],
     )
-
-
-def best_toml(options: TrainOptions) -> str:
-    """Format all settings of a training as TOML, which `triglot train --config` reads."""
-    algorithm = find_algorithm(options.algorithm)
-    given = {
-        one.name: getattr(options, one.name)
-        for one in fields(TrainOptions)
-        if one.name in {*(each.name for each in fields(SharedOptions)), *COMPONENTS, "network"}
-    }
-    given["config"] = asdict(from_overrides(algorithm.Config, options.config))
-    given["hyper"] = asdict(from_overrides(algorithm.Hyperparams, options.hyper))
-    return tomli_w.dumps(_without_none(given))
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what has no value, which TOML cannot state: it is the default."""
-    return {
-        name: _without_none(value) if isinstance(value, Mapping) else value
-        for name, value in values.items()
-        if value is not None and value != ()
-    }
 
 
 def command(options: SweepOptions) -> str:

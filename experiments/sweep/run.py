@@ -18,6 +18,7 @@ from ..runs.plan import default_folder
 from ..storage.files import check_free, make_new_folder
 from ..storage.ledger import FILE, Ledger
 from ..storage.lock import locked
+from ..wrapping import bar_width, wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .plan import SweepPlan, describe_setting, make_plan
@@ -61,7 +62,7 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
         ledger.tidy()
         stages = _first_stage(plan, sizes, num_rungs)
         batches = describe(plan, sizes, stages[0])
-        print(_announcement(plan, batches, num_rungs), flush=True)
+        print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
         done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt), stages)
@@ -108,7 +109,8 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     progress = Progress(None)
     finished = False
     try:
-        with tqdm(bar_format=BAR, dynamic_ncols=True, leave=False, unit_scale=True) as progress.bar:
+        shape = bar_width(sys.stderr)
+        with tqdm(bar_format=BAR, **shape, leave=False, unit_scale=True) as progress.bar:
             runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
                 if stage:
@@ -221,11 +223,11 @@ def _say_what_is_left(sweep: _Sweep, stages: list[list[Batch]], progress: Progre
     running = ""
     if progress.share:
         running = f", and {progress.share:.0%} of the next"
-    print(
+    text = (
         f"The sweep did not finish: {done} of {len(batches)} batches are done{running}, and kept. "
-        f"Continue with the same command and --out {sweep.ledger.out}",
-        file=sys.stderr,
+        f"Continue with the same command and --out {sweep.ledger.out}"
     )
+    print(wrapped(text), file=sys.stderr)
 
 
 def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
@@ -238,8 +240,8 @@ def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
     for env, name in result["best"].items():
         best = next(one for one in result["settings"] if one["env"] == env)
         where = f" on {env}" if len(result["best"]) > 1 else ""
-        lines.append(f"best{where}: {describe_setting(best['values'])}")
-        lines.append(f"to train it again: triglot train --config {out / name} --seed 1")
+        lines.append(wrapped(f"best{where}: {describe_setting(best['values'])}; train it again by"))
+        lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))
     return "\n".join([*lines, f"Report: {out / report.PAGE}"])
 
 

@@ -32,11 +32,14 @@ from triglot.core.loop import checkpoint
 from triglot.core.loop.chunks import run_chunks
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.trainers import make_trainer
-from triglot.experiments.options import SweepOptions
+from triglot.experiments import cli
+from triglot.experiments.options import SweepOptions, TrainOptions
+from triglot.experiments.registry.overrides import overrides_of
 from triglot.experiments.storage.ledger import Ledger
 from triglot.experiments.sweep import report, training
 from triglot.experiments.sweep.learning import Learning
 from triglot.experiments.sweep.run import sweep
+from triglot.experiments.sweep.settings import algorithms_of, train_options
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -155,6 +158,13 @@ def test_the_best_setting_is_written_whole(whole: Path) -> None:
     assert best["config"].items() >= SMALL.items()
     assert (best["algorithm"], best["env"], best["num_seeds"]) == ("q_learning", ENV, 2)
     assert "optimizer" not in best, "None, which TOML cannot state, is the default"
+    words = ["train", "--config", str(whole / "best.toml")]
+    read_back = cli._parse_with_algorithm(TrainOptions, words)
+    given = options(whole)
+    chosen = train_options(given, result["settings"][0]["values"], algorithms_of(given))
+    assert (read_back.env, read_back.total_steps) == (chosen.env, chosen.total_steps)
+    for table in ("config", "hyper"):
+        assert overrides_of(getattr(read_back, table)).items() <= getattr(chosen, table).items()
 
 
 def test_a_finished_sweep_is_not_run_again(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +281,7 @@ def test_an_interruption_says_how_to_continue(
     with interrupting(monkeypatch, 0):
         code, result = sweep(options(out))
     assert (code, result) == (130, None)
-    error = capsys.readouterr().err
+    error = " ".join(capsys.readouterr().err.split())
     assert "stopping after this chunk" in error
     assert "0 of 1 batches are done, and 6% of the next, and kept. Continue" in error
     assert f"with the same command and --out {out}" in error
