@@ -19,6 +19,8 @@ from triglot.experiments.runs import changing
 from triglot.experiments.runs.plan import prepare
 from triglot.experiments.storage.config import read_config
 
+from .printed import unwrapped
+
 SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0"
 REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
@@ -62,7 +64,10 @@ def numbers(folder: Path) -> dict[str, np.ndarray]:
     return {path: np.asarray(leaf) for path, leaf in by_path(states).items()}
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow), "sac"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dqn", "sac")]
+
+
+@pytest.mark.parametrize("name", ["ppo", *SLOW])
 def test_a_run_continued_on_another_library_is_the_undisturbed_run(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +75,7 @@ def test_a_run_continued_on_another_library_is_the_undisturbed_run(
     moved = trained(name, tmp_path / "moved", FIRST, "haiku", *COMMANDS[name][1].split())
     words = ["resume", str(moved), "--backend", "nnx"]
     assert cli.main([*words, "--total-steps", str(WHOLE * STEPS_PER_UPDATE)]) == 0
-    printed = capsys.readouterr().out
+    printed = unwrapped(capsys)
     assert "continues on nnx, with the weights and moments of haiku" in printed
     assert "extended from 24 to 48 steps" in printed
     expected, found = numbers(whole), numbers(moved)
@@ -109,7 +114,7 @@ def test_an_extended_run_with_a_constant_rate_is_the_longer_run(
     whole = trained("ppo", tmp_path / "whole", WHOLE, "haiku", *constant)
     out = trained("ppo", tmp_path / "run", FIRST, "haiku", *constant)
     assert cli.main(["resume", str(out), "--total-steps", "48"]) == 0
-    assert "extended from 24 to 48 steps; schedules go on" in capsys.readouterr().out
+    assert "extended from 24 to 48 steps; schedules go on" in unwrapped(capsys)
     expected, found = numbers(whole), numbers(out)
     for path, array in expected.items():
         np.testing.assert_array_equal(found[path], array, err_msg=path)
@@ -131,13 +136,13 @@ def test_the_schedule_of_an_extended_run_is_stated(
     assert (
         "the learning rate now falls to 0 over 5 updates, counted from the run's start; before, it "
         "fell to 0 over 3 updates"
-    ) in capsys.readouterr().out
+    ) in unwrapped(capsys)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     rates = [line["learning_rate"][0] / lines[0]["learning_rate"][0] for line in lines]
     np.testing.assert_allclose(rates, [1, 2 / 3, 1 / 3, 1 - 3 / 5, 1 - 4 / 5], rtol=1e-5)
     assert read_config(out)["hyper"]["decay_updates"] == 5
     assert cli.main(["resume", str(out), "--total-steps", "48", "--decay-updates", "inf"]) == 0
-    assert "the learning rate now is constant" in capsys.readouterr().out
+    assert "the learning rate now is constant" in unwrapped(capsys)
     assert cli.main(["resume", str(out), "--total-steps", "56"]) == 0
 
 

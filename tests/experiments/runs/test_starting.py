@@ -13,6 +13,8 @@ from triglot.experiments import cli
 from triglot.experiments.export.weights import named_weights, stats_of
 from triglot.experiments.runs import train
 
+from .printed import unwrapped
+
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
 REACH = PPO.replace("two-step", "reach")
@@ -62,7 +64,7 @@ def test_all_weights_are_taken_in_another_library(
     more = [] if index is None else ["--init-seed-index", index]
     out = tmp_path / "run"
     assert run(PPO, out, "--num-seeds", num_seeds, "--init-from", source, *more) == 0
-    assert f"starts from {source} after 2 updates: 8 of 8 parameters" in capsys.readouterr().out
+    assert f"starts from {source} after 2 updates: 8 of 8 parameters" in unwrapped(capsys)
     for seed, there in enumerate(expected):
         found, wanted = weights(out, seed), weights(source, there)
         assert found.keys() == wanted.keys()
