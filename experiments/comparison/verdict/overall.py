@@ -60,7 +60,9 @@ def verdict(
         parts.append(f"Equal bit for bit: {names}.")
     only_rounding = {cause["name"] for pair in worst for cause in pair["causes"]} <= ROUNDING_CAUSES
     if arithmetic != "canonical" and only_rounding:
-        parts.append("--arithmetic canonical gives all libraries one order of summation.")
+        parts.append(
+            "--arithmetic canonical sums in one order in all libraries, except in recurrent cells."
+        )
     return {"level": level, "sentence": " ".join(parts)}
 
 
