@@ -33,8 +33,8 @@ test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST) -m "not slow and optimized" || status=1; \
 	exit $$status
 
-# What builds or runs the files that are shipped (wheel, notebooks, the code in documents), and what
-# starts and kills programs.
+# What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
+# what starts, stops and continues programs (runs, sweeps).
 test-packaging: $(READY)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"

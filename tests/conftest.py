@@ -63,9 +63,9 @@ OPTIMIZED = (
     "learning/test_inverted_pendulum",
 )
 
-# Test files and folders whose tests get the marker `packaging`: they run what documents show, or
-# start and kill programs.
-PACKAGING = ("faults", "test_extending", "test_readme")
+# Test files and folders whose tests get the marker `packaging`: they run what documents show or what
+# is exported, or start, stop and continue programs.
+PACKAGING = ("export", "faults", "sweep", "test_changing", "test_extending", "test_readme")
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.printed import unwrapped
 from triglot.core.errors import TriglotError
 from triglot.experiments import cli
 from triglot.experiments.options import TrainOptions
 from triglot.experiments.runs import changing
 from triglot.experiments.runs.plan import prepare
 from triglot.experiments.storage.config import read_config
-
-from .printed import unwrapped
 
 SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0"
 REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.printed import unwrapped
 from triglot.experiments import cli
 from triglot.experiments.export.weights import named_weights, stats_of
 from triglot.experiments.runs import train
-
-from .printed import unwrapped
 
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
