@@ -236,13 +236,18 @@ def _table(text: str, title: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """Shorten the path of an installed package, or below the current folder.
+    """Shorten the path of an installed package, of triglot, or below the current folder.
 
     >>> short_path("/usr/lib/python3.11/site-packages/optax/_src/transform.py")
     'optax/_src/transform.py'
+    >>> short_path("/home/me/checkout/triglot/core/learner.py")
+    'triglot/core/learner.py'
     """
     _, installed, inside = path.rpartition("site-packages/")
     if installed:
         return inside
     here = os.getcwd() + os.sep
-    return path.removeprefix(here)
+    if path.startswith(here):
+        return path.removeprefix(here)
+    _, own, inside = path.rpartition("/triglot/")
+    return f"triglot/{inside}" if own else path
