@@ -63,8 +63,8 @@ OPTIMIZED = (
     "learning/test_inverted_pendulum",
 )
 
-# Test files and folders whose tests get the marker `packaging`: they run what documents show or what
-# is exported, or start, stop and continue programs.
+# Test files and folders whose tests get the marker `packaging`: they run what documents show or
+# what is exported, or start, stop and continue programs.
 PACKAGING = ("export", "faults", "sweep", "test_changing", "test_extending", "test_readme")
 
 
