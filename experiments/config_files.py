@@ -11,12 +11,12 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import tomli_w
 
 from ..core.errors import TriglotError, unknown
-from .options import Arg, MachineOptions
+from .options import MachineOptions, marked
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
@@ -119,7 +119,7 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
     """
     own = {one.name: one.default for one in fields(options) if one.name not in TABLES}
     more = {one.name: one.default for one in _numbers(algorithm)}
-    positional = _positional(options)
+    positional = marked(options, "positional")
     for name in file.values:
         if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
@@ -186,15 +186,6 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def _numbers(algorithm: Any) -> Iterator[Any]:
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from fields(owner)
-
-
-def _positional(options: type) -> list[str]:
-    hints = get_type_hints(options, include_extras=True)
-    return [
-        one.name
-        for one in fields(options)
-        if any(isinstance(arg, Arg) and arg.positional for arg in get_args(hints[one.name])[1:])
-    ]
 
 
 def _leading(words: Sequence[str]) -> list[str]:

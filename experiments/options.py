@@ -4,9 +4,9 @@
 so that `load_run` and the workers of a comparison can use the same classes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,16 @@ class Arg:
     default: str | None = None
     positional: bool = False
     repeated: bool = False
+
+
+def marked(options: type, mark: str) -> list[str]:
+    """Name the fields of options whose `Arg` is marked, `positional` or `repeated`."""
+    hints = get_type_hints(options, include_extras=True)
+    return [
+        one.name
+        for one in fields(options)
+        if any(isinstance(arg, Arg) and getattr(arg, mark) for arg in get_args(hints[one.name])[1:])
+    ]
 
 
 Count = Annotated[int, Arg("N")]

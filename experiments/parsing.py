@@ -17,7 +17,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..core.errors import TriglotError, shown
 from .arguments import check_contradictions, check_path, join_repeated
-from .options import Arg, NoOptions
+from .options import Arg, NoOptions, marked
 from .wrapping import terminal_width, wrapped
 
 Options = TypeVar("Options")
@@ -50,7 +50,7 @@ def parse(
       TriglotError: in one sentence, with the nearest existing option.
     """
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
-    arguments = join_repeated(arguments, _repeated(options))
+    arguments = join_repeated(arguments, [_flag(name) for name in marked(options, "repeated")])
     if not asks_for_help:
         check_contradictions(arguments)
     for word in arguments:
@@ -167,18 +167,12 @@ def _tyro_annotation(hint: Any) -> Any:
     return kind
 
 
-def _repeated(options: type) -> list[str]:
-    """List the options that may be given several times."""
-    hints = get_type_hints(options, include_extras=True)
-    return [
-        f"--{one.name.replace('_', '-')}"
-        for one in fields(options)
-        if any(isinstance(g, Arg) and g.repeated for g in get_args(hints[one.name])[1:])
-    ]
-
-
 def _names(options: type) -> list[str]:
     return [one.name for one in fields(options)]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
@@ -186,7 +180,7 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
     names = [name for name in _names(options) if name not in nested]
     for name in nested.keys() & set(_names(options)):
         names += _names(nested[name])
-    return ["--config", *("--" + name.replace("_", "-") for name in names)]
+    return ["--config", *map(_flag, names)]
 
 
 def _one_sentence(box: str) -> str:

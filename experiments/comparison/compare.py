@@ -97,7 +97,7 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
 
 
 def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Failure]:
-    ledger.sweep()
+    ledger.tidy()
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
         print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")

@@ -5,22 +5,17 @@ under its name when the job is done, so that an interrupted comparison continues
 are missing; a job that was interrupted continues from its checkpoint in its unfinished folder.
 """
 
-import json
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import TriglotError
 from ..options import CompareOptions
-from ..storage.files import UNFINISHED, make_folder, plain, visible_files, write_json
+from ..storage.files import make_folder, plain, write_json
+from ..storage.ledger import FILE, JobFolders, load, other_options, other_version
 from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 
-LEDGER = "jobs.json"
-JOBS, COSTS = "jobs", "costs"
-RESULTS = "results"  # in an unfinished folder, what is renamed when it is complete
+COSTS = "costs"
 SCHEMA = 2
 # Options that change no job; another call with the same folder may change them, and adds what is
 # missing.
@@ -76,14 +71,11 @@ def environments(options: CompareOptions) -> tuple[str, ...]:
     return (options.env, *options.envs)
 
 
-class Ledger:
+class Ledger(JobFolders):
     """The folder of a comparison.
 
     Use `open` to begin or to continue one, under its lock.
     """
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
 
     @classmethod
     def open(cls, out: Path, options: CompareOptions) -> "Ledger":
@@ -92,17 +84,13 @@ class Ledger:
         Raises:
           TriglotError: if the folder holds something else, or a comparison with other options.
         """
-        ledger, path = cls(out), out / LEDGER
+        ledger, path = cls(out), out / FILE
         chosen = _computing(options)
         if path.exists():
             found = _read(path)
             for name, value in chosen.items():
                 if found.get(name) != value:
-                    raise TriglotError(
-                        f"{out} holds a comparison with {name} {_shown(found.get(name))}, and this "
-                        f"command has {_shown(value)}: choose another --out, or the same options "
-                        "to continue it."
-                    )
+                    raise other_options(out, "comparison", name, found.get(name), value)
             return ledger
         make_folder(out)
         write_json(path, {"schema": SCHEMA, "options": chosen})
@@ -114,7 +102,7 @@ class Ledger:
 
     def folder(self, job: Job) -> Path:
         """The folder of a job's results."""
-        return self.out / JOBS / job.name
+        return self.results(job.name)
 
     def weights(self, position: int) -> Path:
         """The file of the shared initial weights in one environment."""
@@ -122,32 +110,7 @@ class Ledger:
 
     def costs(self) -> Path:
         """The file of the measured costs."""
-        return self.out / JOBS / COSTS / "costs.json"
-
-    def unfinished(self, name: str) -> Path:
-        """The folder of what is not done yet, such as the checkpoint of a job."""
-        return self.out / JOBS / f"{UNFINISHED}{name}"
-
-    @contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
-        """Yield an empty folder that gets its name when it is complete."""
-        unfinished = self.unfinished(name)
-        results = unfinished / RESULTS
-        shutil.rmtree(results, ignore_errors=True)
-        results.mkdir(parents=True)
-        yield results
-        results.replace(self.out / JOBS / name)
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-    def sweep(self) -> None:
-        """Remove unfinished folders of jobs that are done, which a kill may have left."""
-        for done in (self.out / JOBS).glob("[!.]*"):
-            shutil.rmtree(self.unfinished(done.name), ignore_errors=True)
-
-    def drop_if_empty(self) -> None:
-        """Remove the folder of a comparison of which nothing was computed."""
-        if visible_files(self.out) == [LEDGER]:
-            shutil.rmtree(self.out, ignore_errors=True)
+        return self.results(COSTS) / "costs.json"
 
 
 def _computing(options: CompareOptions) -> dict[str, Any]:
@@ -157,18 +120,7 @@ def _computing(options: CompareOptions) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise TriglotError(
-            f"{path} cannot be read ({error}): choose another --out, or delete the folder."
-        ) from None
+    found = load(path)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise TriglotError(
-            f"{path} was written by another version of triglot: choose another --out."
-        )
+        raise other_version(path)
     return found["options"]
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value)

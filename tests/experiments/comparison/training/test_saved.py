@@ -259,7 +259,7 @@ def test_unfinished_folders_of_finished_jobs_are_removed(tmp_path: Path) -> None
     for name in (JOB.name, "0-weights-nnx"):
         ledger.unfinished(name).mkdir(parents=True)
     ledger.folder(JOB).mkdir()
-    ledger.sweep()
+    ledger.tidy()
     assert [path.name for path in (tmp_path / "jobs").iterdir() if path.name.startswith(".")] == [
         ".unfinished-0-weights-nnx"
     ]
