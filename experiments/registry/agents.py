@@ -37,7 +37,7 @@ def make_agent(
       backend: the library whose zoo the networks come from.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
         canonical for networks of the zoo, which costs nothing and makes the libraries agree
-        (docs/results.md has the measurement), and native for custom networks.
+        (docs/measurements.md has the measurement), and native for custom networks.
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
       networks: custom networks instead of the zoo's: one for everything, or each by the name that
