@@ -61,7 +61,7 @@ class Cause:
     """A likely cause of a difference.
 
     Attributes:
-      name: an entry of the catalogue, such as `norm_epsilon`; docs/extending.md lists all.
+      name: an entry of the catalogue, such as `norm_epsilon`; docs/guide/port.md lists all.
       where: the place in both modules.
       evidence: the numbers that support it.
     """

@@ -1,1 +1,1 @@
-"""What `triglot new` writes; docs/extending.md shows the same text."""
+"""What `triglot new` writes; docs/guide shows the same text."""
