@@ -45,8 +45,8 @@ lint: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs: $(READY)
-	$(BIN)/python docs/reference/build.py
-	@echo "The reference: docs/api/index.html"
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation: site/index.html"
 
 # A candidate must run (a version manager's stand-in may not), be of a version that
 # constraints.txt was made for, and be able to make an environment (Debian splits that off).

@@ -1,18 +1,19 @@
-"""The README's Python runs, with fewer steps and two of the libraries; its commands are parsed."""
+"""Code of the README and of the site's pages runs, with fewer steps; commands are parsed."""
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.project.documents import PAGES, ROOT, commands, files, name_of, programs
 from triglot.experiments import cli
 from triglot.experiments.options import CompareOptions, SweepOptions, TrainOptions
 from triglot.experiments.runs.plan import prepare
 from triglot.experiments.sweep.plan import make_plan
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+BLOCKS = programs(PAGES[0])
 
 
 @pytest.mark.parametrize("index", range(len(BLOCKS)))
@@ -29,13 +30,27 @@ def test_the_example_equals_the_readmes() -> None:
     assert example.partition("\n\n")[2] == BLOCKS[0]
 
 
-LINES = (ROOT / "README.md").read_text().replace("\\\n", " ").splitlines()
+PROGRAMS = {
+    f"{name_of(page)}-{index}": text
+    for page in PAGES[1:]
+    for index, text in enumerate(programs(page))
+}
+FILES = {Path(name).name: text for page in PAGES for name, text in files(page).items()}
 COMMANDS = [
-    shlex.split(line, comments=True)[1:]
-    for line in LINES
-    if line.startswith(("triglot train", "triglot compare", "triglot sweep"))
-    and "my_agent" not in line
+    words
+    for page in PAGES
+    for words in commands(page, "train", "compare", "sweep")
+    if "my_agent:MyAgent" not in words
 ]
+COMMANDS = [shlex.split(line) for line in dict.fromkeys(map(shlex.join, COMMANDS))]  # each once
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.library_promotion("a documented program may promote, as it does for a user")
+def test_the_programs_of_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = re.sub(r"total_steps=[\d_]+", "total_steps=1024", PROGRAMS[name])
+    exec(compile(program, name, "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out
 
 
 PRINTED = [words for words in COMMANDS if ">" in words]  # each into the file after it
@@ -51,6 +66,10 @@ def test_its_commands_can_start(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.syspath_prepend(tmp_path)
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text)
+        monkeypatch.delitem(sys.modules, Path(file).stem, raising=False)
     for command in PRINTED:
         assert cli.main(command[: command.index(">")]) == 0
         Path(command[-1]).write_text(capsys.readouterr().out)
@@ -70,3 +89,25 @@ def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None
     words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
     printed = prepare(cli._parse_with_algorithm(TrainOptions, words)).announcement()
     assert "learning starts after 10,000 steps (--learning-starts) and the run has 640" in printed
+
+
+# What makes a documented command quick; each option is added to the commands that have it.
+SHORT = {
+    "train": ["--eval-episodes", "4", "--rollout-length", "16", "--no-compilation-cache"],
+    "resume": ["--no-compilation-cache"],
+    "evaluate": ["--episodes", "4"],
+    "render": ["--max-steps", "8"],
+}
+
+
+@pytest.mark.parametrize("page", ["docs/start.md", "docs/guide/checkpoints.md"])
+def test_the_commands_of_a_page_run_in_order(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
+    for words in commands(ROOT / page, *SHORT, "curves"):
+        if "--total-steps" in words:  # 500,000 become 256, and an extended run 512
+            steps = words.index("--total-steps") + 1
+            words[steps] = str(max(256, int(words[steps]) // 2000))
+        assert cli.main([*words, *SHORT.get(words[0], ())]) == 0, words

@@ -1,8 +1,7 @@
-"""docs/extending.md: every file on it runs; those of `triglot new` pass their checks and train."""
+"""docs/guide: every file on its pages runs; those of `triglot new` pass their checks and train."""
 
 import importlib
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,12 @@ import optax
 import pytest
 
 import triglot
+from tests.project.documents import PAGES, ROOT, files
 from triglot.core.networks.combinators import part_of
 from triglot.experiments import cli
 from triglot.experiments.authoring import new
 
-ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "extending.md").read_text()
-FILES = dict(re.findall(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
+FILES = {name: text for page in PAGES for name, text in files(page).items()}
 NETWORKS = [file for file in FILES if file.endswith("/my_network.py")]
 RECORD = "triglot_toy/__init__.py"  # tests/backends/test_libraries.py runs it
 
@@ -64,12 +62,11 @@ def test_custom_networks_are_compared(page: Path) -> None:
     assert "class EquinoxActorCritic" in result["code"]["equinox"]["source"]
 
 
-def test_the_page_holds_every_template() -> None:
+def test_the_pages_hold_every_template() -> None:
     templates = {
         file.read_text() for file in new.TEMPLATES.glob("*.py") if file.name != "__init__.py"
     }
     assert templates <= set(FILES.values())
-    assert PAGE.count("```python") == len(FILES)
     stems = {Path(file).stem for file, text in FILES.items() if text in templates}
     assert stems == {module for module, _ in new.NAMES.values()}
 

@@ -1,0 +1,50 @@
+"""Read the documents: their pages, commands, code and links."""
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+# The reports' pages are written by docs/reports/collect.py.
+PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if "reports" not in p.parts)]
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"`([\w/]+\.py)`:\n\n$")
+
+
+def name_of(page: Path) -> str:
+    """Name a page in a test's id."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def files(page: Path) -> dict[str, str]:
+    """Give the Python files of a page by their path, which stands before the block."""
+    text, found = page.read_text(), {}
+    for block in FENCE.finditer(text):
+        named = FILE.search(text[: block.start()])
+        if named and block[1] == "python":
+            found[named[1]] = block[2]
+    return found
+
+
+def programs(page: Path) -> list[str]:
+    """Give the Python blocks of a page that are not files."""
+    text = page.read_text()
+    return [
+        found[2]
+        for found in FENCE.finditer(text)
+        if found[1] == "python" and not FILE.search(text[: found.start()])
+    ]
+
+
+def commands(page: Path, *names: str) -> list[list[str]]:
+    """Split the `triglot` commands of a page's blocks into words, in order.
+
+    Args:
+      page: a Markdown file.
+      names: only these commands; none gives all.
+    """
+    blocks = "".join(found[2] for found in FENCE.finditer(page.read_text()) if not found[1])
+    lines = blocks.replace("\\\n", " ").splitlines()
+    split = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("triglot ")]
+    return [words for words in split if not names or words[0] in names]

@@ -1,0 +1,74 @@
+"""The files of a release agree with the package: versions, targets, commands."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import triglot
+from tests.project.documents import ROOT
+from triglot.experiments import cli
+from triglot.experiments.options import TrainOptions
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+RUN = "\n".join(step.get("run", "") for step in STEPS)
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == triglot.__version__
+    assert citation["license"] == PROJECT["license"]
+
+
+def test_ruff_is_the_same_before_a_commit_and_in_the_tests() -> None:
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert (
+        f"ruff=={repository['rev'].removeprefix('v')}\n" in (ROOT / "constraints.txt").read_text()
+    )
+
+
+def test_the_workflow_tests_the_declared_versions_of_python() -> None:
+    declared = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"] == declared
+
+
+@pytest.mark.parametrize("file", ["CONTRIBUTING.md", ".github/workflows/ci.yml"])
+def test_make_has_the_targets(file: str) -> None:
+    targets = set(re.findall(r"\bmake ([a-z][\w-]*)", (ROOT / file).read_text()))
+    matrix = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["target"]
+    targets |= set(matrix) if file.endswith(".yml") else set()
+    assert targets and all(re.search(rf"^{name}:", MAKEFILE, re.MULTILINE) for name in targets)
+
+
+def test_the_workflows_trainings_parse() -> None:
+    lines = [line for line in RUN.splitlines() if line.startswith("triglot train")]
+    assert lines
+    for line in lines:
+        options = cli._parse_with_algorithm(TrainOptions, shlex.split(line)[1:])
+        assert options.out == Path("run")
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+def test_a_form_has_what_a_forge_asks_for(form: Path) -> None:
+    text: dict[str, Any] = yaml.safe_load(form.read_text())
+    if form.stem == "config":
+        assert text == {"blank_issues_enabled": True}
+        return
+    assert text["name"] and text["description"]
+    ids = [field["id"] for field in text["body"]]
+    assert len(set(ids)) == len(ids) and all(f["attributes"]["label"] for f in text["body"])
+
+
+def test_the_container_copies_files_that_exist() -> None:
+    text = (ROOT / "Containerfile").read_text()
+    copied = [line.split()[1:-1] for line in text.splitlines() if line.startswith("COPY")]
+    assert copied and all((ROOT / name).exists() for names in copied for name in names)
+    assert re.search(r"^FROM python:(\S+)-slim$", text, re.MULTILINE)
