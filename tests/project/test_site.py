@@ -88,7 +88,7 @@ def test_the_reference_shows_short_names_and_sections(site: Path) -> None:
 
 def test_equations_need_no_script(site: Path) -> None:
     text = (site / "algorithms" / "ppo.html").read_text()
-    assert text.count("<math ") == 4 and "\\hat" not in re.sub(r'aria-label="[^"]*"', "", text)
+    assert text.count("<math ") == 5 and "\\hat" not in re.sub(r'aria-label="[^"]*"', "", text)
 
 
 def test_the_search_works_without_a_server(site: Path) -> None:
