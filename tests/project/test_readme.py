@@ -45,7 +45,11 @@ COMMANDS = [
 COMMANDS = [shlex.split(line) for line in dict.fromkeys(map(shlex.join, COMMANDS))]  # each once
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+COVERED = "docs/guide/swap.md-0"  # nearly the README's first program
+QUICK = [pytest.param(n, marks=pytest.mark.slow if n == COVERED else ()) for n in PROGRAMS]
+
+
+@pytest.mark.parametrize("name", QUICK)
 @pytest.mark.library_promotion("a documented program may promote, as it does for a user")
 def test_the_programs_of_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     program = re.sub(r"total_steps=[\d_]+", "total_steps=1024", PROGRAMS[name])

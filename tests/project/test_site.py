@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -13,6 +14,9 @@ import pytest
 import triglot
 from tests.project.documents import ROOT
 
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
 pytestmark = [
     pytest.mark.packaging,
     pytest.mark.skipif(
@@ -99,3 +103,19 @@ def test_the_search_works_without_a_server(site: Path) -> None:
         in "".join(path.name for path in (site / "assets").rglob("*.js"))
         + (site / "index.html").read_text()
     )
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+def test_a_search_finds_a_page_without_a_request_elsewhere(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((site / "algorithms" / "ppo.html").as_uri())
+        page.locator("input.md-search__input").fill("clip fraction")
+        page.wait_for_selector(".md-search-result__item", timeout=60_000)
+        browser.close()
+    schemes = {url.partition(":")[0] for url in requests}
+    assert schemes <= {"file", "data", "blob", "about"}, requests
