@@ -107,6 +107,7 @@ def _usage() -> None:
       check      check a custom or built-in component before training
       new        create a custom component from a template
       list       list algorithms, backends and environments, and what is installed
+      completion write the script by which a shell completes options
       version    show the versions of triglot and its libraries
 
     examples:
@@ -439,6 +440,23 @@ def _list(arguments: list[str], started: float) -> int:
     return 0
 
 
+def _completion(arguments: list[str], started: float) -> int:
+    """Write the script by which a shell completes commands and options.
+
+    bash: add `source <(triglot completion bash)` to ~/.bashrc. The script does not change until
+    triglot is updated, so a file loads faster:
+
+    triglot completion bash > ~/.local/share/bash-completion/completions/triglot
+
+    triglot completion zsh > ~/.zfunc/_triglot
+    """
+    options = _parse(commands.CompletionOptions, arguments)
+    from .completion import completion_script
+
+    print(completion_script(options.shell), end="")
+    return 0
+
+
 def _version(arguments: list[str], started: float) -> int:
     """Show the versions of triglot and the libraries that influence results."""
     from .version import device, versions
@@ -452,7 +470,7 @@ def _version(arguments: list[str], started: float) -> int:
 
 _COMMANDS = (
     _train, _resume, _evaluate, _render, _export, _runs, _curves, _compare, _sweep, _diff, _check,
-    _new, _list, _version,
+    _new, _list, _completion, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

@@ -47,6 +47,17 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Options of `triglot completion`.
+
+    Attributes:
+      shell: bash or zsh.
+    """
+
+    shell: Annotated[str, Arg("SHELL", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunsOptions:
     """Options of `triglot runs`.
 

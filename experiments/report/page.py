@@ -18,6 +18,7 @@ from .programs import program_pairs
 
 SLOWER = "slower"  # the cause of costs above another library's
 
+
 def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     """Build the page.
 
