@@ -58,5 +58,8 @@ def test_a_page_links_within_the_site(page: Path) -> None:
 
 
 def test_the_site_lists_every_page() -> None:
-    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+    _, _, nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")
+    listed = re.findall(r"([\w/-]+\.md)$", nav, re.MULTILINE)
+    pages = {p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md")}
+    linked = {page for page in pages if page.endswith("/tables.md")}  # by reports/README.md
+    assert sorted(listed) == sorted(pages - linked)
