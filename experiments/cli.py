@@ -98,7 +98,7 @@ def _usage() -> None:
       diff       compare two networks at equal weights: where they differ, and why
       check      check a custom or built-in component before training
       new        create a custom component from a template
-      list       list algorithms, backends and environments, and what is installed
+      list       list algorithms, backends, environments and presets, and what is installed
       version    show the versions of triglot and its libraries
 
     examples:
@@ -404,11 +404,20 @@ def _new(arguments: list[str], started: float) -> int:
 
 
 def _list(arguments: list[str], started: float) -> int:
-    """List algorithms, backends and environments, and what is installed."""
+    """List algorithms, backends and environments, and what is installed.
+
+    triglot list gymnax
+
+    triglot list presets
+    """
     from .authoring import list as listing
+    from .presets import describe as presets
 
     options = _parse(commands.ListOptions, arguments)
-    print(listing.suite(options.suite) if options.suite else listing.everything())
+    if options.suite == "presets":
+        print(wrapped(presets.listing()))
+    else:
+        print(listing.suite(options.suite) if options.suite else listing.everything())
     return 0
 
 
@@ -448,6 +457,7 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
 
 def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
+    from .presets.use import use_preset
     from .registry.algorithms import algorithm_names, find_algorithm
 
     prog = f"triglot {arguments[0]}"
@@ -464,7 +474,11 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         raise TriglotError(
             f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
-    return _parse(options, [arguments[0], *given], algorithm=find_algorithm(given[0]))
+    algorithm, preset = find_algorithm(given[0]), None
+    if not asks_for_help:
+        given, preset = use_preset(given, options, algorithm)
+    parsed = _parse(options, [arguments[0], *given], algorithm=algorithm)
+    return replace(parsed, preset=preset)
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:
