@@ -31,12 +31,12 @@ class ConfigFile:
     Attributes:
       path: of the file.
       values: by option name, tables flattened.
-      lenient: whether a command takes only what it knows, as of a run's `config.json`.
+      is_run: whether it is a run's `config.json`, of which a command takes what it knows.
     """
 
     path: Path
     values: Mapping[str, Any]
-    lenient: bool
+    is_run: bool
 
 
 def split(words: Sequence[str]) -> tuple[ConfigFile | None, list[str]]:
@@ -120,10 +120,10 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
     """
     left_out = (*TABLES, *marked(options, "derived"))
     own = {one.name: one.default for one in fields(options) if one.name not in left_out}
-    more = {one.name: one.default for one in _numbers(algorithm)}
+    more = {one.name: one.default for one in numbers_of(algorithm)}
     positional = marked(options, "positional")
     for name in file.values:
-        if name not in own | more and not file.lenient:
+        if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
     chosen = given_in(words, file.values)
     given = _leading(words)
@@ -178,7 +178,9 @@ def toml_of(options: Any, algorithm: Any) -> str:
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
     tables = {table: _plain(asdict(value)) for table, value in complete.items()}
-    return tomli_w.dumps({**_plain(given), **COMPLETE, **{name: own for name, own in tables.items() if own}})
+    return tomli_w.dumps(
+        {**_plain(given), **COMPLETE, **{name: own for name, own in tables.items() if own}}
+    )
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +192,8 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(algorithm: Any) -> Iterator[Any]:
+def numbers_of(algorithm: Any) -> Iterator[Any]:
+    """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from fields(owner)
 

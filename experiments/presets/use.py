@@ -30,19 +30,17 @@ def use_preset(words: Sequence[str], options: type, algorithm: Any) -> tuple[lis
     found = find(*words[:2])
     if found is None or any(map(SEVERAL.fullmatch, words)):
         return list(words), None
-    left_out = config_files.given_in(words, found.options)
+    numbers = list(config_files.numbers_of(algorithm))
+    known = {one.name for one in (*fields(options), *numbers)}
+    own = {name: value for name, value in found.options.items() if name in known}
+    left_out = config_files.given_in(words, own)
     if config_files.given_in(words, ["network"]):
-        left_out += _of_networks(algorithm)
-    values = {name: value for name, value in found.options.items() if name not in left_out}
+        of_networks = [one.name for one in numbers if one.metadata.get("only_for") == "networks"]
+        left_out += ["backend", *of_networks]
+    values = {name: value for name, value in own.items() if name not in left_out}
     if config_files.given_in(words, ["no_preset"]) or not values:
         return list(words), None
-    changed = ", ".join(name for name in found.options if name in left_out)
+    changed = ", ".join(name for name in own if name in left_out)
     name = f"{found.name} without {changed}" if changed else found.name
-    file = config_files.ConfigFile(Path(found.name), values, lenient=True)
+    file = config_files.ConfigFile(Path(found.name), values, is_run=False)
     return config_files.merge(file, words, options, algorithm), name
-
-
-def _of_networks(algorithm: Any) -> list[str]:
-    """Name the settings that act on built-in networks alone."""
-    owned = [one for owner in (algorithm.Config, algorithm.Hyperparams) for one in fields(owner)]
-    return ["backend", *(one.name for one in owned if one.metadata.get("only_for") == "networks")]
