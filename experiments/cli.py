@@ -140,6 +140,8 @@ def _train(arguments: list[str], started: float) -> int:
     if options.print_config:
         from .registry.algorithms import find_algorithm
 
+        if options.preset is not None:
+            print(f"# preset: {options.preset}")
         print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
         return 0
     _set_compilation_cache(options)

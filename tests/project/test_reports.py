@@ -38,8 +38,7 @@ def test_no_preset_changes_the_command_of_a_report(folder: Path) -> None:
     command = json.loads((folder / "comparison.json").read_text())["full_command"]
     words = shlex.split(command)[1:]
     read, without = (
-        cli._parse_with_algorithm(CompareOptions, [*words, *more])
-        for more in ([], ["--no-preset"])
+        cli._parse_with_algorithm(CompareOptions, [*words, *more]) for more in ([], ["--no-preset"])
     )
     assert (read.config, read.hyper) == (without.config, without.hyper)
     assert read.total_steps == without.total_steps

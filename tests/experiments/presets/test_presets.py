@@ -18,6 +18,7 @@ from triglot.experiments.presets.describe import announcement, listing, returns
 from triglot.experiments.presets.find import FOLDER, Preset, presets
 from triglot.experiments.presets.use import use_preset
 from triglot.experiments.registry.algorithms import find_algorithm
+from triglot.experiments.registry.overrides import overrides_of
 from triglot.experiments.runs.plan import build
 from triglot.experiments.storage.config import options_of_run
 from triglot.experiments.sweep.report import command as sweep_command
@@ -136,7 +137,9 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
 def test_what_is_printed_needs_no_preset(capsys: pytest.CaptureFixture[str]) -> None:
     words = "ppo brax:ant --decay-updates None --learning-rate 1e-3"
     assert cli.main(["train", *words.split(), "--print-config"]) == 0
-    Path("printed.toml").write_text(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    assert text.startswith("# preset: ppo on brax:ant without learning_rate, decay_updates\n")
+    Path("printed.toml").write_text(text)
     given, read = options(words), options("--config printed.toml")
     assert read.preset is None and read.hyper.decay_updates is None
     assert replace(read, no_preset=False, preset=given.preset) == given
@@ -145,22 +148,13 @@ def test_what_is_printed_needs_no_preset(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_command_that_is_written_down_needs_no_preset() -> None:
     """A number that equals the algorithm's default, but not the preset's, is kept."""
     compare = options("ppo jumanji:Maze-v0 --learning-rate 2.5e-4", CompareOptions)
-    numbers = {"config": compare.config, "hyper": compare.hyper}
-    changed = {name: cli_overrides(one) for name, one in numbers.items()}
-    words = compare_command(replace(compare, **changed)).split()
-    again = cli._parse_with_algorithm(CompareOptions, words[1:])
-    assert {n: getattr(again, n) for n in numbers} == numbers and again.preset is None
     sweep = options("ppo jumanji:Maze-v0 --discount 0.99 --over value_coef=1,2", SweepOptions)
-    changed = {name: cli_overrides(getattr(sweep, name)) for name in numbers}
-    words = sweep_command(replace(sweep, **changed)).split()
-    again = cli._parse_with_algorithm(SweepOptions, words[1:])
-    assert (again.config, again.hyper) == (sweep.config, sweep.hyper) and again.preset is None
-
-
-def cli_overrides(numbers: Any) -> dict[str, Any]:
-    from triglot.experiments.registry.overrides import overrides_of
-
-    return overrides_of(numbers)
+    for given, command in ((compare, compare_command), (sweep, sweep_command)):
+        numbers = {name: overrides_of(getattr(given, name)) for name in ("config", "hyper")}
+        words = command(replace(given, **numbers)).split()
+        again = cli._parse_with_algorithm(type(given), words[1:])
+        assert (again.config, again.hyper) == (given.config, given.hyper)
+        assert again.preset is None and given.preset
 
 
 def test_a_folder_from_before_presets_is_continued() -> None:
