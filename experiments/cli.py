@@ -140,8 +140,6 @@ def _train(arguments: list[str], started: float) -> int:
     if options.print_config:
         from .registry.algorithms import find_algorithm
 
-        if options.preset is not None:
-            print(f"# preset: {options.preset}")
         print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
         return 0
     _set_compilation_cache(options)
@@ -408,18 +406,12 @@ def _new(arguments: list[str], started: float) -> int:
 def _list(arguments: list[str], started: float) -> int:
     """List algorithms, backends and environments, and what is installed.
 
-    triglot list gymnax
-
     triglot list presets
     """
     from .authoring import list as listing
-    from .presets import describe as presets
 
     options = _parse(commands.ListOptions, arguments)
-    if options.suite == "presets":
-        print(wrapped(presets.listing()))
-    else:
-        print(listing.suite(options.suite) if options.suite else listing.everything())
+    print(listing.suite(options.suite) if options.suite else listing.everything())
     return 0
 
 
@@ -476,9 +468,8 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         raise TriglotError(
             f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
-    algorithm, preset = find_algorithm(given[0]), None
-    if not asks_for_help:
-        given, preset = use_preset(given, options, algorithm)
+    algorithm = find_algorithm(given[0])
+    given, preset = use_preset(given, options, algorithm)
     parsed = _parse(options, [arguments[0], *given], algorithm=algorithm)
     return replace(parsed, preset=preset)
 

@@ -177,10 +177,9 @@ def toml_of(options: Any, algorithm: Any) -> str:
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
-    tables = {table: _plain(asdict(value)) for table, value in complete.items()}
-    return tomli_w.dumps(
-        {**_plain(given), **COMPLETE, **{name: own for name, own in tables.items() if own}}
-    )
+    tables = {table: own for table, one in complete.items() if (own := _plain(asdict(one)))}
+    comment = "" if options.preset is None else f"# preset: {options.preset}\n"
+    return comment + tomli_w.dumps({**_plain(given), **COMPLETE, **tables})
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
