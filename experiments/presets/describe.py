@@ -39,19 +39,21 @@ def listing() -> str:
 def returns(preset: Preset) -> str:
     """Describe what was measured.
 
-    >>> sample = Sample(num_seeds=5, programs=1, mean=0.64, interval=(0.6, 0.68), lowest=0.6)
+    >>> sample = Sample(num_seeds=5, programs=1, mean=0.64, interval=(0.6, 0.68))
     >>> returns(Preset(algorithm="ppo", env="jumanji:Maze-v0", agent={}, train={}, sampled=True,
     ...                measured=(sample,)))
     'sampled return was 0.640 [0.600, 0.680] over 5 seeds'
     """
     policy = "sampled" if preset.sampled else "greedy"
-    return f"{policy} return was {' and '.join(map(_sample, preset.measured))}"
+    first, *others = preset.measured
+    texts = [_sample(first, "seeds"), *(_sample(one, "other seeds") for one in others)]
+    return f"{policy} return was {' and '.join(texts)}"
 
 
-def _sample(sample: Sample) -> str:
+def _sample(sample: Sample, seeds: str) -> str:
     low, high = map(format_return, sample.interval)
     programs = f" in {sample.programs} programs" if sample.programs > 1 else ""
-    return f"{format_return(sample.mean)} [{low}, {high}] over {sample.num_seeds} seeds{programs}"
+    return f"{format_return(sample.mean)} [{low}, {high}] over {sample.num_seeds} {seeds}{programs}"
 
 
 def _value(value: object) -> str:

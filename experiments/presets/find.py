@@ -22,16 +22,14 @@ class Sample:
       num_seeds: in all.
       programs: compiled programs over which the seeds were divided; results are equal bit for bit
         at equal batching only.
-      mean: over seeds, of the mean over 128 episodes after training.
-      interval: of the mean, at 95 % (Student's t).
-      lowest: of a seed.
+      mean: over seeds, of the mean return over episodes after training.
+      interval: of the mean over seeds, at 95 % (Student's t).
     """
 
     num_seeds: int
     programs: int
     mean: float
     interval: tuple[float, float]
-    lowest: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,7 @@ class Preset:
       agent: arguments of `triglot.make_agent`.
       train: arguments of `triglot.train`.
       sampled: whether actions were sampled when returns were measured, instead of greedy.
-      measured: returns after training with these settings.
+      measured: returns after training with these settings; each of other seeds.
     """
 
     algorithm: str
