@@ -261,13 +261,14 @@ def _runs(arguments: list[str], started: float) -> int:
 
 
 def _curves(arguments: list[str], started: float) -> int:
-    """Plot the learning curves of several runs: the mean over seeds, with a band.
+    """Plot the learning curves of several runs in one environment.
 
-    A run that has not finished is plotted up to its last update.
+    Shown are the mean over seeds and its 95% confidence interval; below 5 seeds, a thin line for
+    each seed. A run that has not finished is plotted up to its last update.
 
     triglot curves runs/haiku runs/equinox --out curves.png
 
-    triglot curves runs/* --metric loss --band range --labels small large
+    triglot curves runs/* --metric loss --labels small large
     """
     options = _parse(commands.CurvesOptions, arguments)
     from .runs.curves import draw_curves

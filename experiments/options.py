@@ -357,8 +357,6 @@ class CurvesOptions:
       runs: folders written by `triglot train`.
       out: the PNG to write; an existing file is replaced.
       metric: a name in metrics.jsonl.
-      band: the shaded band around the mean over seeds: interval (95% confidence interval of the
-        mean), range (minimum to maximum) or half (interquartile range).
       smooth: number of updates averaged to one point.
       labels: labels of the runs, in the same order.
     """
@@ -366,7 +364,6 @@ class CurvesOptions:
     runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)]
     out: Annotated[Path, Arg("FILE")] = Path("curves.png")
     metric: Name = "episode_return"
-    band: Annotated[str | None, Arg("NAME", "interval; range for fewer than 5 seeds")] = None
     smooth: Annotated[int | None, Arg("N", "chosen to give 80 points")] = None
     labels: Annotated[tuple[str, ...], Arg("TEXT ...", "what differs between the runs")] = ()
 
