@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 COMMAND = (
     "train dqn gymnax:CartPole-v1 --num-envs 4 --hidden-sizes 64 64 --total-steps 4_000_000_000 "
-    "--eval-episodes 0 --checkpoint-seconds 60"
+    "--eval-episodes 0 --checkpoint-seconds 60 --no-preset"
 )
 
 

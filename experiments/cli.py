@@ -106,7 +106,7 @@ def _usage() -> None:
       diff       compare two networks at equal weights: where they differ, and why
       check      check a custom or built-in component before training
       new        create a custom component from a template
-      list       list algorithms, backends and environments, and what is installed
+      list       list algorithms, backends, environments and presets, and what is installed
       completion write the script by which a shell completes options
       version    show the versions of triglot and its libraries
 
@@ -433,7 +433,10 @@ def _new(arguments: list[str], started: float) -> int:
 
 
 def _list(arguments: list[str], started: float) -> int:
-    """List algorithms, backends and environments, and what is installed."""
+    """List algorithms, backends and environments, and what is installed.
+
+    triglot list presets
+    """
     from .authoring import list as listing
 
     options = _parse(commands.ListOptions, arguments)
@@ -494,6 +497,7 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
 
 def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
+    from .presets.use import use_preset
     from .registry.algorithms import algorithm_names, find_algorithm
 
     prog = f"triglot {arguments[0]}"
@@ -510,7 +514,10 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         raise TriglotError(
             f"give an algorithm and an environment first: {prog} ppo gymnax:CartPole-v1"
         )
-    return _parse(options, [arguments[0], *given], algorithm=find_algorithm(given[0]))
+    algorithm = find_algorithm(given[0])
+    given, preset = use_preset(given, options, algorithm)
+    parsed = _parse(options, [arguments[0], *given], algorithm=algorithm)
+    return replace(parsed, preset=preset)
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:

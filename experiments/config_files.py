@@ -8,7 +8,7 @@ of another user, so it may name code only if this user began the run.
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from .options import MachineOptions, marked
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
-PRINTED = ("out", "print_config", *(one.name for one in fields(MachineOptions)))
+NOT_PRINTED = ("out", "print_config", *(one.name for one in fields(MachineOptions)))
+COMPLETE = {"no_preset": True}  # of a file that has all settings
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _of_run(path: Path) -> dict[str, Any]:
     content = asdict(options_of_run(path.parent, how="write its options in the command"))
     if content["hyper"].get("decay_updates") == read_config(path.parent).get("num_updates"):
         del content["hyper"]["decay_updates"]  # the whole run, which may have another length now
-    return {name: value for name, value in content.items() if name not in LEFT_OUT}
+    return {name: value for name, value in content.items() if name not in LEFT_OUT} | COMPLETE
 
 
 def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any) -> list[str]:
@@ -117,13 +118,14 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
     Raises:
       TriglotError: if the file has a key that the command does not know.
     """
-    own = {one.name: one.default for one in fields(options) if one.name not in TABLES}
-    more = {one.name: one.default for one in _numbers(algorithm)}
+    left_out = (*TABLES, *marked(options, "derived"))
+    own = {one.name: one.default for one in fields(options) if one.name not in left_out}
+    more = {one.name: one.default for one in numbers_of(algorithm)}
     positional = marked(options, "positional")
     for name in file.values:
         if name not in own | more and not file.is_run:
             raise unknown(f"option in {file.path}", name, sorted(own | more))
-    chosen = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
+    chosen = given_in(words, file.values)
     given = _leading(words)
     first = list(given)
     for name in positional[len(given) :]:
@@ -131,11 +133,16 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
         first += [] if value is None else _texts(value)
     merged = first
     for name, value in file.values.items():
-        flags = {_flag(name), _flag(f"no_{name}")}
-        if name in positional or name not in own | more or flags & chosen:
+        if name in positional or name not in own | more or name in chosen:
             continue
         merged += _words(name, value, default=(own | more)[name], is_number=name in more)
     return [*merged, *words[len(given) :]]
+
+
+def given_in(words: Sequence[str], names: Iterable[str]) -> list[str]:
+    """List the names of options that the words of a command give, as `--x` or `--no-x`."""
+    flags = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
+    return [name for name in names if flags & {_flag(name), _flag(f"no_{name}")}]
 
 
 def first_of(file: ConfigFile, words: Sequence[str], name: str) -> str:
@@ -164,14 +171,15 @@ def toml_of(options: Any, algorithm: Any) -> str:
     given = {
         name: getattr(options, name)
         for name in (one.name for one in fields(options))
-        if name not in (*TABLES, *PRINTED)
+        if name not in (*TABLES, *NOT_PRINTED, *marked(type(options), "derived"))
     }
     complete = {
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
-    tables = {table: _plain(asdict(value)) for table, value in complete.items()}
-    return tomli_w.dumps({**_plain(given), **{name: own for name, own in tables.items() if own}})
+    tables = {table: own for table, one in complete.items() if (own := _plain(asdict(one)))}
+    comment = "" if options.preset is None else f"# preset: {options.preset}\n"
+    return comment + tomli_w.dumps({**_plain(given), **COMPLETE, **tables})
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +191,8 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(algorithm: Any) -> Iterator[Any]:
+def numbers_of(algorithm: Any) -> Iterator[Any]:
+    """List the fields of an algorithm's `Config` and `Hyperparams`; none without an algorithm."""
     for owner in () if algorithm is None else (algorithm.Config, algorithm.Hyperparams):
         yield from fields(owner)
 

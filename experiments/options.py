@@ -18,16 +18,18 @@ class Arg:
       default: describes the default where the value None does not.
       positional: whether the value comes without the option's name.
       repeated: whether the option may be given several times, each time with further values.
+      derived: whether it is not an option, but follows from others.
     """
 
     metavar: str
     default: str | None = None
     positional: bool = False
     repeated: bool = False
+    derived: bool = False
 
 
 def marked(options: type, mark: str) -> list[str]:
-    """Name the fields of options whose `Arg` is marked, `positional` or `repeated`."""
+    """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
     hints = get_type_hints(options, include_extras=True)
     return [
         one.name
@@ -77,7 +79,7 @@ class ListOptions:
     """Options of `triglot list`.
 
     Attributes:
-      suite: list the environments of this suite, which imports its library.
+      suite: list the environments of this suite, which imports its library; or presets.
     """
 
     suite: Annotated[str | None, Arg("SUITE", "everything that can be listed", True)] = None
@@ -97,6 +99,10 @@ class SharedOptions:
       eval_episodes: greedy evaluation episodes per seed after training.
       optimizer: adam, adamw, rmsprop, sgd or lion, or package.module:object, a function of the
         hyperparameters that returns an optax.GradientTransformation.
+      no_preset: leave out the tuned settings for this algorithm and environment that ship with
+        triglot (`triglot list presets`). A setting that is given wins over the preset's.
+      preset: the preset that the command line used, with the settings that were given instead of
+        its own; None if there is none.
       config: the algorithm's `Config`, or the fields that differ from its defaults.
       hyper: the algorithm's `Hyperparams`, or the fields that differ from its defaults.
     """
@@ -108,6 +114,8 @@ class SharedOptions:
     total_steps: Count = 500_000
     eval_episodes: Count = 128
     optimizer: Annotated[str | None, Arg("OPTIMIZER", "the algorithm's own")] = None
+    no_preset: bool = False
+    preset: Annotated[str | None, Arg("NAME", derived=True)] = None
     config: Any = field(default_factory=dict)
     hyper: Any = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Suppress, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..core.errors import TriglotError, shown
@@ -164,6 +164,8 @@ def _tyro_annotation(hint: Any) -> Any:
             kind = Annotated[kind, arg(metavar=given.metavar, help_behavior_hint=default)]
             if given.positional:
                 kind = Positional[kind]
+            if given.derived:
+                kind = Suppress[Fixed[kind]]
     return kind
 
 
@@ -177,7 +179,8 @@ def _flag(name: str) -> str:
 
 def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
     """List all option names, including those of the algorithm."""
-    names = [name for name in _names(options) if name not in nested]
+    left_out = {*nested, *marked(options, "derived")}
+    names = [name for name in _names(options) if name not in left_out]
     for name in nested.keys() & set(_names(options)):
         names += _names(nested[name])
     return ["--config", *map(_flag, names)]

@@ -41,6 +41,7 @@ _EXPORTS = {
     "core.errors": ("Guessed", "TriglotError"),
     "diff.compare": ("diff_networks",),
     "backends.translate": ("translate",),
+    "experiments.presets.find": ("preset",),
     "experiments.registry.agents": ("make_agent",),
     "experiments.registry.environments": ("make_env",),
     "experiments.runs.load": ("load_run",),
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from .core.train import train as train
     from .diff.compare import diff_networks as diff_networks
     from .experiments.export.policy import load_policy as load_policy
+    from .experiments.presets.find import preset as preset
     from .experiments.registry.agents import make_agent as make_agent
     from .experiments.registry.environments import make_env as make_env
     from .experiments.runs.load import load_run as load_run

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
+from ..presets.describe import listing
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, load_suite
 from ..version import package_version
+from ..wrapping import wrapped
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -49,11 +51,13 @@ def everything() -> str:
 
 
 def suite(name: str) -> str:
-    """List the environments of one suite, which imports its library.
+    """List the environments of one suite, which imports its library; or the presets.
 
     Raises:
       TriglotError: if there is no such suite, or its library is not installed.
     """
+    if name == "presets":
+        return wrapped(listing())
     return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
 
 

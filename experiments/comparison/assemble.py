@@ -29,7 +29,7 @@ Json: TypeAlias = dict[str, Any]
 
 MAX_POINTS = 200  # of a learning curve in `comparison.json`
 # Options that `comparison.json` shows in another form or under another name.
-SHOWN_OTHERWISE = ("backends", "total_steps", "out", "ladder", "against", "open")
+SHOWN_OTHERWISE = ("backends", "total_steps", "out", "ladder", "against", "open", "no_preset")
 
 
 @dataclass(frozen=True, kw_only=True)

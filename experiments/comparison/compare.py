@@ -12,6 +12,7 @@ from tqdm import tqdm
 from ...backends import libraries
 from ...core.errors import TriglotError
 from ..options import CompareOptions, SharedOptions
+from ..presets.describe import announcement
 from ..registry.algorithms import find_algorithm
 from ..registry.effects import with_effect
 from ..registry.environments import make_env
@@ -58,6 +59,8 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         if (job.rung, job.backend) in excluded
     ]
     with locked(out), raising():
+        for line in announcement(options):
+            print(wrapped(line), flush=True)
         failures += _train(options, ledger, jobs)
         done = [job for job in jobs if ledger.is_done(job)]
         _check_enough(options, done, failures)
@@ -160,8 +163,9 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
 def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
+    options = replace(options, no_preset=True)  # all settings that differ from defaults are given
     names = [one.name for one in fields(options)]
-    given = {"algorithm", "env", "config", "hyper", "open", "against", "fail_on"}
+    given = {"algorithm", "env", "config", "hyper", "open", "against", "fail_on", "preset"}
     first = [one.name for one in fields(SharedOptions)]
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)

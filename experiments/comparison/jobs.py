@@ -19,7 +19,9 @@ COSTS = "costs"
 SCHEMA = 2
 # Options that change no job; another call with the same folder may change them, and adds what is
 # missing.
-ADDABLE = ("out", "margin", "against", "fail_on", "open", "repetitions", "ladder")
+ADDABLE = (
+    "out", "margin", "against", "fail_on", "open", "repetitions", "ladder", "no_preset", "preset",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ...core.loop.state import RunnerState
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
+from ..presets.describe import announcement
 from ..progress import phase
 from ..statistics import format_return
 from ..storage import logs
@@ -70,7 +71,8 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
         check_free(plan.out)  # another program may have used it since
         config = plan.write_config(arguments)
         remember(plan.out, options)
-        print(wrapped(plan.announcement()), flush=True)
+        lines = [*announcement(options), plan.announcement()]
+        print(wrapped("\n".join(lines)), flush=True)
         with _journal(plan, config, 0) as journal:
             return _run(plan, journal, watch, _started(plan, journal, start))
 

@@ -29,7 +29,11 @@ PAGE = "report.html"
 RESULT = "sweep.json"
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
-MACHINE = ("out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds")
+# What decides no number; the settings of a preset are among the others.
+MACHINE = (
+    "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "no_preset",
+    "preset",
+)  # fmt: skip
 
 
 def result_of(
@@ -54,6 +58,7 @@ def result_of(
         "eval_episodes": options.eval_episodes,
         "halving": halving,
         "batches": batches,
+        "preset": options.preset,
         "command": command(options),
         "settings": as_records(plan, found),
         "best": {
@@ -136,7 +141,7 @@ def command(options: SweepOptions) -> str:
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
             words += _words(name, value)
-    return shlex.join(words)
+    return shlex.join([*words, "--no-preset"])
 
 
 def _words(name: str, value: Any) -> list[str]:

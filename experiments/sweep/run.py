@@ -10,6 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..options import SweepOptions
+from ..presets.describe import announcement
 from ..registry.overrides import overrides_of
 from ..report.report import open_report
 from ..report.tables import as_text
@@ -183,6 +184,7 @@ def _announcement(plan: SweepPlan, batches: str, num_rungs: int) -> str:
     per_update = {group.trainer.steps_per_update for group in plan.groups}
     steps = sorted({g.num_updates * g.trainer.steps_per_update for g in plan.groups})
     lines = [
+        *announcement(options),
         f"{options.algorithm} on {', '.join(plan.envs)}, over {', '.join(plan.names)}:",
         batches,
         f"{' or '.join(f'{number:,}' for number in steps[:4])} steps each, "

@@ -1,6 +1,7 @@
 """`--config FILE`: what a file says, what wins over it, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,9 @@ def test_what_is_printed_can_be_read(words: str, capsys: pytest.CaptureFixture[s
     text = printed(words, capsys)
     Path("printed.toml").write_text(text)
     assert printed("--config printed.toml", capsys) == text
-    assert options("--config printed.toml") == options(words)
+    read = options("--config printed.toml")
+    assert read.no_preset, "all numbers are in the file"
+    assert replace(read, no_preset=False) == options(words)
 
 
 def test_the_options_of_a_run_can_be_used_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,14 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from triglot.experiments import cli
 from triglot.experiments.comparison.jobs import SCHEMA
+from triglot.experiments.options import CompareOptions
 from triglot.experiments.report.thinning import MAX_BYTES
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
@@ -28,6 +31,17 @@ def test_a_report_is_whole_and_small(folder: Path) -> None:
     assert all(path.stat().st_size < MAX_BYTES for path in folder.iterdir())
     texts = "".join(path.read_text() for path in folder.glob("*.[jm]*"))
     assert not re.search(r"[ (\"](/tmp|/work|/home|/root)/", texts), "a path of one machine"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_no_preset_changes_the_command_of_a_report(folder: Path) -> None:
+    command = json.loads((folder / "comparison.json").read_text())["full_command"]
+    words = shlex.split(command)[1:]
+    read, without = (
+        cli._parse_with_algorithm(CompareOptions, [*words, *more]) for more in ([], ["--no-preset"])
+    )
+    assert (read.config, read.hyper) == (without.config, without.hyper)
+    assert read.total_steps == without.total_steps
 
 
 def test_there_are_reports() -> None:

@@ -37,6 +37,7 @@ OPTIONS = CompareOptions(
     config=SMALL,
     hyper={"learning_rate": 1e-3},
     eval_episodes=4,
+    preset="ppo on probe:two-step",  # as the command line states it
 )
 POSITIVE = (
     "steps_per_second", "compile_seconds", "compile_cpu_seconds", "trace_seconds", "lower_seconds",
@@ -80,6 +81,9 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     assert read["num_updates"] == 6 and read["steps_per_update"] == 32
     assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 2 --seed 0")
     assert "--hidden-sizes 8 " in read["command"]
+    assert read["preset"] == OPTIONS.preset and "no_preset" not in read
+    assert f"<dd>{OPTIONS.preset}</dd>" in (out / "report.html").read_text()
+    assert "--no-preset" in read["command"] and "--no-preset" in read["full_command"]
     assert "--discount" not in read["command"] and "--discount 0.99 " in read["full_command"]
     assert list(read["backends"]) == ["haiku", "equinox"]
     for facts in read["backends"].values():
