@@ -172,6 +172,7 @@ def _resume(arguments: list[str], started: float) -> int:
     from .runs.train import resume
 
     change, previous = Change.of(options), options.previous
+    run_options = replace(run_options, profile=options.profile)
     return resume(run_options, options.run, started=started, previous=previous, change=change)
 
 

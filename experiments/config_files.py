@@ -20,7 +20,7 @@ from .options import MachineOptions, marked
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
-PRINTED = ("out", "print_config", *(one.name for one in fields(MachineOptions)))
+PRINTED = ("out", "print_config", "profile", *(one.name for one in fields(MachineOptions)))
 
 
 @dataclass(frozen=True)
