@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ...core.errors import TriglotError, require, unknown
+from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
 from ..options import ExportOptions, TrainOptions
 from ..runs.load import Run, load_run
@@ -11,7 +11,7 @@ from ..storage.files import check_free, write_files
 from ..version import versions
 from .acting import Acting
 from .models import LIBRARIES, model_files
-from .onnx import MODULES, onnx_files
+from .onnx import check_installed, onnx_files
 from .policy import check_seed_index
 from .stablehlo import stablehlo_files
 from .weights import safetensors_files
@@ -42,8 +42,7 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
             "built-in ones only: use --format stablehlo or safetensors."
         )
     if options.format == "onnx":
-        for name in MODULES:
-            require(name, "onnx")
+        check_installed()
     check_free(options.out)
     run = load_run(options.run, previous=options.previous, trust=options.trust)
     check_seed_index(options.seed_index, run)

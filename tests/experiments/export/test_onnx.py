@@ -88,7 +88,7 @@ def test_its_actions_are_the_agents_at_any_batch_size(kind: str, tmp_path: Path)
     np.testing.assert_allclose(one, expected[:1], rtol=0 if exact else 1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind, backend", [("lstm", "haiku"), ("gru", "equinox")])
+@pytest.mark.parametrize("kind, backend", [("lstm", "linen"), ("gru", "equinox")])
 def test_a_recurrent_policy_is_a_step_with_its_carry(
     kind: str, backend: str, tmp_path: Path
 ) -> None:
@@ -171,6 +171,15 @@ def test_a_model_that_acts_differently_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(onnx, "_needed_part", wrong)
     with pytest.raises(TriglotError, match="acts differently from the run on random observations"):
         onnx.onnx_files(acting, "A policy.")
+
+
+def test_a_model_that_cannot_run_is_refused() -> None:
+    class Broken:
+        def run(self, *_: Any) -> Any:
+            raise RuntimeError("invalid expand shape")
+
+    with pytest.raises(TriglotError, match="acts differently"):
+        onnx._check(Acting.of(small_run("discrete"), 0), Broken(), 1, "jax2onnx")
 
 
 def test_a_network_for_one_batch_size_is_refused() -> None:
