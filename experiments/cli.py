@@ -218,11 +218,13 @@ def _export(arguments: list[str], started: float) -> int:
     """Write the weights or the policy of one seed, for use without triglot.
 
     safetensors: all weights by canonical name. haiku, flax, nnx, equinox: weights.npz and model.py,
-    which builds plain modules of that library, whichever the run used. stablehlo: the greedy policy
-    as one file, and load.py, which needs JAX alone; normalization of observations and scaling of
-    actions are inside.
+    which builds plain modules of that library, whichever the run used. stablehlo, onnx: the greedy
+    policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
+    observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
 
     triglot export runs/first --format stablehlo --out policy
+
+    triglot export runs/first --format onnx --out policy-onnx
 
     triglot export runs/first --format nnx --seed-index 1 --out model
     """

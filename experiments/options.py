@@ -288,7 +288,7 @@ class ExportOptions(RunOptions):
 
     Attributes:
       format: safetensors, all weights by canonical name; haiku, flax, nnx or equinox, model.py and
-        weights.npz for that library; stablehlo, the greedy policy for JAX.
+        weights.npz for that library; stablehlo, the greedy policy for JAX; onnx, for onnxruntime.
       out: a new folder.
       seed_index: which of the run's seeds is exported, counted from 0.
     """

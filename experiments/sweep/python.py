@@ -122,9 +122,10 @@ def sweep(
         memory is needed than is free, or the folder holds something else.
       KeyboardInterrupt: after Ctrl-C, once the checkpoint is saved.
     """
-    named = {"algorithm": _name("algorithm", algorithm), "env": _name("environment", env)}
+    algorithm, env = _name("algorithm", algorithm), _name("environment", env)
     options = SweepOptions(
-        **named,
+        algorithm=algorithm,
+        env=env,
         over=tuple(_texts(over)),
         num_seeds=num_seeds,
         seed=seed,
@@ -140,7 +141,7 @@ def sweep(
         optimizer=None if optimizer is None else _name("optimizer", optimizer),
         config={} if config is None else config,
         hyper={} if hyper is None else hyper,
-        out=default_folder("sweep", *named.values()) if out is None else Path(out),
+        out=default_folder("sweep", algorithm, env) if out is None else Path(out),
         checkpoint_seconds=checkpoint_seconds,
     )
     with nullcontext() if verbose else redirect_stdout(io.StringIO()):

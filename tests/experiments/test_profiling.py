@@ -1,4 +1,4 @@
-"""`--profile`: a trace that Perfetto and TensorBoard open, of a training that it does not change."""
+"""`--profile`: a trace that Perfetto and TensorBoard open, and training stays the same."""
 
 import gzip
 import json

@@ -45,7 +45,7 @@ def run_alone(script: str, folder: Path, libraries: tuple[str, ...], *arguments:
         files = metadata.distribution(name).files or []
         for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
             if not (place / top).exists():
-                (place / top).symlink_to(metadata.distribution(name).locate_file(top))
+                (place / top).symlink_to(str(metadata.distribution(name).locate_file(top)))
     words = [sys.executable, "-S", "-c", CHECK + script, *arguments]  # -S: no site-packages
     environment = {**os.environ, "PYTHONPATH": str(place)}
     ended = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment)

@@ -71,10 +71,9 @@ def test_the_best_setting_is_the_first(result: python.SweepResult) -> None:
 def test_it_prints_what_the_command_prints(
     result: python.SweepResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = given(result.folder)
-    triglot.sweep("q_learning", small.ENV, **same)
+    triglot.sweep("q_learning", small.ENV, **given(result.folder))
     assert capsys.readouterr().out == ""
-    triglot.sweep("q_learning", small.ENV, **same | {"verbose": True})
+    triglot.sweep("q_learning", small.ENV, **given(result.folder, verbose=True))
     assert "best: learning_rate=" in capsys.readouterr().out
 
 
