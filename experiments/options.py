@@ -47,6 +47,32 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Options of `triglot completion`.
+
+    Attributes:
+      shell: bash or zsh.
+    """
+
+    shell: Annotated[str, Arg("SHELL", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """Options of `triglot runs`.
+
+    Attributes:
+      folder: where to look for runs, also in folders inside it.
+      where: show only runs with these options, such as algorithm=ppo or state=finished.
+      sort: order the rows by age (newest first), return, steps (largest first), run or state.
+    """
+
+    folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
+    where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
+    sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListOptions:
     """Options of `triglot list`.
 
@@ -327,8 +353,6 @@ class CurvesOptions:
       runs: folders written by `triglot train`.
       out: the PNG to write; an existing file is replaced.
       metric: a name in metrics.jsonl.
-      band: the shaded band around the mean over seeds: interval (95% confidence interval of the
-        mean), range (minimum to maximum) or half (interquartile range).
       smooth: number of updates averaged to one point.
       labels: labels of the runs, in the same order.
     """
@@ -336,7 +360,6 @@ class CurvesOptions:
     runs: Annotated[tuple[Path, ...], Arg("FOLDER ...", positional=True)]
     out: Annotated[Path, Arg("FILE")] = Path("curves.png")
     metric: Name = "episode_return"
-    band: Annotated[str | None, Arg("NAME", "interval; range for fewer than 5 seeds")] = None
     smooth: Annotated[int | None, Arg("N", "chosen to give 80 points")] = None
     labels: Annotated[tuple[str, ...], Arg("TEXT ...", "what differs between the runs")] = ()
 

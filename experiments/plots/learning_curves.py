@@ -1,6 +1,6 @@
 """Plot learning curves; matplotlib is imported on first use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import writing
 from ..statistics import interval95
+from ..statistics.estimate import MIN_SEEDS
 
 # Okabe and Ito's palette, which is safe for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -29,25 +30,18 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-class Band(NamedTuple):
-    """A shaded band: its `name`, and its `bounds`, a function of `[S, P]` to two arrays `[P]`."""
+def interval(values: np.ndarray) -> Bounds:
+    """Compute the 95% interval of the mean over seeds at each point.
 
-    name: str
-    bounds: Callable[[np.ndarray], Bounds]
+    Args:
+      values: `[S, P]`; NaN where a seed has no value.
 
-
-def _interval(values: np.ndarray) -> Bounds:
+    Returns:
+      Lower and upper bounds `[P]`, NaN where fewer than 2 seeds have a value.
+    """
     intervals = [interval95(point[np.isfinite(point)].tolist()) for point in values.T]
-    # A point with a single seed has no interval, which leaves a gap in the band.
     low, high = np.array([bounds or (np.nan, np.nan) for bounds in intervals]).T
     return low, high
-
-
-BANDS = {
-    "interval": Band("95% confidence interval of the mean", _interval),
-    "range": Band("minimum to maximum", lambda v: (np.nanmin(v, axis=0), np.nanmax(v, axis=0))),
-    "half": Band("interquartile range", lambda v: tuple(np.nanquantile(v, (0.25, 0.75), 0))),
-}
 
 
 INFORMATIVE = ("episode_return", "episode_length")
@@ -73,19 +67,18 @@ def learning_curves(
     *,
     title: str,
     metric: str = "episode_return",
-    band: Band = BANDS["half"],
     updates_per_point: int | None = None,
 ) -> None:
-    """Plot a metric over training: the mean over seeds, with a band.
+    """Plot a metric over training: the mean over seeds.
 
-    Each curve is thinner than the one below it, and dashed, so that equal curves stay visible.
+    Around it is its 95% confidence interval, or below `MIN_SEEDS` seeds a thin line for each. Each
+    curve is thinner than the one below it, and dashed, so that equal curves stay visible.
 
     Args:
       path: the PNG to write.
       curves: by label.
       title: the plot's title.
       metric: the name of the metric, for the vertical axis.
-      band: the band of curves with several seeds.
       updates_per_point: updates averaged to one point; None gives at most `MAX_POINTS` points.
 
     Raises:
@@ -112,11 +105,13 @@ def learning_curves(
             linewidth=1.4 + min(1.5 * (len(curves) - 1 - index), 4.5),
             dashes=DASHES[index % len(DASHES)],
         )
-        if len(values) > 1:
-            low, high = band.bounds(values)
+        if len(values) >= MIN_SEEDS:
+            low, high = interval(values)
             # An interval may be far wider than the values, which would flatten the curves.
             low, high = np.maximum(low, np.nanmin(values)), np.minimum(high, np.nanmax(values))
             axes.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+        elif len(values) > 1:
+            axes.plot(steps, values.T, color=colour, alpha=0.4, linewidth=0.7)
     axes.set_title(title, fontsize="medium")
     axes.set_xlabel("environment steps per seed")
     axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")))
@@ -124,7 +119,7 @@ def learning_curves(
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(
-        title=_legend_title([len(curve.values) for curve in curves.values()], band),
+        title=_legend_title([len(curve.values) for curve in curves.values()]),
         title_fontsize="small",
         frameon=False,
         handlelength=4,
@@ -154,9 +149,13 @@ def _averaged(curve: Curve, updates_per_point: int | None) -> Curve:
     )
 
 
-def _legend_title(num_seeds: list[int], band: Band) -> str | None:
+def _legend_title(num_seeds: list[int]) -> str | None:
     low, high = min(num_seeds), max(num_seeds)
     if high == 1:
         return None
     seeds = f"{high}" if low == high else f"{low} to {high}"
-    return f"mean of {seeds} seeds; band: {band.name}"
+    around = [
+        "band: 95% confidence interval" if high >= MIN_SEEDS else "",
+        "thin lines: single seeds" if any(1 < count < MIN_SEEDS for count in num_seeds) else "",
+    ]
+    return "; ".join(filter(None, [f"mean of {seeds} seeds", *around]))

@@ -1,13 +1,13 @@
 """`triglot curves`: plot the learning curves of several runs together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError, unknown
 from ..options import CurvesOptions
 from ..plots import learning_curves as plots
-from ..plots.learning_curves import BANDS, Curve
+from ..plots.learning_curves import Curve
 from ..storage.config import read_config
 from ..storage.journal import read_metrics
 
@@ -25,18 +25,22 @@ def draw_curves(options: CurvesOptions) -> int:
       The exit code, 0.
 
     Raises:
-      TriglotError: if a folder is not a run directory, a name is unknown, or the plot cannot be
-        written.
+      TriglotError: if a folder is not a run directory, the environments differ, a name is unknown,
+        or the plot cannot be written.
     """
     if not options.runs:
         raise TriglotError("give the folders of the runs: triglot curves runs/first")
-    if options.band not in (None, *BANDS):
-        raise unknown("band", options.band, BANDS)
     if options.smooth is not None and options.smooth < 1:
         raise TriglotError(f"smooth must be at least 1 update, got {options.smooth}.")
     if options.out.suffix != ".png":
         raise TriglotError(f"--out must end in .png, got {options.out}.")
     configs = [read_config(run) for run in options.runs]
+    envs = sorted({config["env"] for config in configs})
+    if len(envs) > 1:
+        raise TriglotError(
+            f"the runs are in different environments ({', '.join(envs)}), and their returns are "
+            "not of one scale: plot the runs of each environment alone."
+        )
     labels = _labels(options, configs)
     curves = {n: _curve(r, options.metric) for n, r in zip(labels, options.runs, strict=True)}
     same = {name: {config[name] for config in configs} for name in ("algorithm", "env")}
@@ -46,7 +50,6 @@ def draw_curves(options: CurvesOptions) -> int:
         curves,
         title=title,
         metric=options.metric,
-        band=BANDS[options.band or _default_band(curves.values())],
         updates_per_point=options.smooth,
     )
     for label, curve in curves.items():
@@ -57,11 +60,6 @@ def draw_curves(options: CurvesOptions) -> int:
         )
     print(f"written: {options.out}")
     return 0
-
-
-def _default_band(curves: Iterable[Curve]) -> str:
-    """Choose the interval only if there are enough seeds for a narrow one."""
-    return "interval" if min(len(curve.values) for curve in curves) >= 5 else "range"
 
 
 def _curve(run: Path, metric: str) -> Curve:

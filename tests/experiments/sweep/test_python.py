@@ -141,8 +141,8 @@ def test_wrong_arguments_are_explained(case: str, tmp_path: Path) -> None:
 
 
 def test_every_option_of_the_command_has_an_argument() -> None:
-    machine = {"open", "compilation_cache", "no_compilation_cache"}
-    options = set(SweepOptions.__dataclass_fields__) - machine
+    command_line = {"open", "compilation_cache", "no_compilation_cache", "no_preset", "preset"}
+    options = set(SweepOptions.__dataclass_fields__) - command_line
     assert set(inspect.signature(triglot.sweep).parameters) - {"verbose"} == options
     for name, parameter in inspect.signature(triglot.sweep).parameters.items():
         default = SweepOptions.__dataclass_fields__.get(name)
