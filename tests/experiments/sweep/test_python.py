@@ -47,6 +47,7 @@ def test_the_rows_are_those_of_the_table(result: python.SweepResult) -> None:
     with (result.folder / "results.csv").open() as file:
         table = list(csv.DictReader(file))
     assert len(table) == len(result.rows) == 8
+    np.testing.assert_equal(python._rows(result.ranking[::-1]), result.rows)
     for text, row in zip(table, result.rows, strict=True):
         assert list(text) == list(row)
         for name, value in row.items():
