@@ -184,6 +184,7 @@ def _resume(arguments: list[str], started: float) -> int:
         from .runs.train import resume
 
     change, previous = Change.of(options), options.previous
+    run_options = replace(run_options, profile=options.profile)
     return resume(run_options, options.run, started=started, previous=previous, change=change)
 
 
@@ -229,11 +230,13 @@ def _export(arguments: list[str], started: float) -> int:
     """Write the weights or the policy of one seed, for use without triglot.
 
     safetensors: all weights by canonical name. haiku, flax, nnx, equinox: weights.npz and model.py,
-    which builds plain modules of that library, whichever the run used. stablehlo: the greedy policy
-    as one file, and load.py, which needs JAX alone; normalization of observations and scaling of
-    actions are inside.
+    which builds plain modules of that library, whichever the run used. stablehlo, onnx: the greedy
+    policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
+    observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
 
     triglot export runs/first --format stablehlo --out policy
+
+    triglot export runs/first --format onnx --out policy-onnx
 
     triglot export runs/first --format nnx --seed-index 1 --out model
     """

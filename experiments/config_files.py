@@ -20,7 +20,7 @@ from .options import MachineOptions, marked
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
-NOT_PRINTED = ("out", "print_config", *(one.name for one in fields(MachineOptions)))
+NOT_PRINTED = ("out", "print_config", "profile", *(one.name for one in fields(MachineOptions)))
 COMPLETE = {"no_preset": True}  # of a file that has all settings
 
 

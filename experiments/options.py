@@ -156,6 +156,7 @@ class TrainOptions(SharedOptions, MachineOptions):
       print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
+      profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
     """
 
     backend: Name = "linen"
@@ -172,6 +173,7 @@ class TrainOptions(SharedOptions, MachineOptions):
         int | None, Arg("N", "seed by seed, if both have as many; the only one")
     ] = None
     print_config: bool = False
+    profile: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,11 +290,13 @@ class ResumeOptions(RunOptions):
       total_steps: environment steps per seed, counted from the run's start; more extend the run.
       decay_updates: updates, counted from the run's start, over which the learning rate of an
         extended run falls to 0; inf for a constant one.
+      profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
     decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
+    profile: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +322,7 @@ class ExportOptions(RunOptions):
 
     Attributes:
       format: safetensors, all weights by canonical name; haiku, flax, nnx or equinox, model.py and
-        weights.npz for that library; stablehlo, the greedy policy for JAX.
+        weights.npz for that library; stablehlo, the greedy policy for JAX; onnx, for onnxruntime.
       out: a new folder.
       seed_index: which of the run's seeds is exported, counted from 0.
     """

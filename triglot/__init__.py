@@ -46,6 +46,7 @@ _EXPORTS = {
     "experiments.registry.environments": ("make_env",),
     "experiments.runs.load": ("load_run",),
     "experiments.export.policy": ("load_policy",),
+    "experiments.sweep.python": ("sweep",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from .experiments.registry.agents import make_agent as make_agent
     from .experiments.registry.environments import make_env as make_env
     from .experiments.runs.load import load_run as load_run
+    from .experiments.sweep.python import sweep as sweep
 else:
 
     def __getattr__(name: str) -> Any:

@@ -1,12 +1,16 @@
 """An agent's `act` as one function of the arrays that it reads."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ...backends.calling import describe_inputs
 from ...core.agent import Agent, PolicyInput
+from ...core.errors import TriglotError, describe
 from ...core.host_environment import HostEnvironment
 from ...core.networks.unroll import restart
 from ...core.specs import zeros
@@ -75,6 +79,24 @@ class Acting:
         """Whether the policy has a carry."""
         return bool(jax.tree.leaves(self.carry(1)))
 
+    @property
+    def usage(self) -> str:
+        """Describe the exported function and its arguments, for the head of its loader."""
+        masked = self.num_actions is not None
+        mask = ", action_mask" if masked else ""
+        actions = f"actions, {describe_inputs(self.agent.action_spec)}"
+        lines = [f"policy(obs{mask}) -> {actions}"]
+        if self.recurrent:
+            lines = [f"step(obs{mask}, first, carry) -> ({actions}; the next carry)"]
+        lines.append(f"obs: {describe_inputs(self.agent.obs_spec)}")
+        if masked:
+            lines.append(f"action_mask: bool [B, {self.num_actions}], True where allowed")
+        if self.recurrent:
+            lines.append(
+                "first: bool [B], True where an episode starts; carry: initial_carry(B) then"
+            )
+        return "\n".join(lines)
+
     def act(
         self, arrays: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array
     ) -> tuple[jax.Array, PyTree]:
@@ -97,6 +119,49 @@ class Acting:
         carry = restart(inputs.first, initial, carry)
         output = self.agent.act(state, carry, inputs, key, explore=self.explore)
         return output.action, output.carry
+
+    def as_function(self, batch: Any) -> tuple[Callable[..., Any], list[Any]]:
+        """Build the policy as a function of what changes between calls, its arrays being constants.
+
+        Args:
+          batch: the number of environments, or a symbolic dimension.
+
+        Returns:
+          The function, and descriptions of its arguments: the observations, the action mask if the
+          environment gives one, and for a recurrent policy `first` and the carry, a tuple of
+          arrays. It returns the actions, and the next carry of a recurrent policy.
+        """
+        inputs = self.example(batch)
+        leaves, structure = jax.tree.flatten(self.carry(batch))
+        given = [inputs.obs] + ([] if inputs.action_mask is None else [inputs.action_mask])
+        given += [inputs.first, tuple(leaves)] if leaves else []
+
+        def policy(obs: Any, *rest: Any) -> Any:
+            mask, rest = (rest[0], rest[1:]) if self.num_actions is not None else (None, rest)
+            first, carry = rest if leaves else (jnp.ones((batch,), bool), ())
+            seen = PolicyInput(obs=obs, first=first, action_mask=mask)
+            carry = jax.tree.unflatten(structure, carry)
+            action, carry = self.act(self.arrays, carry, seen, jax.random.key(0))
+            return (action, tuple(jax.tree.leaves(carry))) if leaves else action
+
+        return policy, given
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Explain a network that cannot be traced for an unknown batch size.
+
+        Raises:
+          TriglotError: in place of any exception.
+        """
+        network = self.agent.network
+        try:
+            yield
+        except Exception as error:  # JAX raises many types
+            raise TriglotError(
+                f"the {network.backend} network {network.name!r} cannot be exported for any batch "
+                f"size: {describe(error)}. Write it without Python decisions on the size of the "
+                "batch."
+            ) from error
 
 
 def num_masked(run: Run) -> int | None:

@@ -11,15 +11,12 @@ from ..storage.files import check_free, write_files
 from ..version import versions
 from .acting import Acting
 from .models import LIBRARIES, model_files
+from .onnx import check_installed, onnx_files
 from .policy import check_seed_index
 from .stablehlo import stablehlo_files
 from .weights import safetensors_files
 
-FORMATS = ("safetensors", *LIBRARIES, "stablehlo")
-NO_ONNX = (
-    "onnx is not a format: jax2onnx 0.17 installs orbax-checkpoint 0.11, and triglot's checkpoints "
-    "need 0.12.8. Use --format stablehlo, or convert the weights of --format safetensors."
-)
+FORMATS = ("safetensors", *LIBRARIES, "stablehlo", "onnx")
 
 
 def export(options: ExportOptions, run_options: TrainOptions) -> int:
@@ -37,8 +34,6 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
         the checkpoint is missing or damaged.
     """
     check_count("seed_index", options.seed_index, 0)
-    if options.format == "onnx":
-        raise TriglotError(NO_ONNX)
     if options.format not in FORMATS:
         raise unknown("format", options.format, FORMATS)
     if options.format in LIBRARIES and run_options.network:
@@ -46,6 +41,8 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
             f"{options.run} has custom networks, and a plain {options.format} model is written for "
             "built-in ones only: use --format stablehlo or safetensors."
         )
+    if options.format == "onnx":
+        check_installed()
     check_free(options.out)
     run = load_run(options.run, previous=options.previous, trust=options.trust)
     check_seed_index(options.seed_index, run)
@@ -61,6 +58,7 @@ def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[
         return model_files(run, index, options.format, f"Weights of {title}")
     chosen: dict[str, Callable[[], dict[str, bytes]]] = {
         "stablehlo": lambda: stablehlo_files(Acting.of(run, index), f"Greedy policy of {title}"),
+        "onnx": lambda: onnx_files(Acting.of(run, index), f"Greedy policy of {title}"),
         "safetensors": lambda: safetensors_files(
             run,
             index,

@@ -128,6 +128,10 @@ def prepare(
     for mode in options.debug:
         if mode not in DEBUG:
             raise unknown("debug mode", mode, DEBUG)
+    if options.profile and "no-jit" in options.debug:
+        raise TriglotError(
+            "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
+        )
     logs.check(options.log)
     check_minimums(options, num_seeds=1, eval_episodes=0, metrics_every=1)
     if not 0 <= options.checkpoint_seconds < math.inf:

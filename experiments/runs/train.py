@@ -23,6 +23,8 @@ from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
 from ..presets.describe import announcement
+from ..profiling import FOLDER as PROFILE
+from ..profiling import Profiler
 from ..progress import phase
 from ..statistics import format_return
 from ..storage import logs
@@ -155,7 +157,7 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
 
 
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
-    options = plan.options
+    options, profiler = plan.options, _profiler(plan)
     with _debugging(options.debug), Interrupt() as interrupt:
         state = progress.state
         with phase("initializing"):
@@ -168,7 +170,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
                     with phase("compiling"):
                         program.compile(state, watch.lap)
                 done = progress.num_updates
-                state, diverged = _train(plan, program, state, journal, interrupt, done)
+                state, diverged = _train(plan, program, profiler, state, journal, interrupt, done)
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
@@ -193,12 +195,25 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     write_json(plan.out / "summary.json", results)
     _draw(plan, journal, state)
     print(wrapped(describe_summary(results, plan.out)))
+    if profiler is not None:
+        print(wrapped(profiler.describe()))
     if interrupt.pressed:
         print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
     if not diverged:
         print(wrapped(next_commands(plan.out)))
     return DIVERGED if diverged else 0
+
+
+def _profiler(plan: Plan) -> Profiler | None:
+    if not plan.options.profile:
+        return None
+    return Profiler(plan.out / PROFILE, _updates_before_learning(plan))
+
+
+def _updates_before_learning(plan: Plan) -> int:
+    trainer = plan.trainer
+    return max(0, -(-trainer.agent.learning_starts // trainer.steps_per_update) - 1)
 
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
@@ -247,6 +262,7 @@ def _debugging(modes: Sequence[str]) -> Iterator[None]:
 def _train(
     plan: Plan,
     program: Program,
+    profiler: Profiler | None,
     state: RunnerState,
     journal: Journal,
     interrupt: Interrupt,
@@ -259,7 +275,7 @@ def _train(
     """
     trainer = plan.trainer
     steps_per_update = trainer.steps_per_update * plan.options.num_seeds
-    empty = max(0, -(-trainer.agent.learning_starts // trainer.steps_per_update) - 1)
+    empty = _updates_before_learning(plan)
     bar = tqdm(
         total=plan.num_updates * steps_per_update,
         initial=done * steps_per_update,
@@ -269,7 +285,7 @@ def _train(
         desc="all seeds" if plan.options.num_seeds > 1 else None,
         file=sys.stderr,
     )
-    chunks = run_chunks(
+    chunks = (run_chunks if profiler is None else profiler.run_chunks)(
         program,
         state,
         plan.num_updates,
@@ -278,7 +294,7 @@ def _train(
         target_seconds=CHUNK_SECONDS,
     )
     saved = time.perf_counter()
-    with bar:
+    with bar, profiler or nullcontext():
         try:
             for chunk in chunks:
                 state = chunk.runner_states

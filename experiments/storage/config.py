@@ -17,7 +17,8 @@ from .trust import CONFIG, require_trust
 SCHEMA = 1
 CHANGES = "changes"  # of a resumed run, see `experiments.runs.changing`
 # Not written: the folder is given again, and settings of a machine never come from a run.
-LEFT_OUT = ("out", "print_config", "no_preset", *(field.name for field in fields(MachineOptions)))
+MACHINE = tuple(field.name for field in fields(MachineOptions))
+LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
 # Fields that were added to schema 1, with their default.
 ADDED = {
     "metrics_every": 1,

@@ -184,6 +184,8 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
                     "training_return": float(training.mean()) if len(training) else None,
                     "num_diverged": one.num_diverged,
                     "returns": one.returns,
+                    "training_returns": one.training,
+                    "statuses": [one.status(seed) for seed in range(len(one.finite))],
                 }
             )
     return records

@@ -1,5 +1,6 @@
 """`triglot export` on a run: the files of each format, and what is refused."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ TRAIN += " --eval-episodes 0 --hidden-sizes 4"
 FILES = {
     "safetensors": {"weights.safetensors"},
     "stablehlo": {"policy.stablehlo", "load.py"},
+    "onnx": {"policy.onnx", "load.py"},
     **{name: {"model.py", "weights.npz"} for name in ("haiku", "flax", "nnx", "equinox")},
 }
 
@@ -47,6 +49,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_format_writes_its_files(
     form: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if form == "onnx":
+        pytest.importorskip("jax2onnx", reason="jax2onnx is not installed: triglot[onnx]")
     out, words = tmp_path / "new" / form, ["export", str(run), "--format", form]
     assert cli.main([*words, "--seed-index", "1", "--out", str(out)]) == 0
     assert {path.name for path in out.iterdir()} == FILES[form]
@@ -75,7 +79,7 @@ def test_the_chosen_seed_is_exported(run: Path, tmp_path: Path) -> None:
     "words, says",
     [
         ("--format nnx --seed-index 2", "less than the run's number of seeds, 2; got 2"),
-        ("--format onnx", "onnx is not a format: jax2onnx 0.17 installs orbax-checkpoint 0.11"),
+        ("--format onx", "unknown format 'onx'; did you mean 'onnx'"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(
@@ -100,3 +104,14 @@ def test_a_custom_network_leaves_as_a_policy_or_by_name(
     assert "has custom networks, and a plain equinox model is" in capsys.readouterr().err
     assert cli.main(["resume", str(out), "--backend", "nnx"]) == 2
     assert "which are written in one library: --backend nnx cannot" in capsys.readouterr().err
+
+
+def test_without_jax2onnx_it_says_how_to_install_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jax2onnx", None)
+    out = tmp_path / "out"
+    assert cli.main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "jax2onnx is not installed: run `pip install 'triglot[onnx]'`" in error
+    assert not out.exists()

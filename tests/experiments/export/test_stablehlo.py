@@ -1,7 +1,5 @@
 """The exported policy: loaded in a process with JAX alone, its actions are those of the agent."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.checks.sound_environments import Masks
+from tests.experiments.export.alone import run_alone
 from tests.experiments.export.small_runs import KINDS, seed_of, small_run
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
@@ -21,16 +20,11 @@ from triglot.experiments.registry.agents import make_agent
 from triglot.experiments.runs.load import Run
 from triglot.experiments.storage.files import write_files
 
-# JAX itself imports nothing of these, so that their absence proves that load.py needs JAX alone.
+LIBRARIES = ("jax", "flatbuffers")
 ALONE = """
 import sys
-class Refused:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"triglot", "flax", "haiku", "equinox", "optax", "rlax"}:
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Refused())
-sys.path.insert(0, sys.argv[1])
 import numpy as np
+sys.path.insert(0, sys.argv[1])
 import load
 given = np.load(sys.argv[2])
 """
@@ -50,11 +44,9 @@ np.save(f"{sys.argv[1]}/actions.npy", load.policy(given["obs"], given["mask"]))
 
 
 def alone(script: str, out: Path, **arrays: np.ndarray) -> None:
-    """Run a script in a process that can import neither triglot nor a network library."""
+    """Run a script where nothing but JAX can be imported."""
     np.savez(out / "given.npz", **arrays)  # pyright: ignore
-    words = [sys.executable, "-c", ALONE + script, str(out), str(out / "given.npz")]
-    ended = subprocess.run(words, capture_output=True, text=True, cwd=out)
-    assert ended.returncode == 0, ended.stderr
+    run_alone(ALONE + script, out, LIBRARIES, str(out), str(out / "given.npz"))
 
 
 def observations(kind: str, *leading: int) -> np.ndarray:
