@@ -111,7 +111,7 @@ class Learning:
             return sum(terms), ()
 
         grads = self.agent.network.value_and_grad(objective)(variables.params)[1]
-        return self._encode(variables.params, grads)
+        return self.encode(variables.params, grads)
 
     def factors(self, variables: Variables, outputs: Outputs) -> dict[str, jax.Array]:
         """Make the fixed factors of every output."""
@@ -136,7 +136,7 @@ class Learning:
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = transform.update(grads, opt_state, params)
                 params = optax.apply_updates(params, updates)
-            named = self._encode(params, updates)
+            named = self.encode(params, updates)
             changes |= {f"{step}/{name}": array for name, array in named.items()}
         return changes
 
@@ -149,7 +149,8 @@ class Learning:
             [norm(decode(params, self.fixed_gradients(params, n))) for n in range(NUM_NORMS)]
         )
 
-    def _encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+    def encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+        """Convert changes of parameters to shared names."""
         return jax.jvp(self.names.encode, (params,), (changes,))[1]
 
 
