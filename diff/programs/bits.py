@@ -10,7 +10,7 @@ from ...core.tracing.jaxprs import bind
 from ..types import Difference
 from . import divergence, places
 from .tape import DATA, Tape
-from .values import View
+from .values import TOLERANCE, View
 
 
 def first_bit_difference(
@@ -40,16 +40,19 @@ def first_bit_difference(
     return _compiled_difference(*views) if compiled else None
 
 
-def first_large_difference(one: Tape, other: Tape) -> Difference | None:
+def first_large_difference(
+    one: Tape, other: Tape, tolerance: float = TOLERANCE
+) -> Difference | None:
     """Find the first operation of each program whose results differ by more than rounding.
 
     Args:
       one, other: programs that were recorded in float64, at equal arguments.
+      tolerance: of equal values, relative to the largest of an array.
 
     Returns:
       The operations; None if the outputs are equal up to rounding.
     """
-    found = divergence.find(*(View(tape, tape.arrays) for tape in (one, other)))
+    found = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
     return None if found is None else found.described()
 
 

@@ -16,8 +16,8 @@ from .wide import widen
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 # Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
-# first one or two of several gradient steps.
-MAX_UNROLLED = 1_500
+# first of several gradient steps.
+MAX_UNROLLED = 1_000
 PER_ROW = 4  # equations that read one row of an array
 CALLED = {
     "checkpoint",

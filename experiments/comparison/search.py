@@ -34,6 +34,8 @@ Json: TypeAlias = dict[str, Any]
 
 # Causes that an operation of the first update explains.
 FUNCTION = {"network", "gradient", "dtype", "optimizer"}
+# Between the rounding of float64 and the change of a parameter in one step.
+FINE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Search:
         """
         one, other = (self._traced(backend) for backend in backends)
         tapes = [side.update(self.batches, wide=True) for side in (one, other)]
-        if (found := first_large_difference(*tapes)) is not None:
+        if (found := _first_large(tapes)) is not None:
             return _update(found, is_rounding=False)
         if functions_only:
             return None
@@ -195,6 +197,20 @@ def as_json(found: Difference | None, part: str) -> Json | None:
     when = "when compiled, up to" if found.compiled_only else "at"
     sentence = f"{PARTS[part]} {when} {_place(found)}"
     return {**asdict(found), "part": part, "sentence": sentence}
+
+
+def _first_large(tapes: Sequence[Tape]) -> Difference | None:
+    """Find the first difference of two updates that is larger than rounding."""
+    # What makes the loss differ is a more telling place than what it changes in the gradient.
+    for slot in range(len(tapes[0].outputs)):
+        cut = [replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes]
+        found = first_large_difference(*cut)
+        if found is not None and not any(one and one.source for one in (found.one, found.other)):
+            # A step is small beside the parameters, which hide what it changes by little.
+            found = first_large_difference(*cut, tolerance=FINE)
+        if found is not None:
+            return found
+    return None
 
 
 def _update(found: Difference, *, is_rounding: bool) -> Update:

@@ -1,7 +1,6 @@
 """The parts of one library's first update as recorded programs, in which operations are located."""
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -35,7 +34,6 @@ Named: TypeAlias = dict[str, jax.Array]
 # About 1 KB of intermediate arrays for each parameter.
 MAX_PARAMS = 1_000_000
 MAX_STATE_BYTES = 2**25
-LOSS = re.compile("loss|norm")  # metrics that show the size of a gradient, which Adam hides
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +169,9 @@ class Traced:
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:
         """Record the agent's update from the last batch.
 
-        The outputs are the changes of all parameters, and the metrics of the loss, as one array
-        each: what is 0 but for rounding is judged by the size of the rest.
+        The outputs are the metrics of the loss, the norms of gradients, which Adam hides, and the
+        changes of all parameters, as one array each: what is 0 but for rounding is judged by the
+        size of the rest.
 
         Args:
           batches: those of `first_batches`, of any library.
@@ -193,8 +192,11 @@ class Traced:
             after, metrics = self.agent.update(state, batch, key)
             before, params = (learned(one).params for one in (state, after))
             changes = self.learning.encode(before, jax.tree.map(jnp.subtract, params, before))
-            losses = {name: one for name, one in metrics.items() if LOSS.search(name)}
-            return [_joined(changes), _joined(losses)], ()
+            losses, norms = (
+                {name: one for name, one in metrics.items() if word in name}
+                for word in ("loss", "norm")
+            )
+            return [_joined(losses), _joined(norms), _joined(changes)], ()
 
         name, last = ("update", wide), batches[-1]
         if name not in self.tapes:

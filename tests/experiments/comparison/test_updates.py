@@ -33,7 +33,7 @@ class OtherTotal(PPO):
     def loss(self, variables: Any, batch: Any, key: jax.Array, hyper: Any) -> Any:
         _, rest = super().loss(variables, batch, key, hyper)
         outputs, _ = self.network.apply(variables, batch.obs, key=key, train=True)
-        errors = jnp.abs(outputs["critic"]["value"] - 0.7 * batch.target)
+        errors = jnp.square(outputs["critic"]["value"] - 0.7 * batch.target)
         if is_second(self):
             return jnp.cumsum(errors)[-1], rest
         return jnp.sum(errors), rest
@@ -83,7 +83,10 @@ class OtherValue(QLearning):
 DQN_CONFIG = {
     "hidden_sizes": [8], "num_envs": 2, "learning_starts": 20, "batch_size": 8, "buffer_size": 64,
 }  # fmt: skip
-SMALL_PPO = {"hidden_sizes": [8], "rollout_length": 16, "num_epochs": 2, "num_minibatches": 1}
+SMALL_PPO = {
+    "hidden_sizes": [8], "rollout_length": 16, "num_epochs": 1, "num_minibatches": 1,
+    "normalize_advantage": False,
+}  # fmt: skip
 TABLE = {"num_envs": 2, "rollout_length": 8}
 
 
