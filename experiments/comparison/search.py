@@ -203,11 +203,11 @@ def _first_large(tapes: Sequence[Tape]) -> Difference | None:
     """Find the first difference of two updates that is larger than rounding."""
     # What makes the loss differ is a more telling place than what it changes in the gradient.
     for slot in range(len(tapes[0].outputs)):
-        cut = [replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes]
-        found = first_large_difference(*cut)
+        first, second = (replace(tape, outputs=[tape.outputs[slot]]) for tape in tapes)
+        found = first_large_difference(first, second)
         if found is not None and not any(one and one.source for one in (found.one, found.other)):
             # A step is small beside the parameters, which hide what it changes by little.
-            found = first_large_difference(*cut, tolerance=FINE)
+            found = first_large_difference(first, second, FINE)
         if found is not None:
             return found
     return None
