@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from ...core.errors import TriglotError
 from ...core.networks.combinators import part_of
 from ...diff.compare import diff_networks
 from ...diff.programs import (
@@ -68,8 +69,16 @@ class Search:
         Args:
           backends: the two libraries.
           functions_only: look for differences that are larger than rounding.
+
+        Raises:
+          TriglotError: if a network draws random numbers in training.
         """
         one, other = (self._traced(backend) for backend in backends)
+        if one.draws(self.inputs) or other.draws(self.inputs):
+            raise TriglotError(
+                "the network draws random numbers in training, which differ between the "
+                "libraries: operations of the update are located for networks without dropout."
+            )
         tapes = [side.update(self.batches, wide=True) for side in (one, other)]
         if (found := _first_large(tapes)) is not None:
             return _update(found, is_rounding=False)

@@ -102,6 +102,16 @@ class Traced:
             names=names,
         )
 
+    def draws(self, inputs: Any) -> bool:
+        """Return whether the network draws random numbers in training, as dropout does.
+
+        Args:
+          inputs: by part of the network.
+        """
+        outputs = Outputs(self.agent, self.env, inputs)
+        traced = jax.make_jaxpr(lambda variables: outputs(variables, train=True))(self.variables)
+        return "random_bits" in str(traced)
+
     @functools.cached_property
     def norms(self) -> np.ndarray:
         """The global norms of all sets of fixed gradients, `[16]`."""

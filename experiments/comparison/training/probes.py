@@ -63,7 +63,7 @@ class Outputs:
 
         return tuple(one(index, own) for index, own in enumerate(spec.inputs))
 
-    def __call__(self, variables: Variables) -> dict[str, jax.Array]:
+    def __call__(self, variables: Variables, *, train: bool = False) -> dict[str, jax.Array]:
         """Compute the outputs by name, `[64, ...]` each."""
         outputs = {}
         for name, inputs in self.inputs.items():
@@ -72,7 +72,7 @@ class Outputs:
             own = variables if whole else part_of(variables, name)
             if part.recurrent:
                 inputs = (inputs, part.initial_carry(own, NUM_INPUTS))
-            found, _ = part.apply(own, inputs, key=self._key, train=False)
+            found, _ = part.apply(own, inputs, key=self._key, train=train)
             for path, leaf in jax.tree_util.tree_leaves_with_path(
                 found[0] if part.recurrent else found
             ):

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 from safetensors.numpy import save_file
 
+import triglot
 from triglot.algorithms.dqn import DQN
 from triglot.algorithms.ppo import PPO
 from triglot.algorithms.q_learning import QLearning
@@ -97,7 +99,40 @@ def options_of(algorithm: type, config: dict[str, Any], **changes: Any) -> Compa
     return replace(OPTIONS, algorithm=text, config=config, hyper={}, num_seeds=1, **changes)
 
 
+class Own(nn.Module):
+    """A custom network with dropout."""
+
+    @nn.compact
+    def __call__(self, obs: jax.Array, train: bool = False) -> Any:
+        features = nn.Dropout(0.5, deterministic=not train)(nn.Dense(8)(obs))
+        return {"logits": nn.Dense(2)(features), "value": nn.Dense(1)(features)[:, 0]}
+
+
+def networks(obs_spec: Any, action_spec: Any) -> dict[str, Any]:
+    """Build one network twice; the second stands for another library."""
+    del action_spec
+    network = triglot.from_linen(Own(), obs_spec)
+    return {"haiku": replace(network, backend="haiku"), "linen": network}
+
+
+def test_random_draws_of_a_network_are_no_cause(tmp_path: Path) -> None:
+    options = options_of(
+        PPO, SMALL_PPO, env="gymnax:CartPole-v1", network=(f"{__name__}:networks",)
+    )
+    options = replace(options, config={**SMALL_PPO, "hidden_sizes": None})
+    cause, place = search(options, tmp_path)
+    assert cause is None and place["operation"] is None
+    assert "draws random numbers in training" in place["not_located"]
+
+
 def find(options: CompareOptions, folder: Path, *, functions_only: bool = False) -> Any:
+    """Give the cause and the operation in the updates of the first two libraries."""
+    cause, place = search(options, folder, functions_only=functions_only)
+    assert "not_located" not in place, place
+    return cause, place["operation"]
+
+
+def search(options: CompareOptions, folder: Path, *, functions_only: bool = False) -> Any:
     """Search the updates of the first two libraries, as a comparison does."""
     ledger = Ledger(folder)
     save_file(Session(options, options.libraries[0]).init().arrays, ledger.weights(0))
@@ -114,8 +149,7 @@ def find(options: CompareOptions, folder: Path, *, functions_only: bool = False)
     compiled = {"name": "compilation", "where": "", "evidence": ""}
     pair["causes"] = [cause or compiled]
     operations.add(options.env, rung, [pair])
-    assert "not_located" not in pair["first_difference"], pair
-    return cause, pair["first_difference"]["operation"]
+    return cause, pair["first_difference"]
 
 
 def line_of(function: Callable, text: str) -> str:
