@@ -116,10 +116,9 @@ def networks(obs_spec: Any, action_spec: Any) -> dict[str, Any]:
 
 
 def test_random_draws_of_a_network_are_no_cause(tmp_path: Path) -> None:
-    options = options_of(
-        PPO, SMALL_PPO, env="gymnax:CartPole-v1", network=(f"{__name__}:networks",)
-    )
-    options = replace(options, config={**SMALL_PPO, "hidden_sizes": None})
+    config = {name: value for name, value in SMALL_PPO.items() if name != "hidden_sizes"}
+    path = (f"{__name__}:networks",)
+    options = options_of(PPO, config, env="gymnax:CartPole-v1", network=path)
     cause, place = search(options, tmp_path)
     assert cause is None and place["operation"] is None
     assert "draws random numbers in training" in place["not_located"]
