@@ -10,10 +10,12 @@ from ...core.tracing.jaxprs import bind
 from ..types import Difference
 from . import divergence, places
 from .tape import DATA, Tape
-from .values import View
+from .values import TOLERANCE, View
 
 
-def first_bit_difference(one: Tape, other: Tape, *, hidden: bool = False) -> Difference | None:
+def first_bit_difference(
+    one: Tape, other: Tape, *, hidden: bool = False, compiled: bool = True
+) -> Difference | None:
     """Find the first operation of each program whose operands are equal and results are not.
 
     Where the results of all operations are equal, both programs are compiled, and the shortest
@@ -23,6 +25,7 @@ def first_bit_difference(one: Tape, other: Tape, *, hidden: bool = False) -> Dif
       one, other: programs that were recorded at equal arguments, in the types with which they were
         traced.
       hidden: find a difference that reaches no output, too.
+      compiled: compile programs that are equal operation by operation; False returns None for them.
 
     Returns:
       The operations, with `compiled_only` if they differ only in compiled programs; None if the
@@ -34,19 +37,22 @@ def first_bit_difference(one: Tape, other: Tape, *, hidden: bool = False) -> Dif
         found = divergence.find_hidden(*views)
     if found is not None:
         return found.described(last=True)
-    return _compiled_difference(*views)
+    return _compiled_difference(*views) if compiled else None
 
 
-def first_large_difference(one: Tape, other: Tape) -> Difference | None:
+def first_large_difference(
+    one: Tape, other: Tape, tolerance: float = TOLERANCE
+) -> Difference | None:
     """Find the first operation of each program whose results differ by more than rounding.
 
     Args:
       one, other: programs that were recorded in float64, at equal arguments.
+      tolerance: of equal values, relative to the largest of an array.
 
     Returns:
       The operations; None if the outputs are equal up to rounding.
     """
-    found = divergence.find(*(View(tape, tape.arrays) for tape in (one, other)))
+    found = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
     return None if found is None else found.described()
 
 

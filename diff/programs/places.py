@@ -12,6 +12,16 @@ from .tape import PARAMS, Step, Tape
 PACKAGE = str(Path(jaxprs.__file__).resolve().parents[2]) + "/"
 LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STANDARD = sysconfig.get_path("stdlib")
+# The parts of triglot whose lines say what an agent computes.
+ALGORITHMS = (
+    "algorithms/",
+    "backends/zoo/",
+    "core/learner.py",
+    "core/networks/",
+    "core/numerics.py",
+    "core/rl/",
+)
+LOOPS = {"cond", "scan", "while"}
 TRANSFORMATIONS = {
     "vmap",
     "jvp",
@@ -34,6 +44,8 @@ def operation(tape: Tape, value: int) -> Operation:
             tape.leaves.get(value, "constant"),
         )
     step = tape.steps[tape.producers[value]]
+    if tape.is_update:
+        return Operation(step.name, source_in_update(step), section(step))
     return Operation(step.name, source(step), scope(tape, step))
 
 
@@ -51,8 +63,7 @@ def source(step: Step) -> str:
     layer = ""
     # A called function may have been traced for another network, so its callers come first.
     for equation in (*step.callers, step.equation):
-        traceback = equation.source_info.traceback
-        for frame in traceback.frames if traceback is not None else ():
+        for frame in _frames(equation):
             if _is_ours(frame.file_name):
                 break
             line = f"{_shown(frame.file_name)}:{frame.line_num}"
@@ -61,6 +72,54 @@ def source(step: Step) -> str:
             if not layer and "/jax/" not in frame.file_name:
                 layer = line
     return layer
+
+
+def source_in_update(step: Step) -> str:
+    """Return `file:line` of the innermost line of a user or of triglot's algorithms.
+
+    A library's layer has no such line where an adapter of triglot calls it: then it is the layer's.
+    """
+    layer = ""
+    for equation in _in_loops(step):
+        for frame in _frames(equation):
+            if _is_ours(frame.file_name):
+                inside = str(Path(frame.file_name).resolve()).removeprefix(PACKAGE)
+                if inside.startswith(ALGORITHMS):
+                    return layer or f"triglot/{inside}:{frame.line_num}"
+                break
+            line = f"{_shown(frame.file_name)}:{frame.line_num}"
+            if not _in_library(frame.file_name):
+                return line
+            if not layer and "/jax/" not in frame.file_name:
+                layer = line
+    return layer
+
+
+# The parts of an update by the function of a learner that computes them.
+SECTIONS = {"objective": "loss", "_transform": "optimizer"}
+
+
+def section(step: Step) -> str:
+    """Return the part of an update: `loss`, `gradient of the loss`, `optimizer`, or empty."""
+    for equation in _in_loops(step):
+        for frame in _frames(equation):
+            found = SECTIONS.get(frame.function_name.rpartition(".")[2])
+            if found and _is_ours(frame.file_name):
+                is_backward = "transpose(" in str(equation.source_info.name_stack)
+                return f"gradient of the {found}" if is_backward and found == "loss" else found
+    return ""
+
+
+def _in_loops(step: Step) -> tuple[Any, ...]:
+    """Return an equation and its calls inside of the innermost loop, outermost first."""
+    chain = (*step.callers, step.equation)
+    loops = [i for i, one in enumerate(chain[:-1]) if one.primitive.name in LOOPS]
+    return chain[loops[-1] + 1 :] if loops else chain
+
+
+def _frames(equation: Any) -> Any:
+    traceback = equation.source_info.traceback
+    return traceback.frames if traceback is not None else ()
 
 
 def scope(tape: Tape, step: Step) -> str:
@@ -108,8 +167,7 @@ def shown(operation: Operation | None) -> str:
 def _layer(step: Step) -> str:
     """Return the class of the innermost layer in a traceback, for libraries without scopes."""
     for equation in (*step.callers, step.equation):
-        traceback = equation.source_info.traceback
-        for frame in traceback.frames if traceback is not None else ():
+        for frame in _frames(equation):
             if _is_ours(frame.file_name):
                 break
             name, _, method = frame.function_name.rpartition(".")

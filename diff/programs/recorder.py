@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
 
 from ...core.tracing.jaxprs import evaluate
 from ...core.types import PyTree
@@ -14,6 +15,10 @@ from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluat
 from .wide import widen
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+# Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
+# first of several gradient steps.
+MAX_UNROLLED = 1_000
+PER_ROW = 4  # equations that read one row of an array
 CALLED = {
     "checkpoint",
     "closed_call",
@@ -36,6 +41,9 @@ class Program:
       function: `function(params, state, inputs, key) -> (outputs, new_state)`, pytrees of arrays.
       params: parameters by canonical name.
       state, inputs, key: its other arguments.
+      is_update: whether it is an agent's update, not a network. Its random draws are kept, since
+        they do not depend on the library; of a long loop the first iterations are recorded, and
+        lines of triglot's algorithms are shown.
     """
 
     function: Callable[[Any, Any, Any, Any], tuple[PyTree, PyTree]]
@@ -43,6 +51,7 @@ class Program:
     state: PyTree = ()
     inputs: PyTree = ()
     key: jax.Array
+    is_update: bool = False
 
 
 def record(
@@ -51,7 +60,8 @@ def record(
     """Trace a program and evaluate it operation by operation.
 
     Random bits are replaced by a constant, and masks that keep a part of an array at random
-    (dropout) by one that keeps all: two libraries draw other numbers from equal keys.
+    (dropout) by one that keeps all: two libraries draw other numbers from equal keys. An update
+    keeps its draws.
 
     Args:
       program: the function and its arguments.
@@ -61,7 +71,7 @@ def record(
     """
     arguments = (dict(program.params), program.state, program.inputs, program.key)
     closed, shapes = jax.make_jaxpr(program.function, return_shape=True)(*arguments)
-    recorder = _Recorder(Tape(wide))
+    recorder = _Recorder(Tape(wide, program.is_update))
     tape, values = recorder.tape, []
     for mask, part, argument in zip(
         (PARAMS, STATE, INPUTS, KEY), ("", "state", "inputs", "key"), arguments, strict=True
@@ -108,7 +118,7 @@ class _Recorder:
             return self.inline(branch, operands[1:], equation)
         if name == "scan":
             return self.unroll(equation, operands)
-        if name == "select_n" and self.is_random(operands[0]):
+        if name == "select_n" and not self.tape.is_update and self.is_random(operands[0]):
             operands = [self.keeping(operands), *operands[1:]]
         return self.step(equation, operands)
 
@@ -116,7 +126,7 @@ class _Recorder:
         """Evaluate and record one equation."""
         tape, name = self.tape, equation.primitive.name
         arrays = tape.bind(equation, [value.array for value in operands])
-        if name == "random_bits":
+        if name == "random_bits" and not tape.is_update:
             # As uniform numbers these are 0.1, which keeps an element at most rates of dropout.
             arrays = [
                 np.full_like(array, int(0.1 * 2.0 ** (8 * array.itemsize))) for array in arrays
@@ -146,26 +156,49 @@ class _Recorder:
         return mask
 
     def unroll(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
-        """Record a scan, one iteration after the other."""
+        """Record a scan, one iteration after the other.
+
+        Of a long loop in an update the first iterations are recorded; the others repeat the last.
+        """
         params = equation.params
         first, last = ends_of_scan(params)
         constants, carry, scanned = operands[:first], list(operands[first:last]), operands[last:]
         length = params["length"]
+        count = length
+        if self.tape.is_update:
+            size = num_equations(params["jaxpr"]) + PER_ROW * len(scanned)
+            count = min(length, max(1, MAX_UNROLLED // max(1, size)))
         order = range(length)[::-1] if params["reverse"] else range(length)
         rows: dict[int, list[Value]] = {}
-        for i in order:
+        for i in order[:count]:
             row = [self.call(lambda xs, i=i: xs[i], value) for value in scanned]
             results = self.inline(params["jaxpr"], [*constants, *carry, *row], equation)
             carry, rows[i] = results[: len(carry)], results[len(carry) :]
         if not length:
             return self.step(equation, operands)
-        columns = zip(*(rows[i] for i in range(length)), strict=True)
-        return [*carry, *(self.call(lambda *ys: jnp.stack(ys), *column) for column in columns)]
+        recorded = sorted(rows)
+        nearest = np.clip(np.arange(length), recorded[0], recorded[-1]) - recorded[0]
+
+        def stacked(*ys: Any) -> Any:
+            return jnp.stack(ys) if count == length else jnp.stack(ys)[nearest]
+
+        columns = zip(*(rows[i] for i in recorded), strict=True)
+        return [*carry, *(self.call(stacked, *column) for column in columns)]
 
     def call(self, function: Callable[..., Any], *operands: Value) -> Value:
         """Record the equations of a function."""
         closed = jax.make_jaxpr(function)(*(value.array for value in operands))
         return self.inline(closed, operands)[0]
+
+
+def num_equations(closed: Any) -> int:
+    """Count the equations that recording a jaxpr adds, about."""
+    count = 0
+    for equation in getattr(closed, "jaxpr", closed).eqns:
+        inner = [num_equations(jaxpr) for jaxpr in jex.jaxprs_in_params(equation.params)]
+        repeated = equation.params["length"] if equation.primitive.name == "scan" else 1
+        count += 1 + repeated * max(inner, default=0)
+    return count
 
 
 def ends_of_scan(params: Any) -> tuple[int, int]:

@@ -69,9 +69,11 @@ class Tape:
       origins: the random mask that a constant one replaces.
       outputs, new_state: values of the flattened results.
       is_wide: whether the values are float64, whatever the traced types.
+      is_update: whether it is an agent's update, see `Program`.
     """
 
     is_wide: bool
+    is_update: bool = False
     steps: list[Step] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
     depends: list[int] = field(default_factory=list)

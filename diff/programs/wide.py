@@ -23,8 +23,10 @@ BITS = ("bitcast_convert_type", "random_bits")
 ON_HOST: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "add": np.add,
+    "add_any": np.add,
     "and": np.bitwise_and,
     "copy": np.copy,
+    "div": np.divide,
     "eq": np.equal,
     "exp": np.exp,
     "expm1": np.expm1,
@@ -42,6 +44,7 @@ ON_HOST: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "or": np.bitwise_or,
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sign": np.sign,
     "sqrt": np.sqrt,
     "square": np.square,
     "stop_gradient": np.copy,
@@ -52,9 +55,11 @@ ARRANGED: dict[str, Callable[[np.ndarray, dict[str, Any]], np.ndarray]] = {
     "broadcast_in_dim": lambda x, how: _broadcast(x, how["shape"], how["broadcast_dimensions"]),
     "convert_element_type": lambda x, how: x.astype(how["new_dtype"]),
     "expand_dims": lambda x, how: np.expand_dims(x, how["dimensions"]),
+    "integer_pow": lambda x, how: x ** how["y"],
     "reduce_max": lambda x, how: np.max(x, how["axes"]),
     "reduce_sum": lambda x, how: np.sum(x, how["axes"]),
     "reshape": lambda x, how: np.reshape(x, how["new_sizes"]),
+    "slice": lambda x, how: _slice(x, how["start_indices"], how["limit_indices"], how["strides"]),
     "squeeze": lambda x, how: np.squeeze(x, how["dimensions"]),
     "transpose": lambda x, how: np.transpose(x, how["permutation"]),
 }
@@ -116,6 +121,9 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
                 return [np.asarray(ON_HOST[name](*arrays))]
             if name in ARRANGED and len(arrays) == 1 and _is_float64(params):
                 return [np.asarray(ARRANGED[name](arrays[0], params))]
+    if name == "select_n" and all(isinstance(array, np.ndarray) for array in arrays):
+        which = np.broadcast_to(arrays[0].astype(np.intp), arrays[1].shape)
+        return [np.choose(which, arrays[1:])]
     if changed:
         equation = equation.replace(params=params)
     return [widen(array) for array in bind(equation, arrays)]
@@ -130,6 +138,10 @@ def _broadcast(array: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> 
     for axis, size in zip(axes, array.shape, strict=True):
         sizes[axis] = size
     return np.broadcast_to(array.reshape(sizes), shape)
+
+
+def _slice(x: np.ndarray, starts: Any, limits: Any, strides: Any) -> np.ndarray:
+    return x[tuple(map(slice, starts, limits, strides or [None] * x.ndim))]
 
 
 def _typed(array: Any, dtype: Any) -> Any:

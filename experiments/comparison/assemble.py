@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..statistics import estimate
 from ..statistics.aggregate import interquartile_mean, normalized, performance_profile
 from ..statistics.curves import area_under_curve
 from .jobs import SCHEMA, Job, Ledger, environments
+from .operations import Operations
 from .results import Record
 from .rungs import RUNGS, Rung, rung_of_arithmetic
 from .verdict.identity import Trace, compare_traces
@@ -41,12 +42,14 @@ class Finished:
       ledger: its folder.
       jobs: those that are done.
       bounds: of the return, by environment.
+      operations: finds causes in the agents' updates; None does not search.
     """
 
     options: CompareOptions
     ledger: Ledger
     jobs: Sequence[Job]
     bounds: Mapping[str, Bounds]
+    operations: Operations | None = None
 
     @cached_property
     def main_records(self) -> Records:
@@ -57,6 +60,12 @@ class Finished:
     def main(self) -> Rung:
         """The rung that is judged."""
         return rung_of_arithmetic(self.options.arithmetic)
+
+    @property
+    def compared(self) -> list[str]:
+        """The environments in which two libraries were trained on the rung that is judged."""
+        done = [job.env for job in self.jobs if job.rung == self.main.name]
+        return [env for env in environments(self.options) if done.count(env) > 1]
 
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
@@ -139,6 +148,7 @@ def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> di
 def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
     means = [np.mean(record.facts["final_returns"]) for record in records.values()]
     usual = float(next((mean for mean in means if math.isfinite(mean)), 0.0))
+    search = finished.operations
     margin = margin_of(usual, _random_return(records) or 0.0, finished.options.margin)
     return [
         Pair(
@@ -147,6 +157,7 @@ def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[P
             rung=rung,
             margin=margin,
             bounds=finished.bounds[env],
+            update_cause=search and partial(search.update_cause, env, rung, names),
         )
         for names in itertools.combinations(records, 2)
     ]

@@ -28,7 +28,7 @@ from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
 from .jobs import Job, Ledger, environments, job_list
 from .measurements import add_causes, measure_costs, programs
-from .operations import add_operations, add_places
+from .operations import Operations, add_operations
 from .rungs import rung_of_arithmetic
 from .training.run import BAR, Failure, Progress, run_jobs
 
@@ -64,14 +64,16 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         failures += _train(options, ledger, jobs)
         done = [job for job in jobs if ledger.is_done(job)]
         _check_enough(options, done, failures)
-        finished = Finished(options=options, ledger=ledger, jobs=done, bounds=bounds)
+        operations = Operations(options, ledger)
+        finished = Finished(
+            options=options, ledger=ledger, jobs=done, bounds=bounds, operations=operations
+        )
         cost = measure_costs(options, ledger, done)
         result = assemble(finished, command(options))
         result["full_command"] = command(_spelled_out(options))
         result["cost"] = cost
         result["programs"] = programs(finished)
-        add_operations(options, ledger, result["pairs"], result["programs"]["pairs"])
-        result["verdict"] = add_places(result["verdict"], result["pairs"])
+        add_operations(operations, result, finished.compared)
         result["failures"] = [failure.as_json() for failure in failures]
         result["code"] = {name: _code(options, name) for name in result["backends"]}
         add_causes(result, finished)

@@ -121,7 +121,14 @@ def _facts(pair: Mapping[str, Any]) -> dict[str, str]:
 
 
 # The parts of an update in which an operation lies, as the report calls them.
-PARTS = {"forward": "forward pass", "gradients": "gradients", "optimizer": "optimizer"}
+PARTS = {
+    "forward": "forward pass",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "loss": "loss",
+    "gradient of the loss": "gradient of the loss",
+    "update": "the agent's update",
+}
 
 
 def _operation(operation: Mapping[str, Any] | None, backends: list[str]) -> dict[str, str]:

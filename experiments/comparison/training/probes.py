@@ -63,7 +63,7 @@ class Outputs:
 
         return tuple(one(index, own) for index, own in enumerate(spec.inputs))
 
-    def __call__(self, variables: Variables) -> dict[str, jax.Array]:
+    def __call__(self, variables: Variables, *, train: bool = False) -> dict[str, jax.Array]:
         """Compute the outputs by name, `[64, ...]` each."""
         outputs = {}
         for name, inputs in self.inputs.items():
@@ -72,7 +72,7 @@ class Outputs:
             own = variables if whole else part_of(variables, name)
             if part.recurrent:
                 inputs = (inputs, part.initial_carry(own, NUM_INPUTS))
-            found, _ = part.apply(own, inputs, key=self._key, train=False)
+            found, _ = part.apply(own, inputs, key=self._key, train=train)
             for path, leaf in jax.tree_util.tree_leaves_with_path(
                 found[0] if part.recurrent else found
             ):
@@ -111,7 +111,7 @@ class Learning:
             return sum(terms), ()
 
         grads = self.agent.network.value_and_grad(objective)(variables.params)[1]
-        return self._encode(variables.params, grads)
+        return self.encode(variables.params, grads)
 
     def factors(self, variables: Variables, outputs: Outputs) -> dict[str, jax.Array]:
         """Make the fixed factors of every output."""
@@ -136,7 +136,7 @@ class Learning:
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = transform.update(grads, opt_state, params)
                 params = optax.apply_updates(params, updates)
-            named = self._encode(params, updates)
+            named = self.encode(params, updates)
             changes |= {f"{step}/{name}": array for name, array in named.items()}
         return changes
 
@@ -149,7 +149,8 @@ class Learning:
             [norm(decode(params, self.fixed_gradients(params, n))) for n in range(NUM_NORMS)]
         )
 
-    def _encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+    def encode(self, params: Any, changes: Any) -> dict[str, jax.Array]:
+        """Convert changes of parameters to shared names."""
         return jax.jvp(self.names.encode, (params,), (changes,))[1]
 
 

@@ -26,6 +26,8 @@ MIN_LEAK_BYTES = 2**24
 NUM_WARMUP_CHUNKS = 4
 
 
+# Causes that change the last bits and not the function.
+ROUNDING_CAUSES = {"summation_order", "leaf_order"}
 ORDER = ("keys", "environment", "hyper", "params", "outputs", "gradients", "optimizer")
 
 

@@ -7,6 +7,7 @@ from ....backends import libraries
 from ...statistics import format_return
 from ...statistics.paired import holm
 from ..rungs import RUNGS, Rung
+from .causes import ROUNDING_CAUSES
 from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
 
 MARGIN_SHARE = 0.05  # of the return above a random policy's
@@ -58,15 +59,13 @@ def verdict(
     if equal:
         names = "; ".join(" = ".join(map(libraries.title, group)) for group in equal)
         parts.append(f"Equal bit for bit: {names}.")
-    only_rounding = {cause["name"] for pair in worst for cause in pair["causes"]} <= ROUNDING_CAUSES
+    causes = {cause["name"] for pair in worst for cause in pair["causes"]}
+    only_rounding = causes <= ROUNDING_CAUSES | {"compilation"}
     if arithmetic != "canonical" and only_rounding:
         parts.append(
             "--arithmetic canonical sums in one order in all libraries, except in recurrent cells."
         )
     return {"level": level, "sentence": " ".join(parts)}
-
-
-ROUNDING_CAUSES = {"summation_order", "leaf_order", "compilation"}
 
 
 def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list[list[str]]:

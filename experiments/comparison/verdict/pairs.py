@@ -1,6 +1,6 @@
 """Judge one pair of libraries: identical, equivalent, different, or too few seeds to say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from ...statistics.estimate import MIN_SEEDS, Bounds, Estimate
 from ...statistics.paired import difference_p_value, equivalence, holm, paired_difference
 from ..results import Record
 from ..rungs import Rung
-from .causes import Cause, find_causes
+from .causes import ROUNDING_CAUSES, Cause, find_causes
 from .divergence import divergence
 from .identity import Trace, compare_traces
 
@@ -30,7 +30,7 @@ IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
 # Causes that make two trainings compute different functions, not only round differently.
 FUNCTION_CAUSES = (
     "seed", "environment", "hyperparameters", "dtype", "weights", "network", "gradient",
-    "optimizer",
+    "optimizer", "update",
 )  # fmt: skip
 
 
@@ -44,6 +44,8 @@ class Pair:
       rung: what they share.
       margin: the largest difference of returns that counts as equal.
       bounds: the lowest and highest possible return, or None.
+      update_cause: finds a cause in the agent's own update, larger than rounding if
+        `functions_only`; None does not search.
     """
 
     names: tuple[str, str]
@@ -51,6 +53,7 @@ class Pair:
     rung: Rung
     margin: float
     bounds: Bounds | None = None
+    update_cause: Callable[..., Cause | None] | None = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -110,6 +113,10 @@ class Pair:
     def _causes(self) -> list[Cause]:
         one, other = self.records
         causes = find_causes(one, other, self.rung)
+        is_rounding = all(cause["name"] in ROUNDING_CAUSES for cause in causes)
+        if is_rounding and self.update_cause is not None:
+            found = self.update_cause(functions_only=bool(causes))
+            causes = [*([found] if found else []), *causes]
         return causes or [
             {
                 "name": "compilation",
@@ -227,6 +234,7 @@ CAUSES: dict[str, str] = {
     "network": "the network computes another function",
     "gradient": "the network has another gradient",
     "optimizer": "another optimizer",
+    "update": "the algorithm computes another update",
     "summation_order": "another order of summation",
     "leaf_order": "another order of parameters in the optimizer",
     "compilation": "a difference that only the compiled training has",

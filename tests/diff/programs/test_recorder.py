@@ -10,6 +10,7 @@ import pytest
 from tests.diff.programs import families as f
 from tests.diff.programs.planted import build, dense, sides
 from triglot.core.network import Network
+from triglot.diff.programs.recorder import Program, record
 from triglot.diff.programs.recording import record_both
 from triglot.diff.programs.tape import Tape
 
@@ -65,3 +66,24 @@ def test_random_masks_keep_everything() -> None:
     first, second = (tape.arrays[tape.outputs[0]] for tape in tapes)
     np.testing.assert_allclose(first, second, rtol=1e-6)
     assert np.all(first != 0)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_update_keeps_its_draws_and_the_first_of_many_iterations(reverse: bool) -> None:
+    def function(params: Any, state: Any, inputs: Any, key: jax.Array) -> Any:
+        def step(total: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return total + jnp.sin(x), total
+
+        _, rows = jax.lax.scan(step, jnp.zeros(()), inputs, reverse=reverse)
+        return (jax.random.uniform(key, (4,)), rows), ()
+
+    key, inputs = jax.random.key(0), jnp.arange(300.0)
+    tape = record(Program(function=function, params={}, inputs=inputs, key=key, is_update=True))
+    drawn, rows = (tape.arrays[value] for value in tape.outputs)
+    (expected, all_rows), _ = function({}, (), inputs, key)
+    np.testing.assert_array_equal(drawn, expected)
+    count = sum(step.name == "sin" for step in tape.steps)
+    assert 1 < count < 300
+    done, all_rows = (array[::-1] if reverse else array for array in (rows, all_rows))
+    np.testing.assert_allclose(done[:count], all_rows[:count], rtol=1e-5)
+    np.testing.assert_array_equal(done[count:], np.full(300 - count, done[count - 1]))

@@ -18,8 +18,9 @@ from safetensors.numpy import save_file
 import triglot
 from triglot.experiments.comparison import traced
 from triglot.experiments.comparison.jobs import Ledger
-from triglot.experiments.comparison.operations import PARTS, add_operations, add_places
-from triglot.experiments.comparison.rungs import rung_named
+from triglot.experiments.comparison.operations import Operations, add_operations, add_places
+from triglot.experiments.comparison.rungs import rung_named, rung_of_arithmetic
+from triglot.experiments.comparison.search import PARTS
 from triglot.experiments.comparison.training.networks import build_agent
 from triglot.experiments.comparison.training.session import Session
 from triglot.experiments.options import CompareOptions
@@ -46,10 +47,16 @@ def with_weights(options: CompareOptions, folder: Path) -> Ledger:
     return ledger
 
 
+def locate(options: CompareOptions, folder: Path, pair: dict[str, Any], programs: Any = ()) -> None:
+    """Locate the difference of one pair on the rung that is judged."""
+    operations = Operations(options, with_weights(options, folder))
+    operations.add(options.env, rung_of_arithmetic(options.arithmetic), [pair], programs)
+
+
 def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
     options = replace(OPTIONS, backends=("haiku", "equinox"), num_seeds=1)
     pair = a_pair("haiku", "equinox", cause="summation_order")
-    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    locate(options, tmp_path, pair)
     operation = pair["first_difference"]["operation"]
     assert operation["one"]["source"].startswith("haiku/")
     assert operation["other"]["source"].startswith("equinox/")
@@ -61,7 +68,7 @@ def test_a_rounding_difference_has_a_place(tmp_path: Path) -> None:
 def test_a_cause_outside_of_the_update_has_no_operation(cause: str, tmp_path: Path) -> None:
     pair = a_pair("haiku", "linen", cause=cause)
     options = replace(OPTIONS, num_seeds=1)
-    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    locate(options, tmp_path, pair)
     assert pair["first_difference"]["operation"] is None
 
 
@@ -118,7 +125,7 @@ def test_a_planted_difference_of_the_update_has_a_place(
     options = replace(OPTIONS, backends=("haiku", "linen"), num_seeds=1, config=config)
     monkeypatch.setattr(traced, "build_agent", build)
     pair = a_pair("haiku", "linen", cause=cause, part=part)
-    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    locate(options, tmp_path, pair)
     operation = pair["first_difference"]["operation"]
     assert operation["part"] == part and not operation["compiled_only"]
     assert operation["max_abs"] > 0
@@ -143,7 +150,7 @@ def test_a_fusion_explains_what_only_the_compiled_training_has(tmp_path: Path) -
     pair = a_pair("haiku", "linen", cause="compilation")
     options = replace(OPTIONS, num_seeds=1)
     programs = [{"backends": ["haiku", "linen"], **found.as_json()}]
-    add_operations(options, with_weights(options, tmp_path), [pair], programs)
+    locate(options, tmp_path, pair, programs)
     operation, (cause,) = pair["first_difference"]["operation"], pair["causes"]
     assert operation["compiled_only"] and operation["part"] == "program"
     assert operation["one"]["name"] == operation["other"]["name"] == "reduce"
@@ -161,7 +168,7 @@ def test_a_search_that_fails_leaves_its_reason(
     monkeypatch.setattr(traced, "MAX_PARAMS", 10)
     pair = a_pair("haiku", "linen", cause="leaf_order", part="optimizer")
     options = replace(OPTIONS, num_seeds=1)
-    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    locate(options, tmp_path, pair)
     assert pair["first_difference"]["operation"] is None
     assert "parameters, and operations" in pair["first_difference"]["not_located"]
 
@@ -202,6 +209,43 @@ def test_the_cause_in_custom_networks_is_named(
         config=config,
     )
     pair = a_pair("linen", "haiku", cause="network")
-    add_operations(options, with_weights(options, tmp_path), [pair], [])
+    locate(options, tmp_path, pair)
     assert [cause["name"] for cause in pair["causes"]] == ["network", "activation"]
     assert Path(__file__).name in pair["first_difference"]["operation"]["one"]["source"]
+
+
+def test_every_environment_and_rung_has_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ("probe:two-step", "probe:obs-reward")
+    options = replace(
+        OPTIONS, env=others[0], envs=others[1:], backends=("haiku", "equinox"), num_seeds=1
+    )
+    ledger = with_weights(options, tmp_path)
+    arrays = Session(options, "haiku", env=others[1]).init().arrays
+    save_file(arrays, ledger.weights(1))
+    pairs = {env: a_pair("haiku", "equinox", cause="summation_order") for env in others}
+    ladder = {
+        name: a_pair("haiku", "equinox", cause="summation_order", part="gradients")
+        for name in ("weights", "leaf_order")
+    }
+    result: dict[str, Any] = {
+        "environments": {env: {"pairs": [pair]} for env, pair in pairs.items()},
+        "ladder": [
+            {"rung": "defaults", "run": False, "pairs": None},
+            *({"rung": name, "run": True, "pairs": [pair]} for name, pair in ladder.items()),
+        ],
+        "programs": {"pairs": []},
+        "verdict": {"level": "equivalent", "sentence": "Well. They differ."},
+    }
+    operations = Operations(options, ledger)
+    add_operations(operations, result, others)
+    for pair in (*pairs.values(), *ladder.values()):
+        assert pair["first_difference"]["operation"]["other"]["source"].startswith("equinox/")
+        assert pair["sentence"].startswith("They differ. The ")
+    # What goes beyond the judged rung in the first environment has a limit of time.
+    monkeypatch.setattr("triglot.experiments.comparison.operations.MAX_SECONDS", 0.0)
+    late = a_pair("haiku", "equinox", cause="leaf_order", part="optimizer")
+    operations.add(options.env, rung_named("canonical"), [late])
+    assert late["first_difference"]["operation"] is None
+    assert "are located for 0 s in all" in late["first_difference"]["not_located"]

@@ -74,6 +74,40 @@ def test_the_level_of_a_pair(other: Record, level: str, words: str) -> None:
     assert found["identical"] == (level == "identical")
 
 
+@pytest.mark.parametrize(
+    ("output_change", "found", "names", "level"),
+    [
+        (0.0, True, ["update"], "different"),
+        (0.0, False, ["compilation"], "equivalent"),
+        (2.0**-20, True, ["update", "summation_order"], "different"),
+        (2.0**-20, False, ["summation_order"], "equivalent"),
+        (0.01, True, ["network"], "different"),
+    ],
+)
+def test_a_cause_in_the_update_is_searched_where_the_parts_are_equal(
+    output_change: float, found: bool, names: list[str], level: str
+) -> None:
+    asked = []
+
+    def update_cause(*, functions_only: bool) -> dict[str, str] | None:
+        asked.append(functions_only)
+        cause = {"name": "update", "where": "the loss", "evidence": "a", "part": "update"}
+        return cause if found else None
+
+    pair = Pair(
+        names=("haiku", "equinox"),
+        records=(a_record(NEAR), a_record(NEAR, 1e-6, output_change)),
+        rung=rung_named("weights"),
+        margin=1.0,
+        update_cause=update_cause,
+    ).judge()
+    assert [cause["name"] for cause in pair["causes"]] == names
+    assert pair["level"] == level
+    assert ("the algorithm computes another update" in pair["sentence"]) == ("update" in names)
+    # Where the parts round differently, so does the update.
+    assert asked == ([] if names == ["network"] else [output_change > 0])
+
+
 def of_four(returns: list[list[float]], **how: Any) -> list[dict[str, Any]]:
     """Judge the pairs of libraries with these returns; equal returns are of identical ones."""
     known = []
@@ -133,7 +167,7 @@ def test_the_environments_of_a_rung_are_judged_together() -> None:
         for env, own in (("a", CHANCE[1]), ("b", CHANCE[3]))
     }
     finished: Any = SimpleNamespace(
-        options=SimpleNamespace(margin=1.0), bounds={"a": None, "b": None}
+        options=SimpleNamespace(margin=1.0), bounds={"a": None, "b": None}, operations=None
     )
     found = _judge(finished, records, rung_named("weights"))
     assert [len(pairs) for pairs in found.values()] == [3, 3]
