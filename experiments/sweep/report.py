@@ -29,7 +29,10 @@ PAGE = "report.html"
 RESULT = "sweep.json"
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
-MACHINE = ("out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds")
+MACHINE = (
+    "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
+    "jobs", "address",
+)  # fmt: skip
 
 
 def result_of(
