@@ -92,7 +92,7 @@ def run_tasks(
                     view.end(name, done=outcome.end == "done")
                     if outcome.end in ("failed", "died"):
                         view.say(f"{attempt.task.label}: {outcome.message}")
-            view.draw(len(running))
+            view.draw(sum(attempt.position > 0 for attempt in running.values()))
             time.sleep(POLL_SECONDS)
     finally:
         for attempt in running.values():

@@ -1,6 +1,7 @@
 """Show the progress of all jobs: one bar for all, and on a terminal one for each running job."""
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..wrapping import bar_width, wrapped
 from .executor import Task
 
 WHOLE = "{desc:<32.32}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
+REFRESH_SECONDS, REFRESH_SECONDS_IN_FILE = 0.5, 10.0
 ONE = "  {desc:<38.38}{bar} {percentage:3.0f}%"
 
 
@@ -35,6 +37,7 @@ class View:
         total = sum(self._sizes.values()) if total is None else total
         self._whole = tqdm(total=total, bar_format=WHOLE, leave=False, **self._shape)
         self._bars: dict[str, Any] = {}
+        self._drawn = 0.0
 
     def __enter__(self) -> "View":
         return self
@@ -69,5 +72,8 @@ class View:
         done = sum(self._sizes[name] * share for name, share in self._shares.items())
         self._whole.n = min(self._before + done, self._whole.total)
         text = f"{self._num_done} of {self._num_tasks} done, {num_running} running"
-        self._whole.set_description_str(text, refresh=False)
-        self._whole.update(0)
+        now = time.monotonic()
+        pause = REFRESH_SECONDS if sys.stderr.isatty() else REFRESH_SECONDS_IN_FILE
+        if text != self._whole.desc or now - self._drawn >= pause:
+            self._drawn = now
+            self._whole.set_description_str(text)

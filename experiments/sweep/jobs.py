@@ -1,5 +1,6 @@
 """Batches of a sweep as jobs of an executor."""
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -137,9 +138,12 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
     plan = make_plan(options)
     batch, earlier = _batch(arguments["batch"]), [_batch(each) for each in arguments["earlier"]]
     trainer = plan.groups[batch.group].trainer
+    ledger = Ledger(Path(arguments["out"]), {})
+    if saved_batches(ledger, [batch]):
+        job.bar.write(f"batch {batch.name} continues from its checkpoint on {platform.node()}")
     job.bar.total = len(batch) * (batch.stop - batch.start) * trainer.steps_per_update
     progress = Progress(job.bar, label=f"batch {batch.name}")
-    runner = Runner(plan, Ledger(Path(arguments["out"]), {}), progress, job.interrupt)
+    runner = Runner(plan, ledger, progress, job.interrupt)
     if not runner.run(batch, earlier):
         raise Signalled(job.interrupt.number or 0)
 
