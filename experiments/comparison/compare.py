@@ -111,6 +111,8 @@ def _compare(
         report.write(out, result)
     print(report.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
+    if executor is not None and not result["cost"]:
+        paragraphs.append(AT_ONCE)
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
     for text in (*paragraphs, result["verdict"]["sentence"]):
