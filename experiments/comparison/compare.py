@@ -24,6 +24,7 @@ from ..registry.environments import make_env
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..report import report
+from ..report.contents import AT_ONCE
 from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
@@ -112,7 +113,7 @@ def _compare(
     print(report.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if executor is not None and not result["cost"]:
-        paragraphs.append(AT_ONCE)
+        paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
     for text in (*paragraphs, result["verdict"]["sentence"]):
