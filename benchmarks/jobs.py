@@ -9,6 +9,7 @@ quiet machine:
     python -m benchmarks.jobs
 """
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -71,13 +72,13 @@ def measure_overhead(num_jobs: int, folder: Path) -> None:
     if importlib.util.find_spec("ray") is None:
         print("Ray is not installed: its overhead is not measured")
         return
-    from ray.cluster_utils import Cluster
-
     from triglot.experiments.jobs.cluster import connect
 
     os.environ["PYTHONPATH"] = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
     args = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 10**8}
-    cluster = Cluster(initialize_head=True, head_node_args=args)
+    cluster = importlib.import_module("ray.cluster_utils").Cluster(
+        initialize_head=True, head_node_args=args
+    )
     try:
         start = time.perf_counter()
         executor = connect(cluster.address, 1, {})

@@ -96,10 +96,8 @@ class RayExecutor:
     @property
     def bytes_per_job(self) -> int:
         """The smallest share of a node's memory per core."""
-        shares = [
-            int(node["Resources"]["memory"] / node["Resources"]["CPU"]) for node in self._nodes()
-        ]
-        return min(shares, default=0)
+        found = [node["Resources"] for node in self._nodes()]
+        return min((int(each.get("memory", 0) / each["CPU"]) for each in found), default=0)
 
     @property
     def title(self) -> str:
@@ -139,10 +137,10 @@ class RayExecutor:
             marker.unlink(missing_ok=True)
 
     def _check(self, node: Mapping[str, Any], marker: Path, text: str) -> None:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        scheduling = require("ray.util.scheduling_strategies", "ray")
 
         where = f"the Ray node {node['NodeManagerAddress']} ({node['NodeManagerHostname']})"
-        strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        strategy = scheduling.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         look = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(_look)
         try:
             found, theirs = self.ray.get(look.remote(str(marker)), timeout=CHECK_SECONDS)
