@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from tests.experiments.sweep.small import arrays, options
-from tests.experiments.sweep.test_jobs import LONG, assert_equal, no_pages, when_saved
+from tests.experiments.sweep.test_jobs import LONG, assert_equal, long, no_pages, when_saved
 from tests.printed import unwrapped
 from triglot.core.errors import TriglotError
 from triglot.experiments import cli
@@ -29,7 +30,7 @@ from triglot.experiments.sweep.run import sweep
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install triglot[ray]"
 )
-__all__ = ["no_pages"]
+__all__ = ["long", "no_pages"]
 RAY = Path(sys.executable).with_name("ray")
 
 
@@ -130,19 +131,22 @@ def test_two_nodes_give_the_bits_of_this_process(
 
 @pytest.mark.parametrize("kill", [Cluster.kill_job, Cluster.kill_second])
 def test_a_killed_batch_continues_from_its_checkpoint(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], kill: Any
+    cluster: Cluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    long: dict[str, np.ndarray],
+    kill: Any,
 ) -> None:
     out = tmp_path / "ray"
     with when_saved(out, lambda: kill(cluster), count=2):
         assert sweep(on_ray(cluster, out, **LONG))[0] == 0
     assert "continues from its checkpoint" in unwrapped(capsys)
-    sweep(options(tmp_path / "here", batch=4, **LONG))
-    assert_equal(arrays(out), arrays(tmp_path / "here"))
+    assert_equal(arrays(out), long)
 
 
 def test_a_signal_saves_a_checkpoint_of_each_batch(cluster: Cluster, tmp_path: Path) -> None:
     out = tmp_path / "ray"
-    chosen = on_ray(cluster, out, **{**LONG, "checkpoint_seconds": 0.5})
+    chosen = on_ray(cluster, out, **LONG)
     with when_saved(out, lambda: os.kill(os.getpid(), signal.SIGINT), count=2):
         assert sweep(chosen) == (130, None)
     assert len(list(out.glob("jobs/.unfinished-*/checkpoints"))) == 2
