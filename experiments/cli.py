@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import __version__
 from ..core.errors import TriglotError, describe, unknown
 from . import config_files
 from . import options as commands
 from .arguments import check_words, check_writable
 from .compilation_cache import configure
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
+from .progress import phase
 from .streams import checked_stdout, forgiving_stderr
 from .wrapping import wrapped
 
@@ -69,6 +71,11 @@ class _HelpShown(Exception):
 
 
 def _run(arguments: list[str], started: float) -> int:
+    if arguments[:1] == ["help"]:  # `triglot help train` is `triglot train --help`
+        arguments = [*arguments[1:2], "--help"]
+    if arguments == ["--version"]:
+        print(f"triglot {__version__}")
+        return 0
     if not arguments or arguments[0] in ("-h", "--help"):
         print(wrapped(inspect.getdoc(_usage) or ""))
         return 0
@@ -82,7 +89,7 @@ def _run(arguments: list[str], started: float) -> int:
 
 
 def _usage() -> None:
-    """usage: triglot [-h] COMMAND ...
+    """usage: triglot [-h] [--version] COMMAND ...
 
     Reinforcement learning in JAX: one agent, any network library.
 
@@ -92,6 +99,7 @@ def _usage() -> None:
       evaluate   play whole episodes with a trained agent
       render     render episodes of a trained agent
       export     write the weights or the policy for use without triglot
+      runs       list runs with their state and return
       curves     plot the learning curves of several runs
       compare    train with several network libraries from the same weights, and report differences
       sweep      train many settings of an algorithm, and rank them
@@ -99,6 +107,7 @@ def _usage() -> None:
       check      check a custom or built-in component before training
       new        create a custom component from a template
       list       list algorithms, backends and environments, and what is installed
+      completion write the script by which a shell completes options
       version    show the versions of triglot and its libraries
 
     examples:
@@ -136,14 +145,16 @@ def _train(arguments: list[str], started: float) -> int:
 
     triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
     """
-    options = _parse_with_algorithm(TrainOptions, arguments)
+    with phase("importing"):
+        options = _parse_with_algorithm(TrainOptions, arguments)
     if options.print_config:
         from .registry.algorithms import find_algorithm
 
         print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
         return 0
     _set_compilation_cache(options)
-    from .runs.train import train
+    with phase("importing"):
+        from .runs.train import train
 
     return train(options, started=started, arguments=arguments)
 
@@ -167,9 +178,10 @@ def _resume(arguments: list[str], started: float) -> int:
     triglot resume runs/first --total-steps 1000000 --decay-updates inf
     """
     options = _parse(commands.ResumeOptions, arguments)
-    run_options = _options_of_run(options)
-    from .runs.changing import Change
-    from .runs.train import resume
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        from .runs.changing import Change
+        from .runs.train import resume
 
     change, previous = Change.of(options), options.previous
     return resume(run_options, options.run, started=started, previous=previous, change=change)
@@ -230,6 +242,22 @@ def _export(arguments: list[str], started: float) -> int:
     from .export.export import export
 
     return export(options, run_options)
+
+
+def _runs(arguments: list[str], started: float) -> int:
+    """List the runs in a folder: state, age, return, steps and what was trained.
+
+    A run is running, finished, interrupted (by Ctrl-C or a signal), diverged, or killed.
+
+    triglot runs
+
+    triglot runs runs --where algorithm=ppo learning_rate=0.001 --sort return
+    """
+    options = _parse(commands.RunsOptions, arguments)
+    from .listing import list_runs
+
+    print(list_runs(options))
+    return 0
 
 
 def _curves(arguments: list[str], started: float) -> int:
@@ -412,6 +440,23 @@ def _list(arguments: list[str], started: float) -> int:
     return 0
 
 
+def _completion(arguments: list[str], started: float) -> int:
+    """Write the script by which a shell completes commands and options.
+
+    bash: add `source <(triglot completion bash)` to ~/.bashrc. The script does not change until
+    triglot is updated, so a file loads faster:
+
+    triglot completion bash > ~/.local/share/bash-completion/completions/triglot
+
+    triglot completion zsh > ~/.zfunc/_triglot
+    """
+    options = _parse(commands.CompletionOptions, arguments)
+    from .completion import completion_script
+
+    print(completion_script(options.shell), end="")
+    return 0
+
+
 def _version(arguments: list[str], started: float) -> int:
     """Show the versions of triglot and the libraries that influence results."""
     from .version import device, versions
@@ -424,8 +469,8 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _export, _curves, _compare, _sweep, _diff, _check, _new,
-    _list, _version,
+    _train, _resume, _evaluate, _render, _export, _runs, _curves, _compare, _sweep, _diff, _check,
+    _new, _list, _completion, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

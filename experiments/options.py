@@ -47,6 +47,32 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Options of `triglot completion`.
+
+    Attributes:
+      shell: bash or zsh.
+    """
+
+    shell: Annotated[str, Arg("SHELL", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """Options of `triglot runs`.
+
+    Attributes:
+      folder: where to look for runs, also in folders inside it.
+      where: show only runs with these options, such as algorithm=ppo or state=finished.
+      sort: order the rows by age (newest first), return, steps (largest first), run or state.
+    """
+
+    folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
+    where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
+    sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListOptions:
     """Options of `triglot list`.
 

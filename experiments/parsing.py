@@ -68,12 +68,12 @@ def parse(
             _columns(width if asks_for_help else ERROR_WIDTH),
         ):
             parsed, rest = tyro.cli(
-                _tyro_class(options, nested),
+                as_tyro_class(options, nested),
                 prog=prog,
                 description=description,
                 args=arguments,
                 return_unknown_args=True,
-                registry=_registry(),
+                registry=registry(),
             )
     except SystemExit as stop:
         if not stop.code:
@@ -136,7 +136,7 @@ def _columns(width: int) -> Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
-def _tyro_class(options: type, nested: Mapping[str, type]) -> type:
+def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
     """Build a subclass whose annotations tell tyro how to parse each field."""
     hints = get_type_hints(options, include_extras=True)
     specs: list[Any] = []
@@ -196,7 +196,8 @@ def _one_sentence(box: str) -> str:
     return message.rstrip(".") + "."
 
 
-def _registry() -> ConstructorRegistry:
+def registry() -> ConstructorRegistry:
+    """Give tyro the rules by which values are read."""
     registry = ConstructorRegistry()
 
     @registry.primitive_rule

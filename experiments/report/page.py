@@ -16,6 +16,8 @@ from .groups import equal_libraries
 from .matrix import details, matrix
 from .programs import program_pairs
 
+SLOWER = "slower"  # the cause of costs above another library's
+
 
 def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
     """Build the page.
@@ -85,9 +87,14 @@ def _sections(result: Mapping[str, Any], drawn: Sequence[Chart]) -> list[tuple[s
 
 
 def _findings(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
-    """List what was found in one library, such as memory that grows."""
-    return [
-        (name, cause)
-        for name, facts in result["backends"].items()
-        for cause in facts.get("causes") or ()
-    ]
+    """List what was found in one library, such as memory that grows; all its costs in one line."""
+    findings = []
+    slower = (result.get("cost") or {}).get("slower") or ()
+    for name, facts in result["backends"].items():
+        found = facts.get("causes") or ()
+        findings += [(name, cause) for cause in found if cause["name"] != SLOWER]
+        costs = [row for row in slower if row["backend"] == name]
+        if costs:
+            evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
+            findings.append((name, {"name": SLOWER, "where": "its costs", "evidence": evidence}))
+    return findings

@@ -55,7 +55,7 @@ class Table:
         return [[column.text(record) for column in self.columns] for record in self.records]
 
 
-def as_text(table: Table, width: int = TERMINAL) -> str:
+def as_text(table: Table, width: int = TERMINAL, longest: int | None = None) -> str:
     """Align a table for a terminal; the last columns are left out if it would be too wide.
 
     The names in the first column are cut if they alone are too long.
@@ -63,9 +63,10 @@ def as_text(table: Table, width: int = TERMINAL) -> str:
     Args:
       table: the table.
       width: the number of characters in a line, at most.
+      longest: characters of a name in the first column, at most; None for a third of the width.
     """
     cells = [table.header, *table.rows]
-    longest = max(width // 3, 8)
+    longest = longest or max(width // 3, 8)
     cells = [[_cut(first, longest), *rest] for first, *rest in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     shown = len(widths)

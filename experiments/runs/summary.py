@@ -1,5 +1,6 @@
 """Summarize a run: the time of each stage, and the final return."""
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,6 +93,19 @@ def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
     times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
     lines += [f"seconds: {times}", f"in {out}: {', '.join(visible_files(out))}"]
     return "\n".join(lines)
+
+
+def next_commands(out: Path) -> str:
+    """List commands that look at a finished run."""
+    folder = shlex.quote(str(out))
+    return "\n".join(
+        (
+            "next:",
+            f"  triglot render {folder}    # watch an episode",
+            f"  triglot evaluate {folder} --episodes 1000",
+            f"  triglot export {folder} --format stablehlo --out policy",
+        )
+    )
 
 
 def evaluation(episodes: Episodes) -> dict[str, Any]:

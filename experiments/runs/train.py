@@ -22,6 +22,7 @@ from ...core.loop.state import RunnerState
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
+from ..progress import phase
 from ..statistics import format_return
 from ..storage import logs
 from ..storage.config import read_config
@@ -37,7 +38,7 @@ from .plan import Plan, prepare
 from .restoring import CHECKPOINTS, Progress, initial, restore
 from .resuming import PROGRESS, recorded_progress, resume_notes
 from .starting import Start, read_start
-from .summary import Stopwatch, describe_summary, summary
+from .summary import Stopwatch, describe_summary, next_commands, summary
 
 DIVERGED = 1
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
@@ -59,10 +60,11 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
-    start = read_start(options)
-    if start is not None:
-        options = replace(options, init_from=start.folder.resolve())
-    plan = prepare(options, check=None if start is None else start.check)
+    with phase("building"):
+        start = read_start(options)
+        if start is not None:
+            options = replace(options, init_from=start.folder.resolve())
+        plan = prepare(options, check=None if start is None else start.check)
     watch.lap("import")
     with locked(plan.out):
         check_free(plan.out)  # another program may have used it since
@@ -100,7 +102,8 @@ def resume(
         not fit the run, or the run cannot be changed so.
     """
     watch = Stopwatch(started)
-    plan = prepare(change.applied(options, folder), folder=folder)
+    with phase("building"):
+        plan = prepare(change.applied(options, folder), folder=folder)
     watch.lap("import")
     config = read_config(plan.out)
     with locked(plan.out):
@@ -153,13 +156,15 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     options = plan.options
     with _debugging(options.debug), Interrupt() as interrupt:
         state = progress.state
-        state = jax.block_until_ready(initial(plan) if state is None else state)
+        with phase("initializing"):
+            state = jax.block_until_ready(initial(plan) if state is None else state)
         watch.lap("init")
         diverged = None
         if progress.num_updates < plan.num_updates:
             with closing(plan.trainer.program()) as program:
                 if not options.debug:  # the debug modes cannot look into a compiled program
-                    program.compile(state, watch.lap)
+                    with phase("compiling"):
+                        program.compile(state, watch.lap)
                 done = progress.num_updates
                 state, diverged = _train(plan, program, state, journal, interrupt, done)
         watch.lap("train")
@@ -170,7 +175,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if options.eval_episodes and not interrupt.pressed and diverged is None:
             # The keys of the seeds are folded from the numbers below num_seeds.
             key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
-            episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+            with phase("evaluating"):
+                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
             watch.lap("evaluate")
     results = summary(
         plan,
@@ -188,6 +194,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     if interrupt.pressed:
         print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
+    if not diverged:
+        print(wrapped(next_commands(plan.out)))
     return DIVERGED if diverged else 0
 
 

@@ -45,3 +45,17 @@ def _holder(folder: Path) -> str:
         return f"process {facts['pid']} on {facts['host']} since {facts['since']}"
     except (OSError, ValueError, TypeError, KeyError):  # it is just being written
         return "another program"
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a program holds the lock of a run; False if the folder cannot be locked."""
+    if not (folder / LOCK).exists():
+        return False
+    lock = FileLock(folder / LOCK)
+    try:
+        with lock.acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # read-only: nothing writes there
+        return False

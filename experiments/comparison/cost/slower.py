@@ -42,8 +42,8 @@ def _row(
     stage: dict[str, str], name: str, cheapest: str, ratio: float, cost: float, least: float
 ) -> dict[str, Any]:
     sentence = (
-        f"{stage['title']}: {libraries.title(name)} {cost:.3g} {stage['unit']}, "
-        f"{ratio:.2f} times {libraries.title(cheapest)}'s {least:.3g} {stage['unit']}."
+        f"{stage['title']}: {libraries.title(name)} {_three(cost)} {stage['unit']}, "
+        f"{ratio:.2f} times {libraries.title(cheapest)}'s {_three(least)} {stage['unit']}."
     )
     return {
         "stage": stage["name"],
@@ -52,3 +52,7 @@ def _row(
         "ratio": ratio,
         "sentence": sentence,
     }
+
+
+def _three(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -183,6 +183,19 @@ def test_a_finding_in_one_library_is_shown() -> None:
     assert "Found in one library" in text and "3 MB an update" in text
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_all_higher_costs_of_a_library_are_one_finding() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    stages = {"compile": "Compile: Flax NNX 3 s.", "memory": "Peak memory: Flax NNX 1,003 MB."}
+    rows = [{"backend": "nnx", "stage": name, "sentence": said} for name, said in stages.items()]
+    result["cost"] = {**result["cost"], "slower": rows}
+    causes = [{"name": "slower", "where": r["stage"], "evidence": r["sentence"]} for r in rows]
+    result["backends"]["nnx"]["causes"] = causes
+    text = page(result, comparison_json="{}")
+    finding = "in its costs: Compile: Flax NNX 3 s; Peak memory: Flax NNX 1,003 MB"
+    assert finding in text and text.count("<code>slower</code>") == 1
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises((CannotWrite, TriglotError), match="out"):

@@ -1,0 +1,179 @@
+"""`triglot runs`: list the runs in a folder, with their state and return."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import TriglotError, unknown
+from .options import RunsOptions
+from .report.tables import Column, Record, Table, as_text
+from .runs.resuming import recorded_progress
+from .statistics import format_return
+from .storage.config import read_config
+from .storage.journal import METRICS
+from .storage.ledger import FILE
+from .storage.lock import is_locked
+from .storage.trust import CONFIG
+from .wrapping import terminal_width
+
+TAIL = 1 << 18  # bytes at the end of the metrics, of which the last line is read
+LONGEST = 46  # characters of a folder, of which `train` makes up to 44 by itself
+AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+COLUMNS = (
+    Column("run", lambda row: row["run"], left=True),
+    Column("state", lambda row: row["state"], left=True),
+    Column("age", lambda row: _age(row["age"])),
+    Column("return", lambda row: _return(row)),
+    Column("steps", lambda row: f"{row['steps']:,}"),
+    Column("algorithm", lambda row: row["algorithm"], left=True),
+    Column("env", lambda row: row["env"], left=True),
+    Column("networks", lambda row: row["networks"], left=True),
+    Column("seeds", lambda row: str(row["seeds"])),
+)
+SORTS = ("age", "return", "steps", "run", "state")
+
+
+def list_runs(options: RunsOptions) -> str:
+    """Describe the runs below a folder in a table that fits the terminal.
+
+    Args:
+      options: what was chosen.
+
+    Raises:
+      TriglotError: if the folder does not exist, or a name to filter or sort by is unknown.
+    """
+    if options.sort not in SORTS:
+        raise unknown("column to sort by", options.sort, SORTS)
+    if not options.folder.is_dir():
+        raise TriglotError(
+            f"{options.folder} is not a folder: give one that holds runs, triglot runs FOLDER."
+        )
+    rows = [row for row in map(_row, _run_folders(options.folder)) if row is not None]
+    if not rows:
+        return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
+    chosen = [row for row in rows if _fits(row, options.where, rows)]
+    chosen.sort(key=lambda row: _rank(row, options.sort))
+    if not chosen:
+        return f"none of {len(rows)} runs in {options.folder} has {' '.join(options.where)}"
+    table = Table(name="runs", title="Runs", columns=COLUMNS, records=chosen)
+    text = as_text(table, terminal_width(), longest=LONGEST)
+    if any(row["is_training"] for row in chosen):
+        text += "\n* of training episodes, which explore; other returns are greedy, after training"
+    return text
+
+
+def _run_folders(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        if CONFIG in files or FILE in files:  # a run has none inside; a comparison's jobs are not
+            folders.clear()  # runs of their own
+        if CONFIG in files and FILE not in files:
+            yield Path(path)
+
+
+def _row(folder: Path) -> dict[str, Any] | None:
+    """Read what is shown of a run, and its options for `--where`; None if it is not a run."""
+    try:
+        config = read_config(folder)
+        algorithm, env, seeds = (config[name] for name in ("algorithm", "env", "num_seeds"))
+        networks = " ".join(config["network"]) or config["backend"]
+    except (TriglotError, KeyError):
+        return None
+    summary, last = _json(folder / "summary.json"), _last_line(folder / METRICS)
+    evaluation = summary.get("evaluation")
+    value = evaluation["return_mean"] if evaluation else _mean(last.get("episode_return"))
+    state = _state(folder, summary)
+    return {
+        "run": str(folder),
+        "state": state,
+        "age": time.time() - (folder / CONFIG).stat().st_mtime,
+        "return": value,
+        "is_training": not evaluation and value is not None,
+        "steps": last.get("env_steps") or summary.get("num_steps") or 0,
+        "algorithm": algorithm,
+        "env": env,
+        "networks": networks,
+        "seeds": seeds,
+        "options": {**config, **config["config"], **config["hyper"], "state": state},
+    }
+
+
+def _state(folder: Path, summary: Mapping[str, Any]) -> str:
+    if is_locked(folder):
+        return "running"
+    if not summary or (recorded_progress(folder) or 0) > summary["num_updates"]:
+        return "killed"
+    if summary["diverged"]:
+        return "diverged"
+    return "interrupted" if summary["interrupted"] else "finished"
+
+
+def _fits(row: Record, wanted: Sequence[str], rows: Sequence[Record]) -> bool:
+    known = {name for one in rows for name in one["options"]}
+    for word in wanted:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise TriglotError(f"--where takes NAME=VALUE, got {word!r}.")
+        if name not in known:
+            raise unknown("option to filter by", name, sorted(known))
+        found = row["options"].get(name)
+        if value not in (str(found), json.dumps(found)) and _number(value) != found:
+            return False
+    return True
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _rank(row: Record, column: str) -> Any:
+    if column in ("return", "steps"):  # the largest first, and those without one last
+        return float("inf") if row[column] is None else -row[column]
+    return row[column]
+
+
+def _age(seconds: float) -> str:
+    size, unit = next((one for one in AGES if seconds >= one[0]), AGES[-1])
+    return f"{seconds / size:.0f} {unit}"
+
+
+def _return(row: Record) -> str:
+    if row["return"] is None:
+        return "-"
+    return format_return(row["return"]) + ("*" if row["is_training"] else "")
+
+
+def _mean(values: Sequence[float | None] | None) -> float | None:
+    finite = [value for value in values or () if value is not None and np.isfinite(value)]
+    return float(np.mean(finite)) if finite else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _last_line(path: Path) -> dict[str, Any]:
+    """Read the last whole line of the metrics, without reading the file from its start."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        try:
+            return json.loads(line)
+        except ValueError:  # it is being written
+            continue
+    return {}
