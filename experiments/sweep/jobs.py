@@ -149,4 +149,5 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
 
 
 def _batch(values: Mapping[str, Any]) -> Batch:
-    return Batch(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+    pairs = {name: tuple(values[name]) for name in ("settings", "seeds")}
+    return Batch(**{**values, **pairs})

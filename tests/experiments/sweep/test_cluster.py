@@ -76,9 +76,9 @@ def cluster() -> Iterator[Cluster]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(words: list[str]) -> subprocess.Popen[bytes]:
-        log = (folder / f"{len(started)}.log").open("wb")
         words = [str(RAY), "start", *words, *shared]
-        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        with (folder / f"{len(started)}.log").open("wb") as log:
+            process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
         started.append(process)
         return process
 

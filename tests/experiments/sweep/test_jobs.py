@@ -106,9 +106,8 @@ def test_a_stopped_sweep_continues_where_each_batch_was(
     assert not workers()
     with pytest.raises(TriglotError, match="continue it with --executor local"):
         sweep(two_batches(out, executor="sequential", **LONG))
-    assert sweep(two_batches(out, executor=None, **LONG))[0] == 0, (
-        "the folder says that each has one core"
-    )
+    # Its folder says that each batch has one core.
+    assert sweep(two_batches(out, executor=None, **LONG))[0] == 0
     assert "continues from its checkpoint" in unwrapped(capsys)
     assert_equal(arrays(out), long)
 

@@ -21,11 +21,10 @@ from triglot.experiments.runs import memory
 def test_trainings_at_the_same_time_change_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changes = {"total_steps": 190}
     names = ("haiku", "linen")
-    here = [train(tmp_path / "here", monkeypatch, backend=name, **changes) for name in names]
+    here = [train(tmp_path / "here", monkeypatch, backend=name, total_steps=190) for name in names]
     monkeypatch.undo()
-    chosen = replace(OPTIONS, out=tmp_path / "out", **changes)
+    chosen = replace(OPTIONS, out=tmp_path / "out", total_steps=190)
     ledger = Ledger.open(tmp_path / "out", chosen, one_core=True)
     listed = [Job(OPTIONS.env, "weights", name) for name in names]
     assert tasks.run_at_once(LocalExecutor(2), chosen, ledger, listed) == []
@@ -50,7 +49,7 @@ def test_a_library_that_fails_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = replace(OPTIONS, out=tmp_path / "out")
-    ledger = Ledger.open(chosen.out, chosen, one_core=True)
+    ledger = Ledger.open(tmp_path / "out", chosen, one_core=True)
     listed = [Job("probe:two-step", "weights", name) for name in ("haiku", "linen")]
     ends = {"haiku": Outcome("died", "its process died.", "compile"), "linen": Outcome("done")}
 
