@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from .. import __version__
@@ -15,6 +14,7 @@ from ..core.errors import TriglotError, describe, unknown
 from . import config_files
 from . import options as commands
 from .arguments import check_words, check_writable
+from .compilation_cache import configure
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .progress import phase
 from .streams import checked_stdout, forgiving_stderr
@@ -534,15 +534,4 @@ def _options_of_run(options: RunOptions) -> TrainOptions:
 def _set_compilation_cache(options: MachineOptions) -> None:
     if options.compilation_cache is not None:
         check_writable("--compilation-cache", options.compilation_cache)
-    _configure_cache(options.compilation_cache, enabled=not options.no_compilation_cache)
-
-
-def _configure_cache(folder: Path | None, *, enabled: bool) -> None:
-    """Configure JAX's persistent compilation cache; None is the folder in the user's cache."""
-    import jax
-    import platformdirs
-
-    folder = folder or platformdirs.user_cache_path("triglot", appauthor=False) / "jax"
-    jax.config.update("jax_enable_compilation_cache", enabled)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    configure(options)

@@ -177,7 +177,23 @@ class TrainOptions(SharedOptions, MachineOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(SharedOptions):
+class JobOptions:
+    """Options of commands that have a list of independent jobs.
+
+    Attributes:
+      executor: sequential, one job after the other in this process, with all cores; local, each
+        job in a process pinned to one core; ray, each job on one core of a Ray cluster.
+      jobs: how many jobs run at the same time.
+      address: HOST:PORT of the Ray cluster.
+    """
+
+    executor: Annotated[str | None, Arg("NAME", "local with --jobs, else sequential")] = None
+    jobs: Annotated[int | None, Arg("N", "as many as there are cores")] = None
+    address: Annotated[str | None, Arg("ADDRESS", "auto, the cluster of this machine")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(SharedOptions, JobOptions):
     """Options of `triglot compare`; `compare` and its workers take them too.
 
     Attributes:
@@ -227,11 +243,13 @@ class CompareOptions(SharedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(SharedOptions, MachineOptions):
+class SweepOptions(SharedOptions, JobOptions, MachineOptions):
     """Options of `triglot sweep`.
 
     Attributes:
       num_seeds: independent seeds of each setting, vmapped; at least 5 for intervals.
+      executor: sequential, one batch after the other in this process, with all cores; local, each
+        batch in a process pinned to one core; ray, each batch on one core of a Ray cluster.
       seed: random seed of the trainings, and of settings drawn from ranges.
       over: what to vary. Each is NAME=VALUE,VALUE (a list), NAME=LOW..HIGH (a uniform range) or
         NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
@@ -251,6 +269,9 @@ class SweepOptions(SharedOptions, MachineOptions):
     """
 
     num_seeds: Count = 5
+    executor: Annotated[
+        str | None, Arg("NAME", "local with --jobs or several batches, else sequential")
+    ] = None
     over: Annotated[
         tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
     ] = ()

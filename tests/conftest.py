@@ -67,6 +67,7 @@ OPTIMIZED = (
 # what is exported, or start, stop and continue programs.
 PACKAGING = (
     "export", "faults", "sweep", "test_changing", "test_extending", "test_profiling", "test_readme",
+    "test_tasks",
 )  # fmt: skip
 
 

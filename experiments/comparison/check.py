@@ -11,6 +11,7 @@ from ...core.host_environment import require_jittable
 from ...core.hyper import fill_schedule_horizon
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
+from ..jobs.choose import num_local
 from ..options import CompareOptions
 from ..registry.algorithms import find_algorithm
 from ..registry.bounds import Bounds, return_bounds
@@ -104,8 +105,8 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
             num_lines=num_updates,
             eval_episodes=options.eval_episodes,
         )
-    # Costs are measured with one process per library at a time, trainings one after the other.
-    copies = len(options.libraries) if options.repetitions else 1
+    # Costs are measured with one process per library at a time.
+    copies = max(len(options.libraries) if options.repetitions else 1, num_local(options))
     memory.check(needed, num_seeds=options.num_seeds, copies=copies)
     return excluded
 

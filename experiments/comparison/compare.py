@@ -1,23 +1,31 @@
 """Train one agent with several libraries from the same weights and keys, and report differences."""
 
 import inspect
+import itertools
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from ...backends import libraries
 from ...core.errors import TriglotError
-from ..options import CompareOptions, SharedOptions
+from ..jobs.choose import SEQUENTIAL, chosen, make_executor
+from ..jobs.custom import custom_files
+from ..jobs.executor import Executor
+from ..options import CompareOptions, JobOptions, SharedOptions
 from ..presets.describe import announcement
 from ..registry.algorithms import find_algorithm
 from ..registry.effects import with_effect
 from ..registry.environments import make_env
 from ..registry.overrides import from_overrides, overrides_of
+from ..registry.own import own_parts
 from ..report import report
+from ..report.contents import AT_ONCE
 from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
@@ -31,6 +39,7 @@ from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .rungs import rung_of_arithmetic
 from .training.run import BAR, Failure, Progress, run_jobs
+from .training.tasks import num_saved, run_at_once
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -47,11 +56,35 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     options = with_backends(replace(options, config=config, hyper=hyper))
     before = against.read(options.against, options) if options.against else None
     excluded, bounds = check(options)
-    out = options.out
-    if out is None:
-        out = make_new_folder(default_folder("compare", options.algorithm, options.env))
+    executor = _executor(options)
+    with closing(executor) if executor else nullcontext():
+        return _compare(options, executor, before, excluded, bounds)
+
+
+def _executor(options: CompareOptions) -> Executor | None:
+    """Connect to what runs the trainings; None runs one after the other."""
+
+    def modules() -> dict[str, Path]:
+        parts = [own_parts(replace(options, env=env)) for env in environments(options)]
+        return custom_files([*itertools.chain(*parts), *options.network])
+
+    # Speeds of trainings can be compared if each has the machine for itself.
+    return make_executor(chosen(options) or SEQUENTIAL, options, modules)
+
+
+def _compare(
+    options: CompareOptions,
+    executor: Executor | None,
+    before: Any,
+    excluded: Mapping[tuple[str, str], str],
+    bounds: Any,
+) -> dict[str, Any]:
+    folder = options.out or default_folder("compare", options.algorithm, options.env)
+    if executor is not None:
+        executor.prepare(folder)
+    out = options.out or make_new_folder(folder)
     options = replace(options, out=out)
-    ledger = Ledger.open(out, options)
+    ledger = Ledger.open(out, options, one_core=executor is not None)
     jobs = [job for job in job_list(options) if (job.rung, job.backend) not in excluded]
     failures = [
         Failure(job, "translate", excluded[job.rung, job.backend])
@@ -61,7 +94,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     with locked(out), raising():
         for line in announcement(options):
             print(wrapped(line), flush=True)
-        failures += _train(options, ledger, jobs)
+        failures += _train(options, ledger, jobs, executor)
         done = [job for job in jobs if ledger.is_done(job)]
         _check_enough(options, done, failures)
         operations = Operations(options, ledger)
@@ -74,6 +107,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         result["cost"] = cost
         result["programs"] = programs(finished)
         add_operations(operations, result, finished.compared)
+        result["executor"] = executor.title if executor else None
         result["failures"] = [failure.as_json() for failure in failures]
         result["code"] = {name: _code(options, name) for name in result["backends"]}
         add_causes(result, finished)
@@ -83,6 +117,8 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         report.write(out, result)
     print(report.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
+    if executor is not None and not result["cost"]:
+        paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
     for text in (*paragraphs, result["verdict"]["sentence"]):
@@ -101,7 +137,9 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
 
 
-def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Failure]:
+def _train(
+    options: CompareOptions, ledger: Ledger, jobs: list[Job], executor: Executor | None
+) -> list[Failure]:
     ledger.tidy()
     left = [job for job in jobs if not ledger.is_done(job)]
     if len(left) < len(jobs):
@@ -110,6 +148,8 @@ def _train(options: CompareOptions, ledger: Ledger, jobs: list[Job]) -> list[Fai
         return []
     progress = Progress(num_jobs=len(left))
     try:
+        if executor is not None:
+            return run_at_once(executor, options, ledger, left)
         with tqdm(bar_format=BAR, **bar_width(sys.stderr), leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
     except BaseException:
@@ -122,10 +162,12 @@ def _say_what_is_left(
     options: CompareOptions, ledger: Ledger, jobs: list[Job], progress: Progress
 ) -> None:
     done = sum(ledger.is_done(job) for job in jobs)
-    if not done and not any(record.updates for record in progress.records.values()):
+    at_once, saved = num_saved(ledger, jobs), progress.num_saved
+    if not done and not at_once and not any(one.updates for one in progress.records.values()):
         return
-    saved = progress.num_saved
     running = f", and the running one is saved after {saved:,} updates" if saved else ""
+    if at_once and not progress.records:
+        running = f", and {at_once} more have a checkpoint"
     text = (
         f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept"
         f"{running}. Continue with the same command and --out {options.out}"
@@ -168,6 +210,7 @@ def command(options: CompareOptions) -> str:
     options = replace(options, no_preset=True)  # all settings that differ from defaults are given
     names = [one.name for one in fields(options)]
     given = {"algorithm", "env", "config", "hyper", "open", "against", "fail_on", "preset"}
+    given |= {one.name for one in fields(JobOptions)}
     first = [one.name for one in fields(SharedOptions)]
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)

@@ -21,7 +21,9 @@ SCHEMA = 2
 # missing.
 ADDABLE = (
     "out", "margin", "against", "fail_on", "open", "repetitions", "ladder", "no_preset", "preset",
+    "executor", "jobs", "address",
 )  # fmt: skip
+CORES = "cores_per_training"  # one or all, which decides the last bits
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,21 @@ class Ledger(JobFolders):
     """
 
     @classmethod
-    def open(cls, out: Path, options: CompareOptions) -> "Ledger":
+    def open(cls, out: Path, options: CompareOptions, *, one_core: bool = False) -> "Ledger":
         """Create the folder, or continue what it holds.
+
+        Args:
+          out: the folder.
+          options: of the comparison.
+          one_core: whether each training has one core, and not all of them.
 
         Raises:
           TriglotError: if the folder holds something else, or a comparison with other options.
         """
         ledger, path = cls(out), out / FILE
-        chosen = _computing(options)
+        chosen = _computing(options) | {CORES: "one" if one_core else "all"}
         if path.exists():
-            found = _read(path)
+            found = {CORES: "all", **_read(path)}
             for name, value in chosen.items():
                 if found.get(name) != value:
                     raise other_options(out, "comparison", name, found.get(name), value)

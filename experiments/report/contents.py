@@ -10,6 +10,8 @@ from .environments import environments_table
 from .pair_tables import ladder_table, pairs_table
 from .tables import LIBRARY, Column, Record, Result, Table, bounds
 
+AT_ONCE = "Trainings ran on one core each, and several at the same time."
+
 
 def summary_table(result: Result) -> Table:
     """Build the table that the terminal shows: one row per library, most important first."""
@@ -42,7 +44,8 @@ def speeds_table(result: Result) -> Table:
         summary_table(result),
         title="Speed in training",
         columns=(LIBRARY, *_speeds()),
-        note="Measured once, while each library trained. The stages were not measured one by one.",
+        note="Measured once, while each library trained. The stages were not measured one by one."
+        + (f" {AT_ONCE}" if result.get("executor") else ""),
     )
 
 

@@ -48,13 +48,17 @@ class Batch:
         return list(zip(self.settings, self.seeds, strict=True))
 
 
-def capacities(plan: SweepPlan) -> list[int]:
+def capacities(plan: SweepPlan, bytes_per_job: int | None = None) -> list[int]:
     """Choose how many trainings of each group fit in memory at the same time.
+
+    Args:
+      plan: the sweep.
+      bytes_per_job: the memory of each batch; None for all that is free.
 
     Raises:
       TriglotError: if a single training, or what `--batch` asks for, does not fit.
     """
-    return [_capacity(group, plan.options.batch) for group in plan.groups]
+    return [_capacity(group, plan.options.batch, bytes_per_job) for group in plan.groups]
 
 
 def bytes_of_one(group: Group) -> memory.Parts:
@@ -72,10 +76,17 @@ def bytes_of_one(group: Group) -> memory.Parts:
     return parts | {"metrics": in_chunk + Learning.empty(1, group.num_updates).nbytes}
 
 
-def _capacity(group: Group, batch: int | None) -> int:
+def _capacity(group: Group, batch: int | None, bytes_per_job: int | None) -> int:
     one = bytes_of_one(group)
-    memory.check(one)
-    size, free = max(1, sum(one.values())), _free()
+    size = max(1, sum(one.values()))
+    if bytes_per_job is None:
+        memory.check(one)
+    elif size > bytes_per_job:
+        raise TriglotError(
+            f"one training needs at least {_bytes(size)} of memory, and each job has "
+            f"{_bytes(bytes_per_job)}: lower --jobs, or choose --executor sequential."
+        )
+    free = _free() if bytes_per_job is None else bytes_per_job
     if batch is None:
         return max(1, int(SHARE * free // size))
     together = min(batch, len(group.settings) * group.options.num_seeds)
@@ -138,7 +149,7 @@ def divide(
     return batches
 
 
-def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) -> str:
+def describe(plan: SweepPlan, batches: Sequence[Batch], bytes_per_job: int | None = None) -> str:
     """Describe how the trainings are divided, and why."""
     trainings = sum(map(len, batches))
     num_settings, num_seeds = len(plan.settings), plan.options.num_seeds
@@ -154,6 +165,8 @@ def describe(plan: SweepPlan, sizes: Sequence[int], batches: Sequence[Batch]) ->
     if plan.options.batch is not None:
         return f"{text}, as --batch {plan.options.batch} says"
     one = sum(bytes_of_one(plan.groups[0]).values())
+    if bytes_per_job is not None:
+        return f"{text}: one needs {_bytes(one)}, and each job has {_bytes(bytes_per_job)}"
     return f"{text}: one needs {_bytes(one)}, and {_bytes(_free())} are free"
 
 

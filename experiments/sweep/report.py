@@ -31,8 +31,8 @@ MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are
 MAX_ROWS = 200  # settings in the page's table and charts
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
-    "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "no_preset",
-    "preset",
+    "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
+    "jobs", "address", "no_preset", "preset",
 )  # fmt: skip
 
 

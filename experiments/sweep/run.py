@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from shutil import rmtree
@@ -9,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..jobs.executor import Executor
 from ..options import SweepOptions
 from ..presets.describe import announcement
 from ..registry.overrides import overrides_of
@@ -22,6 +24,7 @@ from ..storage.lock import locked
 from ..wrapping import bar_width, wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
+from .jobs import ONE_CORE, choose_executor, num_saved, train_batches
 from .plan import SweepPlan, describe_setting, make_plan
 from .results import outcomes
 from .tables import SHOWN, ranking_table
@@ -53,20 +56,37 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     plan = make_plan(options)
     num_rungs = halving.count_rungs(plan)
     sizes = capacities(plan)
+    (batches,) = _first_stage(plan, sizes, num_rungs)
+    executor = choose_executor(plan, out, len(batches))
+    with closing(executor) if executor else nullcontext():
+        return _sweep(plan, num_rungs, sizes, executor, out)
+
+
+def _sweep(
+    plan: SweepPlan, num_rungs: int, sizes: list[int], executor: Executor | None, out: Path | None
+) -> tuple[int, dict[str, Any] | None]:
+    options = plan.options
+    folder = out or default_folder("sweep", options.algorithm, options.env)
+    memory = None
+    if executor is not None:
+        executor.prepare(folder)
+        memory = executor.bytes_per_job
+        sizes = capacities(plan, memory)
     if out is None:
-        out = make_new_folder(default_folder("sweep", options.algorithm, options.env))
-    ledger = Ledger.open(
-        out, what="sweep", schema=SCHEMA, options=_computing(options), facts={"sizes": sizes}
-    )
+        out = make_new_folder(folder)
+    facts = {"sizes": sizes, ONE_CORE: executor is not None}
+    ledger = Ledger.open(out, what="sweep", schema=SCHEMA, options=_computing(options), facts=facts)
     sizes = ledger.facts["sizes"]
     with locked(out), Interrupt() as interrupt:
         ledger.tidy()
         stages = _first_stage(plan, sizes, num_rungs)
-        batches = describe(plan, sizes, stages[0])
+        batches = describe(plan, stages[0], memory)
+        if executor is not None:
+            batches += f"; {executor.title}"
         print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
-        done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt), stages)
+        done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages)
         if not done:
             return interrupt.exit_code, None
         found = outcomes(plan, ledger, stages)
@@ -88,6 +108,7 @@ class _Sweep:
     sizes: Sequence[int]
     num_rungs: int
     interrupt: Interrupt
+    executor: Executor | None
 
 
 def _first_stage(plan: SweepPlan, sizes: Sequence[int], num_rungs: int) -> list[list[Batch]]:
@@ -111,6 +132,8 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     finished = False
     try:
         shape = bar_width(sys.stderr)
+        # An executor has its own bars; this one then counts.
+        shape |= {"disable": sweep.executor is not None}
         with tqdm(bar_format=BAR, **shape, leave=False, unit_scale=True) as progress.bar:
             runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
@@ -141,6 +164,20 @@ def _run_stage(sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: lis
     done = [batch for batch in batches if ledger.is_done(batch.name)]
     steps = {batch.name: _steps(plan, batch) for batch in batches}
     progress.bar.total = progress.bar.n + sum(steps.values()) + _later_steps(sweep, batches)
+    if sweep.executor is not None:
+        left = {batch: steps[batch.name] for batch in batches if batch not in done}
+        before = progress.bar.n + sum(steps[batch.name] for batch in done)
+        progress.bar.n += sum(steps.values())
+        return train_batches(
+            sweep.executor,
+            plan,
+            ledger,
+            left,
+            earlier,
+            done=before,
+            total=progress.bar.total,
+            interrupt=sweep.interrupt,
+        )
     progress.bar.update(sum(steps[batch.name] for batch in done))
     for index, batch in enumerate(batches, 1):
         if batch in done:
@@ -219,12 +256,15 @@ def _describe_rungs(plan: SweepPlan, num_rungs: int) -> str:
 def _say_what_is_left(sweep: _Sweep, stages: list[list[Batch]], progress: Progress) -> None:
     batches = [batch for stage in stages for batch in stage]
     done = sum(sweep.ledger.is_done(batch.name) for batch in batches)
-    if not done and not progress.share:
+    saved = num_saved(sweep.ledger, batches) if sweep.executor else 0
+    if not done and not progress.share and not saved:
         sweep.ledger.drop_if_empty()
         return
     running = ""
     if progress.share:
         running = f", and {progress.share:.0%} of the next"
+    elif saved:
+        running = f", and parts of {saved} more"
     text = (
         f"The sweep did not finish: {done} of {len(batches)} batches are done{running}, and kept. "
         f"Continue with the same command and --out {sweep.ledger.out}"

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,6 +206,12 @@ class Runner:
             explore=False,
         )
         return {"final": np.asarray(episodes.returns).mean(axis=1).astype(np.float64)}
+
+
+def saved_batches(ledger: Ledger, batches: Sequence[Batch]) -> list[Batch]:
+    """List the batches that have a checkpoint."""
+    folders = {batch: ledger.unfinished(batch.name) / CHECKPOINTS for batch in batches}
+    return [batch for batch, folder in folders.items() if Checkpoints(folder).numbers()]
 
 
 def finite_parameters(state: RunnerState) -> np.ndarray:

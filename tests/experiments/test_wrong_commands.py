@@ -42,7 +42,7 @@ def before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path,
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     monkeypatch.setattr(memory, "free", lambda: 20_000_000_000)
-    monkeypatch.setattr(cli, "_configure_cache", lambda folder, enabled: None)
+    monkeypatch.setattr(cli, "configure", lambda options: None)
     yield written(folder)
 
 

@@ -1,8 +1,9 @@
 """Run the jobs of a comparison, one worker process after the other."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Progress:
       stage: what the running job is doing.
       announced: whether the comparison was described.
       num_saved: updates of the running job that are in its checkpoint.
+      interrupt: whether to save a checkpoint and stop.
     """
 
     num_jobs: int
@@ -71,6 +73,7 @@ class Progress:
     stage: str = ""
     announced: bool = False
     num_saved: int = 0
+    interrupt: Interrupt = field(default_factory=Interrupt)
 
     def enter(self, job: Job, stage: str) -> None:
         """Show what is being done."""
@@ -102,18 +105,32 @@ def run_jobs(
     failures: list[Failure] = []
     for job in jobs:
         try:
-            _run(options, ledger, job, progress)
+            run_job(options, ledger, job, progress)
         except TriglotError as error:
             failures.append(Failure(job, progress.stage, str(error)))
             progress.say(f"{job.rung} {job.backend}: {error}")
-    if jobs and len(failures) == len(jobs):
-        first = failures[0]
-        raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
+    check_any_done(jobs, failures)
     return failures
 
 
-def _run(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) -> None:
-    """Run a job, from its checkpoint if there is one that can be used."""
+def check_any_done(jobs: Sequence[Job], failures: Sequence[Failure]) -> None:
+    """Check that a job was done.
+
+    Raises:
+      TriglotError: if all failed.
+    """
+    if jobs and len(failures) == len(jobs):
+        first = failures[0]
+        raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
+
+
+def run_job(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) -> None:
+    """Run a job, from its checkpoint if there is one that can be used.
+
+    Raises:
+      TriglotError: if the library cannot be trained.
+      Signalled: after an interruption, of which a checkpoint is kept.
+    """
     saved = Saved(ledger.unfinished(job.name))
     try:
         _attempt(options, ledger, job, progress, saved)
@@ -132,16 +149,13 @@ def _attempt(
     with Worker(job.backend) as worker:
         ask = worker.ask
         progress.enter(job, "import and build")
-        task = {"options": plain(vars(options)), "env": job.env, "rung": job.rung}
-        reference = options.libraries[0]
-        record.facts |= ask("start", backend=job.backend, reference=reference, **task)[0]
-        facts, params = ask("init")
-        record.facts |= facts
+        params = start(worker, options, job, record)
         if not progress.announced:
             progress.say(_announcement(options, job, record.facts))
             progress.announced = True
         if job.shared.shared_weights:
-            _share_weights(ledger, job, worker, params)
+            weights = share_weights(ledger, job, params)
+            ask("load", path=str(weights.resolve()))
         if begun is None:
             progress.enter(job, "probe")
             record.probe = ask("probe")[1]
@@ -157,20 +171,30 @@ def _attempt(
         facts, record.params = ask("finish", eval_episodes=options.eval_episodes)
         record.facts |= facts
         record.program = ask("program_text")[0]["text"]
-        if job.backend == reference:
+        if job.backend == options.libraries[0]:
             record.facts |= ask("random_return", num_episodes=options.eval_episodes)[0]
     with ledger.writing(job.name) as folder:
         record.save(folder)
     progress.num_saved = 0
 
 
-def _share_weights(ledger: Ledger, job: Job, worker: Worker, params: Arrays) -> None:
-    """Load the shared weights; the first library that gets here gives its own."""
+def start(worker: Worker, options: CompareOptions, job: Job, record: Record) -> Arrays:
+    """Build the agent of a job and return its initial weights; facts are added to the record."""
+    task = {"options": plain(vars(options)), "env": job.env, "rung": job.rung}
+    reference = options.libraries[0]
+    record.facts |= worker.ask("start", backend=job.backend, reference=reference, **task)[0]
+    facts, params = worker.ask("init")
+    record.facts |= facts
+    return params
+
+
+def share_weights(ledger: Ledger, job: Job, params: Arrays) -> Path:
+    """Return the file of the shared weights; the first library that gets here gives its own."""
     weights = ledger.weights(job.position)
     if not weights.exists():
         with replacing(weights) as unfinished:
             save_file(params, unfinished)
-    worker.ask("load", path=str(weights.resolve()))
+    return weights
 
 
 def _train(worker: Worker, record: Record, progress: Progress, saved: Saved) -> None:
@@ -184,7 +208,7 @@ def _train(worker: Worker, record: Record, progress: Progress, saved: Saved) -> 
     bar.total = progress.num_jobs * -(-num_updates // chunk_size)
     bar.update(done // chunk_size)
     last, pause = time.monotonic(), CHECKPOINT_SECONDS
-    with Interrupt() as interrupt:
+    with progress.interrupt as interrupt:
         while done < num_updates:
             end = min(done - done % chunk_size + chunk_size, num_updates)
             # A chunk is cut where a snapshot is due, which changes no number.

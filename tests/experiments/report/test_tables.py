@@ -113,3 +113,11 @@ def test_a_missing_estimate_is_a_dash() -> None:
     result["statistics"]["backends"]["haiku"] |= {"mean": None, "iqm": None, "area": None}
     found = contents.returns_table(result)
     assert found is not None and found.rows[0] == ["Haiku", "–", "–", "–"]
+
+
+@pytest.mark.parametrize(("executor", "says"), [(None, False), ("2 local processes", True)])
+def test_the_speeds_say_that_trainings_ran_at_the_same_time(
+    executor: str | None, says: bool
+) -> None:
+    note = contents.speeds_table({**RESULT, "executor": executor}).note or ""
+    assert (contents.AT_ONCE in note) is says

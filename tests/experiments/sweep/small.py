@@ -25,6 +25,7 @@ def options(out: Path | None = None, **changes: Any) -> SweepOptions:
         "num_seeds": 2,
         "total_steps": 16 * STEPS_PER_UPDATE,
         "eval_episodes": 2,
+        "executor": None if "jobs" in changes else "sequential",
         "config": SMALL,
         "out": out,
     }

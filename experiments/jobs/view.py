@@ -1,0 +1,79 @@
+"""Show the progress of all jobs: one bar for all, and on a terminal one for each running job."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from ..wrapping import bar_width, wrapped
+from .executor import Task
+
+WHOLE = "{desc:<32.32}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
+REFRESH_SECONDS, REFRESH_SECONDS_IN_FILE = 0.5, 10.0
+ONE = "  {desc:<38.38}{bar} {percentage:3.0f}%"
+
+
+class View:
+    """Shows jobs that run at the same time; use it as a context manager."""
+
+    def __init__(
+        self, tasks: Sequence[Task], done: float = 0.0, total: float | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+          tasks: what will run.
+          done: size of what was done before.
+          total: size of the whole; None for that of the tasks.
+        """
+        self._num_tasks, self._num_done = len(tasks), 0
+        self._sizes = {task.name: task.size for task in tasks}
+        self._labels = {task.name: task.label for task in tasks}
+        self._shares = dict.fromkeys(self._sizes, 0.0)
+        self._before = done
+        self._shape = bar_width(sys.stderr)
+        total = sum(self._sizes.values()) if total is None else total
+        self._whole = tqdm(total=total, bar_format=WHOLE, leave=False, **self._shape)
+        self._bars: dict[str, Any] = {}
+        self._drawn = 0.0
+
+    def __enter__(self) -> "View":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for bar in (*self._bars.values(), self._whole):
+            bar.close()
+
+    def update(self, name: str, phase: str, share: float) -> None:
+        """Show where a running job is."""
+        self._shares[name] = share
+        if sys.stderr.isatty():
+            if name not in self._bars:
+                self._bars[name] = tqdm(total=1.0, bar_format=ONE, leave=False, **self._shape)
+            self._bars[name].n = share
+            self._bars[name].set_description_str(f"{self._labels[name]}: {phase}")
+
+    def end(self, name: str, *, done: bool) -> None:
+        """Show that a job ended."""
+        if name in self._bars:
+            self._bars.pop(name).close()
+        if done:
+            self._num_done += 1
+            self._shares[name] = 1.0
+
+    def say(self, text: str) -> None:
+        """Print a text above the bars."""
+        self._whole.write(wrapped(text))
+
+    def draw(self, num_running: int) -> None:
+        """Show the whole."""
+        done = sum(self._sizes[name] * share for name, share in self._shares.items())
+        self._whole.n = min(self._before + done, self._whole.total)
+        text = f"{self._num_done} of {self._num_tasks} done, {num_running} running"
+        now = time.monotonic()
+        pause = REFRESH_SECONDS if sys.stderr.isatty() else REFRESH_SECONDS_IN_FILE
+        if text != self._whole.desc or now - self._drawn >= pause:
+            self._drawn = now
+            self._whole.set_description_str(text)
