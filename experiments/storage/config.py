@@ -19,7 +19,14 @@ CHANGES = "changes"  # of a resumed run, see `experiments.runs.changing`
 # Not written: the folder is given again, and settings of a machine never come from a run.
 LEFT_OUT = ("out", "print_config", *(field.name for field in fields(MachineOptions)))
 # Fields that were added to schema 1, with their default.
-ADDED = {"metrics_every": 1, "init_from": None, "init_names": (), "init_seed_index": None}
+ADDED = {
+    "metrics_every": 1,
+    "init_from": None,
+    "init_names": (),
+    "init_seed_index": None,
+    "devices": 1,
+    "shard": None,
+}
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {
     "ppo": {"memory": "cell", "memory_size": "cell_size"},
