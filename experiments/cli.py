@@ -160,9 +160,8 @@ def _resume(arguments: list[str], started: float) -> int:
     again from the beginning. Damaged metrics, other versions and another device are reported.
 
     With --backend, the run goes on in another network library: in canonical arithmetic, which is
-    the default, with the same numbers. With --total-steps, it is extended. With --devices, it goes
-    on on another number of devices, and numbers agree up to rounding. config.json lists the
-    changes.
+    the default, with the same numbers. With --total-steps, it is extended. --devices changes the
+    number of devices: numbers then agree up to rounding. config.json lists the changes.
 
     triglot resume runs/first
 

@@ -261,7 +261,7 @@ class ResumeOptions(RunOptions):
       total_steps: environment steps per seed, counted from the run's start; more extend the run.
       decay_updates: updates, counted from the run's start, over which the learning rate of an
         extended run falls to 0; inf for a constant one.
-      devices: divide the training among this many devices from now on.
+      devices: divide the training among this many devices.
       shard: what is divided, seeds or envs.
     """
 

@@ -219,6 +219,8 @@ def on_host(leaf: jax.Array) -> np.ndarray:
 
 
 def _gathered(leaf: jax.Array) -> jax.Array:
+    if len(leaf.sharding.device_set) == 1:
+        return leaf
     if _is_key(leaf):
         data = _gathered(jax.random.key_data(leaf))
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))

@@ -1,0 +1,69 @@
+"""Several devices give the numbers of one, up to rounding; several processes those of one."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.core.loop.on_devices import NUM_UPDATES
+
+# Relative to the largest number of an array. Rounding of a sum in another order is 1e-7; Adam's
+# first steps divide by gradients of any size, which multiplies it.
+TOLERANCE = {1: 2e-5, 10: 2e-4}
+DIVIDED = ("ppo-envs", "dqn-envs", "sac-envs")
+SEEDS = ("ppo-seeds", "dqn-seeds")
+
+
+def started(folder: Path, devices: int, cases: Sequence[str], *more: str) -> subprocess.Popen:
+    words = [word for case in cases for word in ("--case", case)]
+    command = [sys.executable, "-m", "tests.core.loop.on_devices", str(folder), *words]
+    return subprocess.Popen([*command, "--devices", str(devices), *more], env=os.environ.copy())
+
+
+def numbers(folder: Path, case: str, num_updates: int) -> dict[str, np.ndarray]:
+    with np.load(folder / f"{case.replace('/', '-')}-{num_updates}.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train all cases on 8 devices and on one."""
+    folder = tmp_path_factory.mktemp("eight")
+    cases = [*DIVIDED, *SEEDS]
+    assert started(folder, 8, [*cases, *(f"{case}/one" for case in cases)]).wait() == 0
+    return folder
+
+
+@pytest.mark.parametrize("num_updates", NUM_UPDATES)
+@pytest.mark.parametrize("case", [*DIVIDED, *SEEDS])
+def test_eight_devices_agree_with_one(case: str, num_updates: int, folder: Path) -> None:
+    one, eight = (numbers(folder, name, num_updates) for name in (f"{case}/one", case))
+    assert one.keys() == eight.keys() and any("params" in path for path in one)
+    for path, array in one.items():
+        largest = float(np.abs(array).max(initial=1e-3))
+        limit = TOLERANCE[num_updates] * largest
+        np.testing.assert_allclose(eight[path], array, rtol=0, atol=limit, err_msg=path)
+
+
+def test_two_processes_equal_one_with_two_devices(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert started(tmp_path / "one", 2, ["ppo-envs", "ppo-seeds"]).wait() == 0
+    both = [
+        started(tmp_path / "two", 2, ["ppo-envs", "ppo-seeds"], "--process", own, "--port", port)
+        for own in ("0", "1")
+    ]
+    assert [process.wait() for process in both] == [0, 0]
+    for case in ("ppo-envs", "ppo-seeds"):
+        for num_updates in NUM_UPDATES:
+            one, two = (numbers(tmp_path / name, case, num_updates) for name in ("one", "two"))
+            for path, array in one.items():
+                np.testing.assert_array_equal(two[path], array, err_msg=path)
