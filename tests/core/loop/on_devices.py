@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import numpy as np
 
-REPLAY = {"batch_size": 16, "buffer_size": 256, "learning_starts": 32, "hidden_sizes": (16,)}
+REPLAY = {"batch_size": 16, "buffer_size": 256, "learning_starts": 32, "hidden_sizes": (8,)}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": (
         "gymnax:CartPole-v1",
-        {"rollout_length": 16, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (16, 16)},
+        {"rollout_length": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8,)},
     ),
     "dqn": ("gymnax:CartPole-v1", {"rollout_length": 4, **REPLAY}),
     "sac": ("gymnax:Pendulum-v1", {"rollout_length": 4, "num_gradient_steps": 2, **REPLAY}),

@@ -20,7 +20,7 @@ def agent() -> Any:
     return triglot.make_agent("ppo", ENV, config=config)
 
 
-def train(**how: Any) -> triglot.core.train.TrainResult:
+def train(**how: Any) -> Any:
     return triglot.train(agent(), ENV, key=jax.random.key(0), total_steps=24, num_seeds=2, **how)
 
 
