@@ -1,9 +1,9 @@
 """One training on several devices: throughput, and what the devices exchange.
 
 Each case trains PPO on CartPole-v1 on one device, which may use all cores, and divided among
-`num_devices` parts of the same CPU. The speedup is the ratio of their steps/s; the efficiency is the
-speedup over the number of devices. What is exchanged is read from the compiled program; its time is
-measured apart. Run it from the repository's root:
+`num_devices` parts of the same CPU. The speedup is the ratio of their steps/s; the efficiency is
+the speedup over the number of devices. What is exchanged is read from the compiled program; its
+time is measured apart. Run it from the repository's root:
 
     python -m benchmarks.devices
 """
@@ -158,7 +158,7 @@ def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> 
 
 def main(
     num_devices: int = 2,
-    rounds: int = 12,
+    rounds: int = 8,
     out: Path = Path("benchmarks/results/devices.json"),
 ) -> None:
     """Measure every case on one device and divided, and write a JSON file.

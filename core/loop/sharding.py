@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..agent import Agent
+from ..agent import Agent, Trajectory
 from ..errors import TriglotError, unknown
 from ..hyper import check_count
 from ..network import Network
@@ -100,6 +100,18 @@ class Sharding:
         states, metrics = train(trainer, *given)
         states = jax.lax.with_sharding_constraint(states, self.of(states))
         return states, jax.lax.with_sharding_constraint(metrics, self._named())
+
+    def keep_divided(self, trajectory: Trajectory) -> Trajectory:
+        """Leave a rollout `[T, N, ...]` where its environments are.
+
+        Otherwise XLA may collect each step of it on all devices, in as many exchanges.
+        """
+        if self.shard == "seeds":
+            return trajectory
+        steps = jax.lax.with_sharding_constraint(
+            replace(trajectory, carry=()), self._named(None, AXIS)
+        )
+        return replace(steps, carry=trajectory.carry)
 
     def _named(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -228,7 +240,7 @@ def _gathered(leaf: jax.Array) -> jax.Array:
 
 
 def _placed(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
-    if leaf.sharding == sharding:
+    if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
         return leaf
     if _is_key(leaf):
         data = _placed(jax.random.key_data(leaf), sharding)

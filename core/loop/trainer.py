@@ -97,6 +97,8 @@ class Trainer:
             env_state, carry, agent_state, metrics, stats = online_rollout(*start)
         else:
             env_state, carry, trajectory, stats = rollout(*start)
+            if self.sharding is not None:
+                trajectory = self.sharding.keep_divided(trajectory)
             agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         after = replace(runner_state, agent=agent_state, carry=carry, env=env_state)

@@ -1,5 +1,6 @@
 """Choosing devices and what is divided among them; the rest needs devices, see test_devices."""
 
+import functools
 from typing import Any
 
 import jax
@@ -10,11 +11,14 @@ from jax.sharding import Mesh
 import triglot
 from triglot.core.errors import TriglotError
 from triglot.core.loop.sharding import choose_shard, make_sharding
+from triglot.core.loop.trainer import init_seeds, train_seeds
+from triglot.core.trainers import make_trainer
 from triglot.core.types import by_path
 
 ENV = triglot.make_env("probe:two-step")
 
 
+@functools.cache
 def agent() -> Any:
     config = {"num_envs": 2, "rollout_length": 4, "num_minibatches": 2, "hidden_sizes": (5,)}
     return triglot.make_agent("ppo", ENV, config=config)
@@ -67,6 +71,18 @@ def test_a_mesh_of_one_device_changes_no_bit(shard: Any) -> None:
         np.testing.assert_array_equal(found[path], leaf, err_msg=path)
     for name, values in alone.metrics.items():
         np.testing.assert_array_equal(divided.metrics[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("shard", ["seeds", "envs"])
+def test_trained_states_are_where_they_belong(shard: Any) -> None:
+    mesh = Mesh(np.array(jax.devices()[:1]), ("own",))
+    sharding = make_sharding(mesh, shard, num_seeds=2, num_envs=2)
+    trainer: Any = make_trainer(agent(), ENV, sharding=sharding)
+    states = sharding.place(init_seeds(trainer, jax.random.split(jax.random.key(0), 2)))
+    states, _ = train_seeds(trainer, states, np.int32(3))
+    again = sharding.place(states)
+    for path, leaf in by_path(states).items():  # not copied before every chunk
+        assert by_path(again)[path] is leaf, path
 
 
 def test_a_callback_in_order_needs_one_device() -> None:
