@@ -118,10 +118,10 @@ class Sharding:
 
     def _data_parallel(self, agent: Agent) -> Agent:
         """Divide the batches that an agent's network reads."""
-        known: Any = agent
-        if not is_dataclass(known) or "network" not in [field.name for field in fields(known)]:
+        if not is_dataclass(agent) or "network" not in [field.name for field in fields(agent)]:
             return agent
-        return replace(known, network=self._divided(agent.network))
+        own: Any = agent
+        return replace(own, network=self._divided(agent.network))
 
     def _divided(self, network: Network) -> Network:
         def apply(variables: Any, inputs: PyTree, **how: Any) -> tuple[PyTree, PyTree]:

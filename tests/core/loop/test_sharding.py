@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh
@@ -66,7 +67,7 @@ def test_a_mesh_of_one_device_changes_no_bit(shard: Any) -> None:
     expected, found = by_path(alone.runner_state), by_path(divided.runner_state)
     assert expected.keys() == found.keys()
     for path, leaf in expected.items():
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf, found[path] = jax.random.key_data(leaf), jax.random.key_data(found[path])
         np.testing.assert_array_equal(found[path], leaf, err_msg=path)
     for name, values in alone.metrics.items():
