@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from .agent import Agent
 from .environment import Environment
@@ -12,6 +13,7 @@ from .host_environment import HostEnvironment
 from .hyper import check_count, fill_schedule_horizon, per_seed
 from .loop.callbacks import Callback
 from .loop.chunks import run_chunks
+from .loop.sharding import Shard, gathered, make_sharding
 from .loop.state import RunnerState
 from .loop.trainer import init_seeds, updates_for
 from .trainers import make_trainer
@@ -43,6 +45,8 @@ def train(
     total_steps: int,
     num_seeds: int = 1,
     hyper: PyTree | None = None,
+    devices: int | Mesh | None = None,
+    shard: Shard | None = None,
     callback: Callback | None = None,
     every_update: Callback | None = None,
 ) -> TrainResult:
@@ -59,6 +63,11 @@ def train(
       num_seeds: `S`, independent seeds, vmapped.
       hyper: hyperparameters that replace the agent's own; an array `[S]` in place of a number gives
         each seed a value of its own, so that a sweep is one compiled program.
+      devices: how many devices the training is divided among, or a mesh of them with one axis; None
+        for JAX's first device. With several processes (`jax.distributed`), all their devices, and
+        every process calls `train` alike.
+      shard: what is divided, `seeds` or `envs` (the environments of each seed); None for seeds, if
+        the number of devices divides them. See docs/devices.md.
       callback: called after each chunk with the number of updates done and the chunk's metrics,
         `[S, updates]` each.
       every_update: called after each update, in order and from inside the compiled program, with
@@ -71,11 +80,15 @@ def train(
 
     Raises:
       TriglotError: if `total_steps` or `num_seeds` is not positive, an array in `hyper` has another
-        shape than `[S]`, or the environment's shapes change between reset and step.
+        shape than `[S]`, the environment's shapes change between reset and step, or the devices do
+        not exist or do not divide the training.
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
     check_count("num_seeds", num_seeds)
-    trainer = make_trainer(agent, env, every_update=every_update)
+    sharding = None
+    if devices is not None:
+        sharding = make_sharding(devices, shard, num_seeds=num_seeds, num_envs=agent.num_envs)
+    trainer = make_trainer(agent, env, every_update=every_update, sharding=sharding)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
     hyper = per_seed(hyper, num_seeds)
@@ -87,6 +100,8 @@ def train(
             history.append(chunk.metrics)
             if callback is not None:
                 callback(chunk.num_updates, chunk.metrics)
+    if sharding is not None:
+        state = gathered(state)
     if every_update is not None:
         jax.effects_barrier()  # the last calls may still be pending
     metrics = {n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]}

@@ -2,16 +2,22 @@
 
 from .agent import Agent
 from .environment import Environment
+from .errors import TriglotError
 from .host.trainer import HostTrainer
 from .host_environment import HostEnvironment
 from .loop.callbacks import Callback
 from .loop.interface import TrainerLike
+from .loop.sharding import Sharding
 from .loop.trainer import Trainer
 from .loop.vectorize import VectorEnvironment
 
 
 def make_trainer(
-    agent: Agent, env: Environment | HostEnvironment, *, every_update: Callback | None = None
+    agent: Agent,
+    env: Environment | HostEnvironment,
+    *,
+    every_update: Callback | None = None,
+    sharding: Sharding | None = None,
 ) -> TrainerLike:
     """Build the trainer for either kind of environment.
 
@@ -19,7 +25,18 @@ def make_trainer(
       agent: the algorithm; it steps `agent.num_envs` environments.
       env: a single environment.
       every_update: called after each update, see `train`.
+      sharding: how the training is divided among devices; None for one device.
+
+    Raises:
+      TriglotError: if a host environment is to be divided.
     """
     if isinstance(env, HostEnvironment):
+        if sharding is not None:
+            raise TriglotError(
+                f"{env.name} is stepped in Python, by one process, so its training cannot be "
+                f"divided among {sharding.num_devices} devices: choose an environment in JAX, or "
+                "one device."
+            )
         return HostTrainer(agent, env, every_update=every_update)
-    return Trainer(agent, VectorEnvironment(env, agent.num_envs), every_update=every_update)
+    vector = VectorEnvironment(env, agent.num_envs)
+    return Trainer(agent, vector, every_update=every_update, sharding=sharding)

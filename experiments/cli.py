@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import __version__
 from ..core.errors import TriglotError, describe, unknown
-from . import config_files
+from . import config_files, devices
 from . import options as commands
 from .arguments import check_words, check_writable
 from .compilation_cache import configure
@@ -141,6 +141,8 @@ def _train(arguments: list[str], started: float) -> int:
 
     triglot train ppo gymnax:CartPole-v1 --optimizer my_file:my_optimizer
 
+    triglot train ppo gymnax:CartPole-v1 --num-seeds 8 --devices 2
+
     triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
 
     triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
@@ -153,6 +155,7 @@ def _train(arguments: list[str], started: float) -> int:
         print(config_files.toml_of(options, find_algorithm(options.algorithm)), end="")
         return 0
     _set_compilation_cache(options)
+    devices.start(options)
     with phase("importing"):
         from .runs.train import train
 
@@ -168,8 +171,8 @@ def _resume(arguments: list[str], started: float) -> int:
     again from the beginning. Damaged metrics, other versions and another device are reported.
 
     With --backend, the run goes on in another network library: in canonical arithmetic, which is
-    the default, with the same numbers. With --total-steps, it is extended. config.json lists the
-    changes.
+    the default, with the same numbers. With --total-steps, it is extended. --devices changes the
+    number of devices: numbers then agree up to rounding. config.json lists the changes.
 
     triglot resume runs/first
 
@@ -185,6 +188,7 @@ def _resume(arguments: list[str], started: float) -> int:
 
     change, previous = Change.of(options), options.previous
     run_options = replace(run_options, profile=options.profile)
+    devices.start(change.applied(run_options, options.run))
     return resume(run_options, options.run, started=started, previous=previous, change=change)
 
 

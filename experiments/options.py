@@ -145,6 +145,9 @@ class TrainOptions(SharedOptions, MachineOptions):
         canonical, all libraries agree bit for bit.
       network: a custom network: package.module:object, a Network or a function of obs_spec and
         action_spec that returns one. Or several, each as NAME=package.module:object.
+      devices: devices that the training is divided among; on a CPU they share its cores.
+      shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
+        the environments of every seed and learns from a part of each batch.
       out: a new folder for the results.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
@@ -162,6 +165,10 @@ class TrainOptions(SharedOptions, MachineOptions):
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
+    devices: Count = 1
+    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if N divides num_seeds; else envs")] = (
+        None
+    )
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     metrics_every: Annotated[int, Arg("K")] = 1
@@ -312,12 +319,16 @@ class ResumeOptions(RunOptions):
       decay_updates: updates, counted from the run's start, over which the learning rate of an
         extended run falls to 0; inf for a constant one.
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
+      devices: divide the training among this many devices.
+      shard: what is divided, seeds or envs.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
     decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
     profile: bool = False
+    devices: Annotated[int | None, Arg("N", "the run's")] = None
+    shard: Annotated[str | None, Arg("seeds|envs", "the run's, if N divides it")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,8 +66,8 @@ OPTIMIZED = (
 # Test files and folders whose tests get the marker `packaging`: they run what documents show or
 # what is exported, or start, stop and continue programs.
 PACKAGING = (
-    "export", "faults", "sweep", "test_changing", "test_extending", "test_profiling", "test_readme",
-    "test_tasks",
+    "export", "faults", "sweep", "test_changing", "test_devices", "test_extending",
+    "test_profiling", "test_readme", "test_tasks",
 )  # fmt: skip
 
 

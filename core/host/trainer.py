@@ -68,6 +68,7 @@ class HostTrainer:
     every_update: Callback | None = None
 
     steps_on_host = True
+    sharding = None  # one process steps all environments
 
     @property
     def single_env(self) -> HostEnvironment:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from .sharding import on_host
 from .state import RunnerState, Updated
 
 Call: TypeAlias = Callable[[RunnerState, Any], Updated]
@@ -55,7 +56,7 @@ def run_chunk(call: Call, runner_states: RunnerState, count: int, done: int = 0)
     runner_states, buffers = jax.block_until_ready(call(runner_states, np.int32(count)))
     seconds = time.perf_counter() - start
     # Contiguous copies: safetensors would write the bytes behind a strided view.
-    metrics = {name: np.ascontiguousarray(np.asarray(v)[:, :count]) for name, v in buffers.items()}
+    metrics = {name: np.ascontiguousarray(on_host(v)[:, :count]) for name, v in buffers.items()}
     return Chunk(
         runner_states=runner_states,
         metrics=metrics,

@@ -8,6 +8,7 @@ import jax
 from ..agent import Agent
 from ..types import PyTree
 from .episode import Episodes
+from .sharding import Sharding
 from .state import RunnerState, Updated
 
 OnStage: TypeAlias = Callable[[str], None]
@@ -75,6 +76,11 @@ class TrainerLike(Protocol):
     @property
     def steps_per_update(self) -> int:
         """Environment steps per update and seed."""
+        ...
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """How the training is divided among devices; None for one device."""
         ...
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:

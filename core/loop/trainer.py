@@ -11,6 +11,7 @@ import numpy as np
 
 from ..agent import Agent
 from ..environment import Environment, check_constant_shapes
+from ..errors import TriglotError
 from ..hyper import MAX_COUNT, check_count
 from ..tracing.hoist import SEED_AXIS, draw_ahead
 from ..types import PyTree
@@ -18,6 +19,7 @@ from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
 from .interface import OnStage, TrainerLike, ignore_stage
 from .rollout import online_rollout, rollout
+from .sharding import Sharding
 from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
 from .vectorize import VectorEnvironment
 
@@ -41,6 +43,7 @@ class Trainer:
       monitor: extra metrics of the agent state after each update, or None.
       every_update: called on the host after each update, from inside the compiled program, see
         `train`; None compiles no callback.
+      sharding: how the training is divided among devices; None for one device.
     """
 
     agent: Agent
@@ -48,12 +51,18 @@ class Trainer:
     chunk_size: int = _USUAL_CHUNK
     monitor: Monitor | None = None
     every_update: Callback | None = None
+    sharding: Sharding | None = None
 
     steps_on_host = False  # environment steps are part of the compiled program
 
     def __post_init__(self) -> None:
         sized = self.env.for_rollouts(self.agent.rollout_length)
         object.__setattr__(self, "env", sized)
+        if self.sharding is not None and self.every_update is not None:
+            raise TriglotError(
+                "every_update is called in the order of the updates, which JAX does on one device "
+                f"only; the training has {self.sharding.num_devices}: use callback."
+            )
 
     @property
     def single_env(self) -> Environment:
@@ -88,6 +97,8 @@ class Trainer:
             env_state, carry, agent_state, metrics, stats = online_rollout(*start)
         else:
             env_state, carry, trajectory, stats = rollout(*start)
+            if self.sharding is not None:
+                trajectory = self.sharding.keep_divided(trajectory)
             agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
         extra = {} if self.monitor is None else self.monitor(agent_state)
         after = replace(runner_state, agent=agent_state, carry=carry, env=env_state)
@@ -198,12 +209,19 @@ def train_seeds(
 ) -> Updated:
     """Run `num_updates` updates of every seed. The given states are donated.
 
-    The function is compiled once per trainer: equal trainers share the program.
+    The function is compiled once per trainer: equal trainers share the program. With several
+    devices, the states must be placed (`Sharding.place`).
 
     Returns:
       The new states `[S, ...]`, and each metric `[S, chunk_size]`, of which the first `num_updates`
       columns are valid.
     """
+    if trainer.sharding is not None:
+        return trainer.sharding.run(_train_seeds, trainer, runner_states, num_updates)
+    return _train_seeds(trainer, runner_states, num_updates)
+
+
+def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
     return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
@@ -216,7 +234,7 @@ class CompiledProgram:
 
     def compile(self, runner_states: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Trace and compile before the first call; see `Program.compile`."""
-        lowered = train_seeds.lower(self._trainer, runner_states, np.int32(0))
+        lowered = train_seeds.lower(self._trainer, self._placed(runner_states), np.int32(0))
         on_stage("trace")
         self._compiled = lowered.compile()
         on_stage("compile")
@@ -227,6 +245,7 @@ class CompiledProgram:
         Raises:
           TriglotError: if the environment's shapes change between reset and step.
         """
+        runner_states = self._placed(runner_states)
         if self._compiled is not None:
             return self._compiled(runner_states, num_updates)
         try:
@@ -238,6 +257,10 @@ class CompiledProgram:
 
     def close(self) -> None:
         """Do nothing: a compiled program holds no open resources."""
+
+    def _placed(self, runner_states: RunnerState) -> RunnerState:
+        sharding = self._trainer.sharding
+        return runner_states if sharding is None else sharding.place(runner_states)
 
 
 def updates_for(trainer: TrainerLike, total_steps: int) -> int:

@@ -21,8 +21,9 @@ from ..storage.trust import CONFIG, remember
 from .moving import check_translatable, translate_agent_state
 from .plan import Plan
 
+DIVISION = ("devices", "shard")
 # The options of `triglot resume` that are changes.
-FIELDS = ("backend", "total_steps", "decay_updates")
+FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +34,15 @@ class Change:
       backend: the network library.
       total_steps: environment steps per seed, from the run's start.
       decay_updates: updates over which the schedule runs, from the run's start.
+      devices: number of devices.
+      shard: what is divided among them.
     """
 
     backend: str | None = None
     total_steps: int | None = None
     decay_updates: float | None = None
+    devices: int | None = None
+    shard: str | None = None
 
     @classmethod
     def of(cls, options: ResumeOptions) -> "Change":
@@ -68,7 +73,10 @@ class Change:
                 )
             hyper: Any = options.hyper
             options = replace(options, hyper=replace(hyper, decay_updates=self.decay_updates))
-        given = {"backend": self.backend, "total_steps": self.total_steps}
+        if self.devices not in (None, options.devices):
+            options = replace(options, shard=None)  # chosen anew
+        names = ("backend", "total_steps", "devices", "shard")
+        given = {name: getattr(self, name) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return replace(options, **given)
 
@@ -112,7 +120,7 @@ class Change:
         """
         content = {**before}
         earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
-        new = self._differences(before)
+        new = self._differences(before, plan)
         if not new and earlier == changes(before):
             return content
         for one in new:
@@ -127,11 +135,13 @@ class Change:
     def describe(self, before: Mapping[str, Any], plan: Plan) -> list[str]:
         """Describe what changes, with what schedules do."""
         lines = []
-        for one in self._differences(before):
+        for one in self._differences(before, plan):
             if one["option"] == "backend":
                 lines.append(
                     f"continues on {one['to']}, with the weights and moments of {one['from']}"
                 )
+            elif one["option"] in DIVISION:
+                lines.append(_divided_otherwise(one))
             elif one["option"] == "decay_updates":
                 after = float(one["to"])
                 falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
@@ -145,19 +155,32 @@ class Change:
                 lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
         return lines
 
-    def _differences(self, before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _differences(self, before: Mapping[str, Any], plan: Plan) -> list[dict[str, Any]]:
         found = []
         for name in FIELDS:
             table, now = before["hyper"] if name == "decay_updates" else before, getattr(self, name)
-            if now is None:
-                continue
             was = table[name]
+            if name in DIVISION:
+                now = getattr(plan.options, name)  # the shard that was chosen
+            elif now is None:
+                continue
             if (float(was) if name == "decay_updates" else was) != now:
                 found.append({"option": name, "from": was, "to": now})
         return found
 
 
 NO_CHANGE = Change()
+
+
+def _divided_otherwise(change: Mapping[str, Any]) -> str:
+    """Describe a change of the devices, or of what is divided among them."""
+    if change["option"] == "shard":
+        was, now = (value or "nothing" for value in (change["from"], change["to"]))
+        return f"divides {now} among devices, before {was}"
+    return (
+        f"continues on {change['to']:,} device{'s' if change['to'] > 1 else ''}, before on "
+        f"{change['from']:,}: sums have another order, so numbers agree up to rounding"
+    )
 
 
 def _horizon(hyper: Any) -> float | None:

@@ -15,6 +15,7 @@ from ...core.agent import PolicyInput
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.loop.interface import TrainerLike
+from ...core.loop.sharding import Sharding
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
 from ...core.network import Variables
@@ -36,6 +37,7 @@ REMEDIES = {
     "episodes": "--episodes or --max-steps",
 }
 ON_HOST = ("metrics", "Python environments")
+REPLICATED = ("parameters", "optimizer", "replay")
 # An episode that is played: two keys, its return, its length and two flags.
 EPISODE_BYTES = 26
 # Two metrics of every line of metrics.jsonl are read for the learning curve, as float32.
@@ -64,6 +66,23 @@ def of_training(
     # The rollout is dropped before the evaluation.
     larger = {"rollout": rollout} if rollout > evaluation else {"evaluation": evaluation}
     return {**parts, **larger, "metrics": num_lines * num_seeds * METRIC_BYTES}
+
+
+def among_devices(parts: Parts, sharding: Sharding | None) -> Parts:
+    """Count what several devices hold together, or one of them that has memory of its own.
+
+    Args:
+      parts: of the training on one device.
+      sharding: how it is divided; None for one device.
+    """
+    if sharding is None:
+        return parts
+    number = sharding.num_devices
+    if device_free() is None:  # parts of a CPU share the machine's memory
+        copied = REPLICATED if sharding.shard == "envs" else ()
+        return {name: size * (number if name in copied else 1) for name, size in parts.items()}
+    # The first device makes the initial state of all.
+    return {name: size // (number if name == "rollout" else 1) for name, size in parts.items()}
 
 
 def of_state(trainer: TrainerLike, hyper: Any, num_seeds: int) -> Parts:

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError, unknown, user_error_context
 from ...core.hyper import check_count, fill_schedule_horizon
 from ...core.loop.interface import TrainerLike
+from ...core.loop.sharding import make_sharding
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
 from .. import version
@@ -83,6 +84,8 @@ class Plan:
                 f"warning: nothing will be learned, because learning starts after {starts:,} steps "
                 f"(--learning-starts) and the run has {self.num_steps:,}"
             )
+        if self.trainer.sharding is not None:
+            lines.append(self.trainer.sharding.describe(options.num_seeds, self.trainer.agent))
         if "no-jit" in options.debug:
             lines.append("compilation is disabled (--debug no-jit): an update may take minutes")
         return "\n".join(lines)
@@ -143,7 +146,9 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    trainer, hyper, num_updates = build(options, effects=folder is None)
+    trainer, hyper, num_updates = build(options, effects=folder is None, divide=training)
+    if trainer.sharding is not None:
+        options = replace(options, shard=trainer.sharding.shard)
     if check is not None:
         check(trainer.agent)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
@@ -157,6 +162,7 @@ def prepare(
                 num_lines=num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
+    needed = memory.among_devices(needed, trainer.sharding)
     memory.check(needed, num_seeds=options.num_seeds)
     if out is None:
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
@@ -179,15 +185,17 @@ class Built(NamedTuple):
     num_updates: int
 
 
-def build(options: TrainOptions, *, effects: bool = True) -> Built:
+def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -> Built:
     """Build the agent and the trainer.
 
     Args:
       options: what was chosen.
       effects: whether to refuse options that have no effect.
+      divide: whether to divide the training among the devices of the options.
 
     Raises:
-      TriglotError: if the components do not exist or do not fit each other.
+      TriglotError: if the components do not exist or do not fit each other, or the devices do not
+        exist or do not divide the training.
     """
     env = make_env(options.env)
     agent = make_agent(
@@ -202,7 +210,17 @@ def build(options: TrainOptions, *, effects: bool = True) -> Built:
     )
     if effects:
         check_effects(options, type(agent), env, agent.config)
-    trainer = make_trainer(agent, env)
+    sharding = None
+    if divide and options.devices > 1:
+        if "no-jit" in options.debug:
+            raise TriglotError(
+                "--debug no-jit runs each operation by itself, on one device: leave --devices "
+                f"{options.devices} out."
+            )
+        sharding = make_sharding(
+            options.devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
+        )
+    trainer = make_trainer(agent, env, sharding=sharding)
     if trainer.steps_on_host:
         # Otherwise each small program runs on another thread, which takes longer than the program.
         jax.config.update("jax_cpu_enable_async_dispatch", False)

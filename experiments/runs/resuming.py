@@ -60,9 +60,14 @@ def _differences(config: Mapping[str, Any]) -> Iterator[str]:
         was = before.get(name) if isinstance(before, Mapping) else None
         if was is not None and was != now:
             yield f"{name} was {was} and is {now or 'not installed'}"
-    was = config.get("device")
-    if was is not None and was != device():
-        yield f"the device was {was} and is {device()}"
+    was, now = config.get("device"), device()
+    # Their number is JAX's, and not that of the devices in use (`--devices`).
+    if was is not None and _kind(was) != _kind(now):
+        yield f"the device was {was} and is {now}"
+
+
+def _kind(device: str) -> str:
+    return device.rpartition(" x ")[0]
 
 
 def _ranges(numbers: Sequence[int]) -> str:

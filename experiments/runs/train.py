@@ -18,6 +18,7 @@ from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
 from ...core.loop.episode import Episodes
 from ...core.loop.interface import Program
+from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
@@ -172,6 +173,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
                 done = progress.num_updates
                 state, diverged = _train(plan, program, profiler, state, journal, interrupt, done)
         watch.lap("train")
+        if plan.trainer.sharding is not None:
+            state = gathered(state)
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
@@ -331,6 +334,8 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    if plan.trainer.sharding is not None:  # any number of devices may continue it
+        state = gathered(state)
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
     # Outside the checkpoints, so that their loss is noticed.
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

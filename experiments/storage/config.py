@@ -26,6 +26,8 @@ ADDED = {
     "init_names": (),
     "init_seed_index": None,
     "preset": None,
+    "devices": 1,
+    "shard": None,
 }
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {

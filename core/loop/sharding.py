@@ -1,0 +1,254 @@
+"""Divide one training among several devices: its seeds, or the environments of each seed.
+
+*Seeds*: each device trains its share of them, as one program of that many seeds does, bit for bit
+(`jax.shard_map`); devices exchange nothing.
+
+*Environments*: one program with a global view, which XLA partitions (`jax.jit` over a mesh).
+Environments, and the batches that networks read, are divided; parameters, optimizer, replay and
+statistics are replicated, and gradients are summed over devices. The algorithm is that of one
+device; sums have another order, so numbers agree up to rounding.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..agent import Agent, Trajectory
+from ..errors import TriglotError, unknown
+from ..hyper import check_count
+from ..network import Network
+from ..types import PyTree
+from .state import RunnerState, Updated
+
+Shard: TypeAlias = Literal["seeds", "envs"]
+
+SHARDS = ("seeds", "envs")
+AXIS = "devices"  # of the mesh
+IN_PYTHON = "jax.config.update('jax_num_cpu_devices', {})"
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How a training is divided among devices.
+
+    Attributes:
+      mesh: the devices, along one axis.
+      shard: what is divided, the seeds or the environments of each seed.
+    """
+
+    mesh: Mesh
+    shard: Shard
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices, those of all processes together."""
+        return self.mesh.size
+
+    def describe(self, num_seeds: int, agent: Agent) -> str:
+        """Say how many seeds or environments each device has."""
+        number, envs = self.num_devices, agent.num_envs // self.num_devices
+        if self.shard == "seeds":
+            each = f"{num_seeds // number:,} of {num_seeds:,} seeds"
+        else:
+            each = f"{envs:,} of the {agent.num_envs:,} environments of each seed"
+        return f"{number:,} devices, each with {each}"
+
+    def of(self, states: RunnerState) -> RunnerState:
+        """Give the sharding of each array of the runner states `[S, ...]`."""
+
+        def everywhere(tree: PyTree, *axes: str | None) -> Any:
+            return jax.tree.map(lambda _: self._named(*axes), tree)
+
+        if self.shard == "seeds":
+            return everywhere(states, AXIS)
+        env = everywhere(states.env, None, AXIS)
+        env = replace(env, pool=everywhere(states.env.pool))
+        carry = everywhere(states.carry, None, AXIS)
+        return replace(everywhere(states), env=env, carry=carry)
+
+    def place(self, states: RunnerState) -> RunnerState:
+        """Put the runner states `[S, ...]`, equal in all processes, on the devices."""
+        return jax.tree.map(_placed, states, self.of(states))
+
+    def run(
+        self, train: Callable[[Any, RunnerState, Any], Updated], trainer: Any, *given: Any
+    ) -> Updated:
+        """Trace `train(trainer, states, num_updates)` on the devices; called inside of `jax.jit`.
+
+        Args:
+          train: trains all seeds of the runner states that it gets.
+          trainer: of JAX environments.
+          given: the runner states `[S, ...]`, placed, and int32 `[]`.
+        """
+        if self.shard == "seeds":
+            specs = (PartitionSpec(AXIS), PartitionSpec())
+            share = jax.shard_map(
+                lambda *args: train(trainer, *args),
+                mesh=self.mesh,
+                in_specs=specs,
+                out_specs=specs[0],
+                check_vma=False,
+            )
+            return share(*given)
+        trainer = replace(trainer, agent=self._data_parallel(trainer.agent))
+        states, metrics = train(trainer, *given)
+        states = jax.lax.with_sharding_constraint(states, self.of(states))
+        return states, jax.lax.with_sharding_constraint(metrics, self._named())
+
+    def keep_divided(self, trajectory: Trajectory) -> Trajectory:
+        """Leave a rollout `[T, N, ...]` where its environments are.
+
+        Otherwise XLA may collect each step of it on all devices, in as many exchanges.
+        """
+        if self.shard == "seeds":
+            return trajectory
+        steps = jax.lax.with_sharding_constraint(
+            replace(trajectory, carry=()), self._named(None, AXIS)
+        )
+        return replace(steps, carry=trajectory.carry)
+
+    def _named(self, *axes: str | None) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def _data_parallel(self, agent: Agent) -> Agent:
+        """Divide the batches that an agent's network reads."""
+        if not is_dataclass(agent) or "network" not in [field.name for field in fields(agent)]:
+            return agent
+        own: Any = agent
+        return replace(own, network=self._divided(agent.network))
+
+    def _divided(self, network: Network) -> Network:
+        def apply(variables: Any, inputs: PyTree, **how: Any) -> tuple[PyTree, PyTree]:
+            return network.apply(variables, jax.tree.map(self._divide, inputs), **how)
+
+        parts = {name: self._divided(part) for name, part in network.parts.items()}
+        return replace(network, apply=apply, parts=parts)
+
+    def _divide(self, leaf: jax.Array) -> jax.Array:
+        """Divide an array `[B, ...]` along its batch axis, if the number of devices divides it."""
+        if not leaf.ndim or leaf.shape[0] % self.num_devices:
+            return leaf
+        return jax.lax.with_sharding_constraint(leaf, self._named(AXIS))
+
+
+def make_sharding(
+    devices: int | Mesh, shard: str | None = None, *, num_seeds: int, num_envs: int
+) -> Sharding:
+    """Choose the devices, and what is divided among them.
+
+    Args:
+      devices: how many, or a mesh with one axis.
+      shard: `seeds` or `envs`; None chooses seeds where the number of devices divides them, and
+        environments otherwise.
+      num_seeds: `S`.
+      num_envs: `N`, of each seed.
+
+    Raises:
+      TriglotError: if there are not as many devices, or their number does not divide what is
+        divided.
+    """
+    number = devices.size if isinstance(devices, Mesh) else devices
+    check_count("devices", number)
+    chosen = choose_shard(number, shard, num_seeds=num_seeds, num_envs=num_envs)
+    if not isinstance(devices, Mesh):
+        mesh = Mesh(np.array(_first_devices(devices)), (AXIS,))
+    elif devices.devices.ndim == 1:
+        mesh = Mesh(devices.devices, (AXIS,))
+    else:
+        raise TriglotError(
+            f"devices must be a mesh with one axis, got one of shape {devices.devices.shape}: "
+            "jax.make_mesh((8,), ('devices',)) makes one."
+        )
+    return Sharding(mesh, chosen)
+
+
+def choose_shard(devices: int, shard: str | None, *, num_seeds: int, num_envs: int) -> Shard:
+    """Choose what is divided among devices, see `make_sharding`.
+
+    >>> choose_shard(2, None, num_seeds=1, num_envs=4)
+    'envs'
+    """
+    if shard not in (None, *SHARDS):
+        raise unknown("shard", shard, SHARDS)
+    sizes = {"seeds": num_seeds, "envs": num_envs}
+    tried = SHARDS if shard is None else (shard,)
+    for name in tried:
+        if sizes[name] % devices == 0:
+            return cast(Shard, name)
+    named = " and ".join(f"num_{name}, {sizes[name]}" for name in tried)
+    able = ", ".join(str(number) for number in _divisors(sizes[name] for name in tried))
+    raise TriglotError(
+        f"devices must divide {named.replace(' and ', ' or ')}; got {devices}. Numbers that do: "
+        f"{able}."
+    )
+
+
+def _divisors(sizes: Iterator[int]) -> list[int]:
+    found = {own for size in sizes for own in range(1, min(size, 1024) + 1) if size % own == 0}
+    return sorted(found)[-8:]
+
+
+def _first_devices(number: int) -> list[Any]:
+    there = jax.devices()
+    if number > len(there):
+        kind = there[0].platform
+        advice = (
+            f"`triglot train --devices {number}` makes them; in Python, call "
+            f"{IN_PYTHON.format(number)} before JAX's first computation"
+            if kind == "cpu" and jax.process_count() == 1
+            else f"give at most {len(there)}"
+        )
+        raise TriglotError(
+            f"{number} devices were asked for, and JAX has {len(there)} ({kind}): {advice}."
+        )
+    if jax.process_count() > 1 and number != len(there):
+        raise TriglotError(
+            f"{jax.process_count()} processes have {len(there)} devices together, and each must "
+            f"take part: got {number} devices, expected {len(there)}."
+        )
+    return there[:number]
+
+
+def gathered(tree: PyTree) -> PyTree:
+    """Copy arrays from all devices, also those of other processes, to this process's first one.
+
+    All processes must call it together.
+    """
+    return jax.tree.map(_gathered, tree)
+
+
+def on_host(leaf: jax.Array) -> np.ndarray:
+    """Copy an array from all devices, also those of other processes, to the host."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.asarray(leaf)
+    return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+
+
+def _gathered(leaf: jax.Array) -> jax.Array:
+    if len(leaf.sharding.device_set) == 1:
+        return leaf
+    if _is_key(leaf):
+        data = _gathered(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    return jnp.asarray(on_host(leaf))
+
+
+def _placed(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+        return leaf
+    if _is_key(leaf):
+        data = _placed(jax.random.key_data(leaf), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    # `jax.device_put` would compare the array between processes first, one by one.
+    values = np.asarray(leaf)
+    return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
