@@ -79,6 +79,9 @@ def sweep(
     hyper: Any = None,
     out: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
+    executor: str | None = None,
+    jobs: int | None = None,
+    address: str | None = None,
     verbose: bool = True,
 ) -> SweepResult:
     """Train many settings of an algorithm, with several seeds each, and rank them.
@@ -115,6 +118,11 @@ def sweep(
       hyper: the algorithm's `Hyperparams`, or values by field name.
       out: a folder for the results; None for a new one under `runs`.
       checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
+      executor: sequential, one batch after the other in this process, with all cores; local, each
+        batch in a process pinned to one core; ray, each batch on one core of a Ray cluster. None
+        for local with `jobs`, else sequential.
+      jobs: how many batches run at the same time; None for as many as there are cores.
+      address: HOST:PORT of the Ray cluster; None for the cluster of this machine.
       verbose: print the plan and the ranking, as `triglot sweep` does.
 
     Raises:
@@ -143,6 +151,9 @@ def sweep(
         hyper={} if hyper is None else hyper,
         out=default_folder("sweep", algorithm, env) if out is None else Path(out),
         checkpoint_seconds=checkpoint_seconds,
+        executor=executor,
+        jobs=jobs,
+        address=address,
     )
     with nullcontext() if verbose else redirect_stdout(io.StringIO()):
         code, result = run.sweep(options)
