@@ -73,12 +73,12 @@ class OtherError(DQN):
 
 
 class OtherValue(QLearning):
-    """One library discounts the next value twice; the agent learns after every step."""
+    """One library takes a smaller next value; the agent learns after every step."""
 
     def _next_value(self, learner_state: Any, step: Any, hyper: Any) -> jax.Array:
         value = super()._next_value(learner_state, step, hyper)
         if is_second(self):
-            value = value * hyper.discount
+            value = 0.9 * value
         return value
 
 
@@ -89,7 +89,7 @@ SMALL_PPO = {
     "hidden_sizes": [8], "rollout_length": 16, "num_epochs": 1, "num_minibatches": 1,
     "normalize_advantage": False,
 }  # fmt: skip
-TABLE = {"num_envs": 2, "rollout_length": 8, "initial_value": 1.0}
+TABLE = {"num_envs": 2, "rollout_length": 8, "initial_value": 1.3}
 
 
 def options_of(algorithm: type, config: dict[str, Any], **changes: Any) -> CompareOptions:
@@ -170,7 +170,7 @@ PLANTED = {
     "error": (OtherError, DQN_CONFIG, "probe:two-step", "update", "loss",
               line_of(OtherError.loss, "0.5 * loss")),
     "value": (OtherValue, TABLE, "triglot.envs.gridworld:GridWorld", "update", "update",
-              line_of(OtherValue._next_value, "* hyper.discount")),
+              line_of(OtherValue._next_value, "0.9 * value")),
 }  # fmt: skip
 
 
