@@ -18,6 +18,7 @@ from .compilation_cache import configure
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .progress import phase
 from .streams import checked_stdout, forgiving_stderr
+from .usage import USAGE
 from .wrapping import wrapped
 
 
@@ -77,7 +78,7 @@ def _run(arguments: list[str], started: float) -> int:
         print(f"triglot {__version__}")
         return 0
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(wrapped(inspect.getdoc(_usage) or ""))
+        print(wrapped(USAGE.rstrip()))
         return 0
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
@@ -86,45 +87,6 @@ def _run(arguments: list[str], started: float) -> int:
         return COMMANDS[arguments[0]](arguments, started)
     except _HelpShown:
         return 0
-
-
-def _usage() -> None:
-    """usage: triglot [-h] [--version] COMMAND ...
-
-    Reinforcement learning in JAX: one agent, any network library.
-
-    commands:
-      train      train an agent with one network library
-      resume     continue an interrupted training
-      evaluate   play whole episodes with a trained agent
-      render     render episodes of a trained agent
-      export     write the weights or the policy for use without triglot
-      runs       list runs with their state and return
-      curves     plot the learning curves of several runs
-      compare    train with several network libraries from the same weights, and report differences
-      sweep      train many settings of an algorithm, and rank them
-      diff       compare two networks at equal weights: where they differ, and why
-      check      check a custom or built-in component before training
-      new        create a custom component from a template
-      list       list algorithms, backends, environments and presets, and what is installed
-      completion write the script by which a shell completes options
-      version    show the versions of triglot and its libraries
-
-    examples:
-      triglot train ppo gymnax:CartPole-v1 --backend equinox --num-seeds 4 --out runs/first
-      triglot train ppo gymnax:CartPole-v1 --learning-rate 1e-3 --num-envs 16 --optimizer lion
-      triglot resume runs/first
-      triglot evaluate runs/first
-      triglot export runs/first --format stablehlo --out policy
-      triglot compare ppo gymnax:CartPole-v1 --backends haiku equinox --total-steps 100000
-      triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 10
-      triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
-      triglot new algorithm my_agent
-      triglot check my_file:MyAgent --env gymnax:CartPole-v1
-      triglot list gymnax
-
-    `triglot COMMAND --help` explains a command; `triglot train ppo --help` includes PPO's options.
-    """
 
 
 def _train(arguments: list[str], started: float) -> int:
@@ -454,12 +416,12 @@ def _list(arguments: list[str], started: float) -> int:
 def _completion(arguments: list[str], started: float) -> int:
     """Write the script by which a shell completes commands and options.
 
-    bash: add `source <(triglot completion bash)` to ~/.bashrc. The script does not change until
-    triglot is updated, so a file loads faster:
+    For bash, put this line in ~/.bashrc: source <(triglot completion bash). A file loads faster;
+    write it again after an update of triglot. For zsh, the file is _triglot in a folder of fpath.
 
-    triglot completion bash > ~/.local/share/bash-completion/completions/triglot
+    triglot completion bash > triglot.bash
 
-    triglot completion zsh > ~/.zfunc/_triglot
+    triglot completion zsh > _triglot
     """
     options = _parse(commands.CompletionOptions, arguments)
     from .completion import completion_script

@@ -58,10 +58,11 @@ def completion_script(shell: str) -> str:
         ]
         for name, options in OPTIONS.items()
     ]
+    one_of_them: Any = Union[tuple(parsers)]  # noqa: UP007 (its members are computed)
     written = io.StringIO()
     with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
         tyro.cli(
-            Union[tuple(parsers)],  # noqa: UP007 (its members are computed)
+            one_of_them,
             prog="triglot",
             args=["--tyro-write-completion", shell, "-"],
             registry=registry(),
