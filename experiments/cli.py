@@ -16,10 +16,10 @@ from . import options as commands
 from .arguments import check_words, check_writable
 from .compilation_cache import configure
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
-from .progress import phase
-from .streams import checked_stdout, forgiving_stderr
-from .usage import USAGE
-from .wrapping import wrapped
+from .terminal.progress import phase
+from .terminal.streams import checked_stdout, forgiving_stderr
+from .terminal.usage import USAGE
+from .terminal.wrapping import wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from .storage.journal import METRICS
 from .storage.ledger import FILE
 from .storage.lock import is_locked
 from .storage.trust import CONFIG
-from .wrapping import terminal_width
+from .terminal.wrapping import terminal_width
 
 TAIL = 1 << 18  # bytes at the end of the metrics, of which the last line is read
 LONGEST = 46  # characters of a folder, of which `train` makes up to 44 by itself

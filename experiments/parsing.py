@@ -18,7 +18,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from ..core.errors import TriglotError, shown
 from .arguments import check_contradictions, check_path, join_repeated
 from .options import Arg, NoOptions, marked
-from .wrapping import terminal_width, wrapped
+from .terminal.wrapping import terminal_width, wrapped
 
 Options = TypeVar("Options")
 

@@ -11,8 +11,8 @@ from ...core import plugins
 from ..presets.describe import listing
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, load_suite
+from ..terminal.wrapping import wrapped
 from ..version import package_version
-from ..wrapping import wrapped
 
 PACKAGE = Path(__file__).parents[2]
 

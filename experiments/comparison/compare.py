@@ -30,7 +30,7 @@ from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
 from ..storage.lock import locked
-from ..wrapping import bar_width, wrapped
+from ..terminal.wrapping import bar_width, wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ..options import CompareOptions
 from ..programs.diff import diff_programs
 from ..storage.files import write_json
-from ..wrapping import bar_width
+from ..terminal.wrapping import bar_width
 from .assemble import Finished
 from .cost.measure import measure
 from .jobs import Job, Ledger

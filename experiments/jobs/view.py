@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..wrapping import bar_width, wrapped
+from ..terminal.wrapping import bar_width, wrapped
 from .executor import Task
 
 WHOLE = "{desc:<32.32}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"

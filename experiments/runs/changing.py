@@ -158,12 +158,11 @@ class Change:
     def _differences(self, before: Mapping[str, Any], plan: Plan) -> list[dict[str, Any]]:
         found = []
         for name in FIELDS:
-            table, now = before["hyper"] if name == "decay_updates" else before, getattr(self, name)
-            was = table[name]
-            if name in DIVISION:
-                now = getattr(plan.options, name)  # the shard that was chosen
-            elif now is None:
+            # Of a division, the shard that was chosen.
+            now = getattr(plan.options if name in DIVISION else self, name)
+            if now is None and name not in DIVISION:
                 continue
+            was = (before["hyper"] if name == "decay_updates" else before)[name]
             if (float(was) if name == "decay_updates" else was) != now:
                 found.append({"option": name, "from": was, "to": now})
         return found

@@ -12,7 +12,7 @@ from ...core.loop.episode import Episodes
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
-from ..wrapping import bar_width, wrapped
+from ..terminal.wrapping import bar_width, wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .restoring import restore

@@ -26,7 +26,6 @@ from ..plots.values import draw_values
 from ..presets.describe import announcement
 from ..profiling import FOLDER as PROFILE
 from ..profiling import Profiler
-from ..progress import phase
 from ..statistics import format_return
 from ..storage import logs
 from ..storage.config import read_config
@@ -34,7 +33,8 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
-from ..wrapping import bar_width, wrapped
+from ..terminal.progress import phase
+from ..terminal.wrapping import bar_width, wrapped
 from .changing import NO_CHANGE, Change
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt

@@ -21,7 +21,7 @@ from ..runs.plan import default_folder
 from ..storage.files import check_free, make_new_folder
 from ..storage.ledger import FILE, Ledger
 from ..storage.lock import locked
-from ..wrapping import bar_width, wrapped
+from ..terminal.wrapping import bar_width, wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .jobs import ONE_CORE, choose_executor, num_saved, train_batches

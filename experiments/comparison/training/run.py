@@ -14,7 +14,7 @@ from ...options import CompareOptions
 from ...runs.interrupt import Interrupt, Signalled
 from ...runs.plan import rounded_up
 from ...storage.files import plain, replacing
-from ...wrapping import wrapped
+from ...terminal.wrapping import wrapped
 from ..jobs import Job, Ledger
 from ..results import Arrays, Record
 from .saved import Saved, Unusable

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from triglot.experiments import progress
 from triglot.experiments.cli import main
+from triglot.experiments.terminal import progress
 
 
 class Terminal(io.StringIO):

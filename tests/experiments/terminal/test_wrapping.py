@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from triglot.experiments import cli
-from triglot.experiments.wrapping import terminal_width, wrapped
+from triglot.experiments.terminal.wrapping import terminal_width, wrapped
 
 SENTENCE = "  run       trains, and then reports what was learned"
 

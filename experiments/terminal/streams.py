@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..core.errors import TriglotError
+from ...core.errors import TriglotError
 
 
 class OutputError(TriglotError):
