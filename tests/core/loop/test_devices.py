@@ -1,5 +1,6 @@
 """Several devices give the numbers of one, up to rounding; several processes those of one."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -29,27 +30,18 @@ def numbers(folder: Path, case: str, num_updates: int) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-@pytest.fixture(scope="module")
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train an algorithm's cases on 8 devices and on one."""
-    folder, cases = tmp_path_factory.mktemp("eight"), CASES[request.param]
-    assert started(folder, 8, [*cases, *(f"{case}/one" for case in cases)]).wait() == 0
-    return folder
-
-
-@pytest.mark.parametrize(
-    "folder, case",
-    [pytest.param(name, c, marks=SLOW[name]) for name, cases in CASES.items() for c in cases],
-    indirect=["folder"],
-)
-@pytest.mark.parametrize("num_updates", NUM_UPDATES)
-def test_eight_devices_agree_with_one(folder: Path, case: str, num_updates: int) -> None:
-    one, eight = (numbers(folder, name, num_updates) for name in (f"{case}/one", case))
-    assert one.keys() == eight.keys() and any("params" in path for path in one)
-    for path, array in one.items():
-        largest = float(np.abs(array).max(initial=1e-3))
-        limit = TOLERANCE[num_updates] * largest
-        np.testing.assert_allclose(eight[path], array, rtol=0, atol=limit, err_msg=path)
+# One test for all cases and updates: they come from one process, which compiles for a minute.
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in CASES])
+def test_eight_devices_agree_with_one(name: str, tmp_path: Path) -> None:
+    cases = CASES[name]
+    assert started(tmp_path, 8, [*cases, *(f"{case}/one" for case in cases)]).wait() == 0
+    for case, num_updates in itertools.product(cases, NUM_UPDATES):
+        one, eight = (numbers(tmp_path, own, num_updates) for own in (f"{case}/one", case))
+        assert one.keys() == eight.keys() and any("params" in path for path in one)
+        for path, array in one.items():
+            limit = TOLERANCE[num_updates] * float(np.abs(array).max(initial=1e-3))
+            place = f"{case}, {num_updates} updates: {path}"
+            np.testing.assert_allclose(eight[path], array, rtol=0, atol=limit, err_msg=place)
 
 
 def test_two_processes_equal_one_with_two_devices(tmp_path: Path) -> None:
