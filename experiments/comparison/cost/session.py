@@ -69,7 +69,9 @@ class CostSession(Session):
 
     def _number_of_calls(self, run: Callable[[], float]) -> int:
         run()  # compiles
-        return math.ceil(MIN_SECONDS / max(run(), 1e-6))
+        # Not what `run` returns: of an evaluation, that is the time of one step.
+        _, seconds = timed(run)
+        return math.ceil(MIN_SECONDS / max(seconds, 1e-6))
 
     def _rollout(self) -> Callable[[], float]:
         collect = jax.jit(lambda states: vmap_seeds(self._collect, states))

@@ -1,5 +1,6 @@
 """The parts that are timed are those of the training."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import vmap_seeds
-from triglot.experiments.comparison.cost.session import CostSession
+from triglot.experiments.comparison.cost.session import MIN_SECONDS, CostSession
 from triglot.experiments.options import CompareOptions
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -67,3 +68,16 @@ def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     assert len(session.dispatch(calls=3).facts["seconds"]) == 3
     steps = int(session.state.num_updates[0]) * session.trainer.steps_per_update
     assert steps > session.agent.learning_starts
+
+
+def test_calls_are_repeated_by_their_own_time() -> None:
+    session = initialized("ppo", num_seeds=1)
+    called = 0
+
+    def run() -> float:
+        nonlocal called
+        called += 1
+        time.sleep(MIN_SECONDS / 2 + 0.001)
+        return 1e-6  # of one step of many, as an evaluation returns
+
+    assert session._number_of_calls(run) in (1, 2) and called == 2
