@@ -409,7 +409,7 @@ def _list(arguments: list[str], started: float) -> int:
     from .authoring import list as listing
 
     options = _parse(commands.ListOptions, arguments)
-    print(listing.suite(options.suite) if options.suite else listing.everything())
+    print(wrapped(listing.suite(options.suite) if options.suite else listing.everything()))
     return 0
 
 

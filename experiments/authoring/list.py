@@ -11,7 +11,6 @@ from ...core import plugins
 from ..presets.describe import listing
 from ..registry.algorithms import ALGORITHMS
 from ..registry.environments import SUITES, load_suite
-from ..terminal.wrapping import wrapped
 from ..version import package_version
 
 PACKAGE = Path(__file__).parents[2]
@@ -57,7 +56,7 @@ def suite(name: str) -> str:
       TriglotError: if there is no such suite, or its library is not installed.
     """
     if name == "presets":
-        return wrapped(listing())
+        return listing()
     return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
 
 
