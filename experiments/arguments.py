@@ -1,5 +1,6 @@
-"""Reject words of a command line that no command can mean, before any option is parsed."""
+"""Read and reject words of a command line, before any option is parsed."""
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -124,3 +125,10 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
             yield name, values
         name, equals, value = word.partition("=")
         name, values = name.replace("_", "-"), [value] if equals else []
+
+
+def value_of(words: Sequence[str], name: str) -> str | None:
+    """Read the value of an option before all options are parsed; None if it is not given."""
+    spaced = (second for first, second in itertools.pairwise(words) if first == name)
+    joined = (word.partition("=")[2] for word in words if word.startswith(f"{name}="))
+    return next(itertools.chain(spaced, joined), None)

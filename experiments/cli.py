@@ -1,7 +1,6 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import inspect
-import itertools
 import signal
 import sys
 import time
@@ -13,7 +12,7 @@ from .. import __version__
 from ..core.errors import TriglotError, describe, unknown
 from . import config_files, devices
 from . import options as commands
-from .arguments import check_words, check_writable
+from .arguments import check_words, check_writable, value_of
 from .compilation_cache import configure
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .terminal.progress import phase
@@ -369,19 +368,12 @@ def _check(arguments: list[str], started: float) -> int:
     # The component is found before its options are parsed, since an algorithm adds options.
     in_file = {} if file is None else file.values
     kind, algorithm = (
-        _option(given, f"--{name}") or in_file.get(name) for name in ("kind", "algorithm")
+        value_of(given, f"--{name}") or in_file.get(name) for name in ("kind", "algorithm")
     )
     component = find_component(part, kind, algorithm)
     options = _parse(commands.CheckOptions, arguments, algorithm=component.algorithm)
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return check(component, replace(options, config=config, hyper=hyper))
-
-
-def _option(given: list[str], name: str) -> str | None:
-    """Read the value of an option before all options are parsed."""
-    spaced = (second for first, second in itertools.pairwise(given) if first == name)
-    joined = (word.partition("=")[2] for word in given if word.startswith(f"{name}="))
-    return next(itertools.chain(spaced, joined), None)
 
 
 def _new(arguments: list[str], started: float) -> int:

@@ -1,6 +1,7 @@
 """`triglot runs`: list the runs in a folder, with their state and return."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +12,17 @@ import numpy as np
 
 from ..core.errors import TriglotError, unknown
 from .options import RunsOptions
+from .plots.learning_curves import finite_mean
 from .report.tables import Column, Record, Table, as_text
 from .runs.resuming import recorded_progress
 from .statistics import format_return
 from .storage.config import read_config
-from .storage.journal import METRICS
+from .storage.journal import last_metrics
 from .storage.ledger import FILE
 from .storage.lock import is_locked
 from .storage.trust import CONFIG
 from .terminal.wrapping import terminal_width
 
-TAIL = 1 << 18  # bytes at the end of the metrics, of which the last line is read
 LONGEST = 46  # characters of a folder, of which `train` makes up to 44 by itself
 AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 COLUMNS = (
@@ -56,7 +57,8 @@ def list_runs(options: RunsOptions) -> str:
     rows = [row for row in map(_row, _run_folders(options.folder)) if row is not None]
     if not rows:
         return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
-    chosen = [row for row in rows if _fits(row, options.where, rows)]
+    wanted = _filters(options.where, rows)
+    chosen = [row for row in rows if all(_fits(row, *one) for one in wanted)]
     chosen.sort(key=lambda row: _rank(row, options.sort))
     if not chosen:
         return f"none of {len(rows)} runs in {options.folder} has {' '.join(options.where)}"
@@ -83,9 +85,9 @@ def _row(folder: Path) -> dict[str, Any] | None:
         networks = " ".join(config["network"]) or config["backend"]
     except (TriglotError, KeyError):
         return None
-    summary, last = _json(folder / "summary.json"), _last_line(folder / METRICS)
+    summary, last = _json(folder / "summary.json"), last_metrics(folder)
     evaluation = summary.get("evaluation")
-    value = evaluation["return_mean"] if evaluation else _mean(last.get("episode_return"))
+    value = evaluation["return_mean"] if evaluation else _mean(last.get("episode_return", ()))
     state = _state(folder, summary)
     return {
         "run": str(folder),
@@ -105,25 +107,29 @@ def _row(folder: Path) -> dict[str, Any] | None:
 def _state(folder: Path, summary: Mapping[str, Any]) -> str:
     if is_locked(folder):
         return "running"
-    if not summary or (recorded_progress(folder) or 0) > summary["num_updates"]:
+    if not summary or recorded_progress(folder) > summary["num_updates"]:
         return "killed"
     if summary["diverged"]:
         return "diverged"
     return "interrupted" if summary["interrupted"] else "finished"
 
 
-def _fits(row: Record, wanted: Sequence[str], rows: Sequence[Record]) -> bool:
-    known = {name for one in rows for name in one["options"]}
-    for word in wanted:
+def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, str]]:
+    known = {name for row in rows for name in row["options"]}
+    wanted = []
+    for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise TriglotError(f"--where takes NAME=VALUE, got {word!r}.")
         if name not in known:
             raise unknown("option to filter by", name, sorted(known))
-        found = row["options"].get(name)
-        if value not in (str(found), json.dumps(found)) and _number(value) != found:
-            return False
-    return True
+        wanted.append((name, value))
+    return wanted
+
+
+def _fits(row: Record, name: str, value: str) -> bool:
+    found = row["options"].get(name)
+    return value in (str(found), json.dumps(found)) or _number(value) == found
 
 
 def _number(text: str) -> float | None:
@@ -150,9 +156,9 @@ def _return(row: Record) -> str:
     return format_return(row["return"]) + ("*" if row["is_training"] else "")
 
 
-def _mean(values: Sequence[float | None] | None) -> float | None:
-    finite = [value for value in values or () if value is not None and np.isfinite(value)]
-    return float(np.mean(finite)) if finite else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    mean = float(finite_mean(np.array(values, float)))
+    return mean if math.isfinite(mean) else None
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -161,19 +167,3 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _last_line(path: Path) -> dict[str, Any]:
-    """Read the last whole line of the metrics, without reading the file from its start."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL))
-            lines = file.read().splitlines()
-    except OSError:
-        return {}
-    for line in reversed(lines):
-        try:
-            return json.loads(line)
-        except ValueError:  # it is being written
-            continue
-    return {}

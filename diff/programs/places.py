@@ -60,18 +60,8 @@ def source(step: Step) -> str:
 
     Frames outside the network's adapter belong to the caller of the comparison and are left out.
     """
-    layer = ""
     # A called function may have been traced for another network, so its callers come first.
-    for equation in (*step.callers, step.equation):
-        for frame in _frames(equation):
-            if _is_ours(frame.file_name):
-                break
-            line = f"{_shown(frame.file_name)}:{frame.line_num}"
-            if not _in_library(frame.file_name):
-                return line
-            if not layer and "/jax/" not in frame.file_name:
-                layer = line
-    return layer
+    return _innermost((*step.callers, step.equation))
 
 
 def source_in_update(step: Step) -> str:
@@ -79,12 +69,16 @@ def source_in_update(step: Step) -> str:
 
     A library's layer has no such line where an adapter of triglot calls it: then it is the layer's.
     """
+    return _innermost(_in_loops(step), ALGORITHMS)
+
+
+def _innermost(equations: tuple[Any, ...], own: tuple[str, ...] = ()) -> str:
+    """Find the line of the first equation that has one; `own` are parts of triglot that count."""
     layer = ""
-    for equation in _in_loops(step):
+    for equation in equations:
         for frame in _frames(equation):
             if _is_ours(frame.file_name):
-                inside = str(Path(frame.file_name).resolve()).removeprefix(PACKAGE)
-                if inside.startswith(ALGORITHMS):
+                if own and (inside := _inside(frame.file_name)).startswith(own):
                     return layer or f"triglot/{inside}:{frame.line_num}"
                 break
             line = f"{_shown(frame.file_name)}:{frame.line_num}"
@@ -108,6 +102,10 @@ def section(step: Step) -> str:
                 is_backward = "transpose(" in str(equation.source_info.name_stack)
                 return f"gradient of the {found}" if is_backward and found == "loss" else found
     return ""
+
+
+def _inside(file: str) -> str:
+    return str(Path(file).resolve()).removeprefix(PACKAGE)
 
 
 def _in_loops(step: Step) -> tuple[Any, ...]:

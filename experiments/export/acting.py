@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import export as jax_export
 
 from ...backends.calling import describe_inputs
 from ...core.agent import Agent, PolicyInput
@@ -145,6 +146,11 @@ class Acting:
             return (action, tuple(jax.tree.leaves(carry))) if leaves else action
 
         return policy, given
+
+    def for_any_batch(self) -> tuple[Callable[..., Any], list[Any]]:
+        """Build the policy as `as_function` does, for a symbolic number of environments."""
+        (batch,) = jax_export.symbolic_shape("b")
+        return self.as_function(batch)
 
     @contextmanager
     def tracing(self) -> Iterator[None]:

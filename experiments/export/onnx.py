@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export as jax_export
 
 from ...backends.naming import words_of
 from ...core.errors import TriglotError, describe, require
@@ -105,8 +104,7 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
             "the policy's actions are dictionaries, and a model is written for single arrays only: "
             "use --format stablehlo."
         )
-    (batch,) = jax_export.symbolic_shape("b")
-    policy, given = acting.as_function(batch)
+    policy, given = acting.for_any_batch()
     with acting.tracing():
         traced = jax.make_jaxpr(policy)(*given)
     inputs = named_inputs(acting, given)

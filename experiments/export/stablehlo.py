@@ -48,8 +48,7 @@ def exported(acting: Acting) -> jax_export.Exported:
     Raises:
       TriglotError: if the network cannot be traced for an unknown batch size.
     """
-    (batch,) = jax_export.symbolic_shape("b")
-    policy, given = acting.as_function(batch)
+    policy, given = acting.for_any_batch()
     with acting.tracing():
         return jax_export.export(jax.jit(policy), platforms=PLATFORMS)(*given)
 

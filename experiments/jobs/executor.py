@@ -58,6 +58,11 @@ class Outcome:
     message: str = ""
     phase: str = ""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it ended without a result, and not because it was asked to."""
+        return self.end in ("failed", "died")
+
 
 class Handle(Protocol):
     """A job that was given to an executor."""

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from .executor import Outcome, Task
 
@@ -53,7 +52,8 @@ class JobProcess:
         lines = self._process.stdout.read().splitlines()
         if lines:
             return Outcome(**json.loads(lines[-1]))
-        return Outcome("died", _cause_of_death(code, self.task.log))
+        printed = self.task.log.read_text(errors="replace")
+        return Outcome("died", cause_of_death("its process died", code, printed))
 
     def stop(self) -> None:
         """Ask it to save a checkpoint and end."""
@@ -76,10 +76,17 @@ class JobProcess:
             pass
 
 
-def _cause_of_death(code: int, log: Path) -> str:
+def cause_of_death(what: str, code: int, printed: str) -> str:
+    """Describe how a process died.
+
+    Args:
+      what: happened, such as `its process died`.
+      code: of its exit, or the negative number of a signal.
+      printed: its error output, of which the last lines are shown.
+    """
     ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     if code == -9:  # SIGKILL, which Windows does not have
         ending += ", probably killed for lack of memory"
-    lines = log.read_text(errors="replace").splitlines()[-NUM_ERROR_LINES:]
+    lines = printed.splitlines()[-NUM_ERROR_LINES:]
     output = "\n  ".join(["Last lines of its error output:", *lines])
-    return f"its process died ({ending}). {output if lines else 'It printed no error.'}"
+    return f"{what} ({ending}). {output if lines else 'It printed no error.'}"

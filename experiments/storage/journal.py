@@ -15,6 +15,7 @@ from .files import plain, replacing
 from .logs import Logs
 
 METRICS = "metrics.jsonl"
+TAIL = 1 << 18  # bytes at the end of the file, of which the last line is read
 COUNTERS = ("update", "env_steps")
 
 
@@ -110,6 +111,30 @@ def read_metrics(
     if not columns.env_steps:
         raise TriglotError(f"{folder} has no metrics: {METRICS} is missing or empty.")
     return np.array(columns.env_steps), columns.metrics()
+
+
+def last_metrics(folder: Path) -> dict[str, Any]:
+    """Read the last whole line of a run's metrics, without the lines before it.
+
+    Args:
+      folder: the run directory.
+
+    Returns:
+      The line's counters, and each metric `[S]`; empty if there is none.
+    """
+    path = folder / METRICS
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        try:
+            return json.loads(line)
+        except ValueError:  # it is being written
+            continue
+    return {}
 
 
 class _Line(NamedTuple):

@@ -111,7 +111,7 @@ def train_batches(
     ]
     with View(tasks, done, total) as view:
         outcomes = run_tasks(executor, tasks, view, interrupt)
-    lost = [(name, one) for name, one in outcomes.items() if one.end in ("failed", "died")]
+    lost = [(name, one) for name, one in outcomes.items() if one.is_lost]
     if lost and not interrupt.pressed:
         name, one = lost[0]
         raise TriglotError(

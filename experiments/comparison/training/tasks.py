@@ -20,8 +20,6 @@ from .run import Failure, Progress, check_any_done, run_job, share_weights, star
 from .saved import Saved
 from .worker import Worker
 
-LOST = ("failed", "died")
-
 
 def run_at_once(
     executor: Executor, options: CompareOptions, ledger: Ledger, jobs: Sequence[Job]
@@ -81,12 +79,12 @@ def run_at_once(
     if interrupt.number is not None:
         raise Signalled(interrupt.number)
     for one in (outcomes[each.name] for each in weights):
-        if one.end in LOST:
+        if one.is_lost:
             raise TriglotError(f"the initial weights could not be computed. {one.message}")
     failures = [
         Failure(job, found.phase or "train", found.message)
         for job in jobs
-        if (found := outcomes[job.name]).end in LOST
+        if (found := outcomes[job.name]).is_lost
     ]
     check_any_done(jobs, failures)
     return failures

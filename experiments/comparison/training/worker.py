@@ -22,12 +22,12 @@ import numpy as np
 
 from ....backends import libraries
 from ....core.errors import TriglotError
+from ...jobs.process import cause_of_death
 from ...options import CompareOptions
 from ...registry.overrides import from_overrides
 from ...runs.interrupt import SIGNALS
 from ..rungs import rung_named
 
-NUM_ERROR_LINES = 12
 SESSION = "triglot.experiments.comparison.training.session:Session"  # which class serves the stages
 
 
@@ -86,17 +86,11 @@ class Worker:
         return reply["facts"], load(base64.b64decode(reply["arrays"]))
 
     def _cause_of_death(self, stage: str) -> str:
-        code = self.process.wait()
-        ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if code == -9:  # SIGKILL, which Windows does not have
-            ending += ", probably killed for lack of memory"
+        self.process.wait()
         self.stderr.seek(0)
-        lines = self.stderr.read().decode(errors="replace").splitlines()[-NUM_ERROR_LINES:]
-        output = "\n  ".join(["Last lines of its error output:", *lines])
-        return (
-            f"the {self.backend} worker died during {stage!r} ({ending}). "
-            f"{output if lines else 'It printed no error.'}"
-        )
+        printed = self.stderr.read().decode(errors="replace")
+        what = f"the {self.backend} worker died during {stage!r}"
+        return cause_of_death(what, self.process.returncode, printed)
 
 
 def main() -> NoReturn:

@@ -13,6 +13,23 @@ CHECK = """
 import importlib.util
 assert importlib.util.find_spec("triglot") is None, "triglot can be imported"
 """
+# Parts of the scripts that run an exported `load.py`.
+ALONE = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import load
+given = np.load(sys.argv[2])
+"""
+STEPS = """
+carry = load.initial_carry(2)
+for time, (obs, first) in enumerate(zip(given["obs"], given["first"])):
+    actions, carry = load.step(obs, first, carry)
+    np.save(f"{sys.argv[1]}/{time}-actions.npy", actions)
+"""
+MASKED = """
+np.save(f"{sys.argv[1]}/actions.npy", load.policy(given["obs"], given["mask"]))
+"""
 
 
 def required(*names: str) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 
 import triglot
 from tests.checks.sound_environments import Masks
-from tests.experiments.export.alone import run_alone
+from tests.experiments.export.alone import ALONE, MASKED, STEPS, run_alone
 from tests.experiments.export.small_runs import small_run
 from triglot.core.environment import first_step
 from triglot.core.errors import TriglotError
@@ -32,25 +32,9 @@ REASON = "jax2onnx is not installed: pip install 'triglot[onnx]'"
 pytest.importorskip("jax2onnx", reason=REASON)
 
 LIBRARIES = ("onnxruntime", "numpy")
-ALONE = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-import load
-given = np.load(sys.argv[2])
-"""
 BATCH = """
 for name in ("seven", "one"):
     np.save(f"{sys.argv[1]}/{name}-actions.npy", load.policy(given[name]))
-"""
-STEPS = """
-carry = load.initial_carry(2)
-for time, (obs, first) in enumerate(zip(given["obs"], given["first"])):
-    actions, carry = load.step(obs, first, carry)
-    np.save(f"{sys.argv[1]}/{time}-actions.npy", actions)
-"""
-MASKED = """
-np.save(f"{sys.argv[1]}/actions.npy", load.policy(given["obs"], given["mask"]))
 """
 NAMED = """
 obs = {"place": given["place"], "room": given["room"].astype(np.int64)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.checks.sound_environments import Masks
-from tests.experiments.export.alone import run_alone
+from tests.experiments.export.alone import ALONE, MASKED, STEPS, run_alone
 from tests.experiments.export.small_runs import KINDS, seed_of, small_run
 from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
@@ -21,25 +21,9 @@ from triglot.experiments.runs.load import Run
 from triglot.experiments.storage.files import write_files
 
 LIBRARIES = ("jax", "flatbuffers")
-ALONE = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-import load
-given = np.load(sys.argv[2])
-"""
 BATCH = """
 for name in ("five", "two"):
     np.save(f"{sys.argv[1]}/{name}-actions.npy", load.policy(given[name]))
-"""
-STEPS = """
-carry = load.initial_carry(2)
-for time, (obs, first) in enumerate(zip(given["obs"], given["first"])):
-    actions, carry = load.step(obs, first, carry)
-    np.save(f"{sys.argv[1]}/{time}-actions.npy", actions)
-"""
-MASKED = """
-np.save(f"{sys.argv[1]}/actions.npy", load.policy(given["obs"], given["mask"]))
 """
 
 
