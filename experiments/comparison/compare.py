@@ -59,7 +59,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     before = against.read(options.against, options) if options.against else None
     excluded, bounds = check(options)
     executor = _executor(options)
-    options = replace(options, devices=_num_devices(options, executor))
+    options = replace(options, devices=_num_devices(options, executor, before))
     with closing(executor) if executor else nullcontext():
         return _compare(options, executor, before, excluded, bounds)
 
@@ -75,8 +75,11 @@ def _executor(options: CompareOptions) -> Executor | None:
     return make_executor(chosen(options) or SEQUENTIAL, options, modules)
 
 
-def _num_devices(options: CompareOptions, executor: Executor | None) -> int:
-    """Choose among how many devices the seeds are divided; jobs of an executor have one core."""
+def _num_devices(options: CompareOptions, executor: Executor | None, before: Any) -> int:
+    """Choose among how many devices the seeds are divided; jobs of an executor have one core.
+
+    As many as in the folder, or as in the comparison `before`, which would have other bits.
+    """
     if options.devices is not None and options.devices > 1 and executor is not None:
         raise TriglotError(
             f"--devices {options.devices} divides the seeds among devices, and {executor.title} "
@@ -87,6 +90,8 @@ def _num_devices(options: CompareOptions, executor: Executor | None) -> int:
         return options.devices
     if recorded is not None:
         return recorded
+    if before is not None:
+        return before["devices"]
     return 1 if executor else fewest_devices(options.num_seeds, most_devices())
 
 

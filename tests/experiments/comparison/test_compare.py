@@ -82,7 +82,7 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     assert read["arithmetic"] == "canonical" and read["schema"] == 2
     assert read["num_updates"] == 6 and read["steps_per_update"] == 32
     assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 3 --seed 0")
-    assert "--devices 2 " in read["command"]
+    assert read["devices"] == 2 and "--devices 2 " in read["command"]
     assert "--hidden-sizes 8 " in read["command"]
     assert read["preset"] == OPTIONS.preset and "no_preset" not in read
     assert f"<dd>{OPTIONS.preset}</dd>" in (out / "report.html").read_text()
