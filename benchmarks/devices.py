@@ -63,9 +63,11 @@ class Case:
 
 
 CASES = (
+    Case(shard="seeds", num_seeds=2, num_envs=4, hidden_size=64, num_updates=32),
     Case(shard="seeds", num_seeds=4, num_envs=4, hidden_size=64, num_updates=16),
     Case(shard="seeds", num_seeds=5, num_envs=4, hidden_size=64, num_updates=16),
     Case(shard="seeds", num_seeds=16, num_envs=4, hidden_size=64, num_updates=4),
+    Case(shard="seeds", num_seeds=2, num_envs=512, hidden_size=256, num_updates=1),
     Case(shard="envs", num_seeds=1, num_envs=64, hidden_size=64),
     Case(shard="envs", num_seeds=1, num_envs=512, hidden_size=256, num_updates=1),
 )
@@ -164,23 +166,25 @@ def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> 
     return lambda: run(given)
 
 
-TRAINED = "ppo gymnax:CartPole-v1 --no-preset --total-steps 200000"
+TRAINED = "ppo gymnax:CartPole-v1 --no-preset --total-steps 100000"
 COMMANDS = {
     "train, 4 seeds": f"train {TRAINED} --num-seeds 4",
     "train, 5 seeds": f"train {TRAINED} --num-seeds 5",
     "train, 16 seeds": f"train {TRAINED} --num-seeds 16",
     "sweep, 3 x 4 seeds": f"sweep {TRAINED} --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
     "compare, 4 seeds": f"compare {TRAINED} --num-seeds 4 --backends haiku nnx --repetitions 0",
+    # A run of the first command.
     "evaluate, 4 seeds": "evaluate {runs}/train-4-seeds-all-0 --episodes 2048 --max-steps 500",
 }
 
 
-def measure_commands(rounds: int, out: Path) -> None:
+def measure_commands(rounds: int, match: str, out: Path) -> None:
     """Run each command with one device and with those that it chooses, in turns."""
     before, rows = harness.environment(), []
+    chosen = {name: text for name, text in COMMANDS.items() if re.search(match, name)}
     with tempfile.TemporaryDirectory() as folder:
         runs, cache = Path(folder), f"--compilation-cache {folder}/cache"
-        for name, text in COMMANDS.items():
+        for name, text in chosen.items():
             seconds: dict[str, list[float]] = {"one": [], "all": []}
             speeds: dict[str, list[float]] = {"one": [], "all": []}
             for number in range(-1, rounds):  # the first fills the compilation cache
@@ -214,7 +218,7 @@ def measure_commands(rounds: int, out: Path) -> None:
 def main(
     num_devices: int = 2,
     rounds: int = 8,
-    shard: Literal["seeds", "envs"] | None = None,
+    match: str = "",
     commands: bool = False,
     out: Path = Path("benchmarks/results/devices.json"),
 ) -> None:
@@ -223,14 +227,14 @@ def main(
     Args:
       num_devices: parts of the CPU.
       rounds: pairs; each round runs every program once.
-      shard: measure only the cases in which this is divided.
+      match: a regular expression in the names of the cases or commands to measure.
       commands: measure the commands instead.
       out: the JSON file, overwritten.
     """
     if commands:
-        measure_commands(rounds, out)
+        measure_commands(rounds, match, out)
         return
-    cases = [case for case in CASES if shard in (None, case.shard)]
+    cases = [case for case in CASES if re.search(match, case.name)]
     jax.config.update("jax_num_cpu_devices", num_devices)
     jax.config.update("jax_enable_compilation_cache", False)
     before = harness.environment()
