@@ -369,21 +369,34 @@ def sample_proportional(
     width = round(weight.shape[0] ** (1 / 3))
     small = weight.reshape(width * width, width)
     middle = small.sum(axis=1).reshape(width, width)
-    large = middle.sum(axis=1)
+    large = middle.sum(axis=1)[None]
     total = large.sum()
-    columns = jnp.arange(width, dtype=jnp.int32)[None]
-    rest, index = share * total, jnp.zeros(share.shape, jnp.int32)
-    for level in (large[None], middle, small):
-        row = level[index]
-        # A product with a triangle of ones: `cumsum` is ten times slower on a CPU.
-        ends = jnp.matmul(row, jnp.triu(jnp.ones((width, width))), precision="highest")
+
+    def descend(
+        row: jax.Array, ends: jax.Array, rest: jax.Array, index: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         # The first positive weight that ends beyond, or the last one, where rounding leaves none.
-        beyond = jnp.where(ends > rest[:, None], 2 * width - columns, columns)
-        child = jnp.argmax(jnp.where(row > 0.0, beyond, -1), axis=1).astype(jnp.int32)
-        at_child = child[:, None]
-        before = jnp.take_along_axis(ends - row, at_child, axis=1)[:, 0]
-        rest, index = rest - before, index * width + child
+        # As a maximum: `argmax` is not vectorized on a CPU.
+        columns = jnp.arange(width, dtype=jnp.int32)[None]
+        rank = jnp.where(ends > rest[:, None], 2 * width - columns, columns)
+        best = jnp.where(row > 0.0, rank, -1).max(axis=1)
+        child = jnp.where(best > width, 2 * width - best, best)
+        starts = jnp.broadcast_to(ends - row, (rest.shape[0], width))
+        before = jnp.take_along_axis(starts, child[:, None], axis=1)[:, 0]
+        return rest - before, index * width + child
+
+    rest, index = descend(large, _ends(large), share * total, jnp.zeros(share.shape, jnp.int32))
+    rest, index = descend(middle[index], _ends(middle)[index], rest, index)
+    row = small[index]
+    _, index = descend(row, _ends(row), rest, index)
     return index, total
+
+
+def _ends(rows: jax.Array) -> jax.Array:
+    """Sum each row cumulatively, `[..., W]`."""
+    # A product with a triangle of ones: `cumsum` is ten times slower on a CPU.
+    width = rows.shape[-1]
+    return jnp.matmul(rows, jnp.triu(jnp.ones((width, width))), precision="highest")
 
 
 def _next_cube(count: int) -> int:
