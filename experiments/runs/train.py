@@ -173,8 +173,6 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
                 done = progress.num_updates
                 state, diverged = _train(plan, program, profiler, state, journal, interrupt, done)
         watch.lap("train")
-        if plan.trainer.sharding is not None:
-            state = gathered(state)
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
@@ -185,6 +183,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
             with phase("evaluating"):
                 episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
             watch.lap("evaluate")
+        state = gathered(state, options.num_seeds)
     results = summary(
         plan,
         journal,
@@ -334,8 +333,7 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    if plan.trainer.sharding is not None:  # any number of devices may continue it
-        state = gathered(state)
+    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
     # Outside the checkpoints, so that their loss is noticed.
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})
