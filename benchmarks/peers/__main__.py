@@ -1,4 +1,4 @@
-"""triglot beside rejax and PureJaxRL, as far as they are installed: speed, compile time, return.
+"""triglot beside rejax, PureJaxRL and Stoix, where installed: speed, compile time, return.
 
 Each row trains one algorithm at one setting in all frameworks, in one process, in interleaved
 rounds (`benchmarks.harness`). A round trains every framework from scratch, with the same key, for
@@ -11,7 +11,7 @@ Stable-Baselines3 is measured by `python -m benchmarks.gymnasium_ppo`, in proces
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,10 @@ import numpy as np
 import tyro
 
 from .. import harness
-from . import ours, purejaxrl, rejax
+from . import ours
+from . import purejaxrl as peer_purejaxrl
+from . import rejax as peer_rejax
+from . import stoix as peer_stoix
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .rows import ROWS, Row
 
@@ -31,6 +34,7 @@ TRIGLOT = "triglot"
 def main(
     row: Literal["ppo", "ppo-seeds", "dqn", "dqn-rejax", "sac"],
     purejaxrl: Path | None = None,
+    stoix: Path | None = None,
     backend: str = "linen",
     rounds: int | None = None,
     total_steps: int | None = None,
@@ -43,6 +47,7 @@ def main(
     Args:
       row: what to compare, see `benchmarks/peers/rows.py`.
       purejaxrl: folder of a clone of PureJaxRL's repository.
+      stoix: folder of a clone of Stoix's repository.
       backend: library of triglot's networks; the others use Flax Linen.
       rounds: trainings of each framework; None for the row's own number.
       total_steps: environment steps of each seed; None for the row's own number.
@@ -53,17 +58,16 @@ def main(
     jax.config.update("jax_enable_compilation_cache", False)
     chosen, before = ROWS[row], harness.environment()
     budget = total_steps or chosen.total_steps
-    contenders = {
-        TRIGLOT: ours.contender(chosen.algorithm, chosen.env_id, budget, chosen.triglot, backend)
-    }
-    contenders |= installed_peers(chosen, budget, purejaxrl)
+    given = (chosen.algorithm, chosen.env_id, budget)
+    contenders = {TRIGLOT: ours.contender(*given, chosen.triglot, backend)}
+    contenders |= installed_peers(chosen, budget, {"PureJaxRL": purejaxrl, "Stoix": stoix})
     keys = jax.random.split(jax.random.key(seed), (rounds or chosen.rounds, chosen.num_seeds))
-    programs, compile_seconds = compile_all(contenders, keys[0])
+    programs, compile_seconds = compile_all(contenders, keys)
     policies: dict[str, list[Any]] = {name: [] for name in programs}
 
     def thunk(name: str) -> harness.Thunk:
         def run() -> Any:
-            policies[name].append(programs[name](keys[len(policies[name])]))
+            policies[name].append(programs[name](len(policies[name])))
             return policies[name][-1]
 
         return run
@@ -102,11 +106,14 @@ def main(
     print(f"written to {path}")
 
 
-def installed_peers(row: Row, total_steps: int, folder: Path | None) -> dict[str, Contender]:
+def installed_peers(
+    row: Row, total_steps: int, folders: Mapping[str, Path | None]
+) -> dict[str, Contender]:
     """Build the row's peers; print one line for each that is not installed."""
     builders: dict[str, Callable[..., Contender]] = {
-        "PureJaxRL": lambda *given: purejaxrl.contender(*given, folder),
-        "rejax": rejax.contender,
+        "PureJaxRL": lambda *given: peer_purejaxrl.contender(*given, folders["PureJaxRL"]),
+        "rejax": peer_rejax.contender,
+        "Stoix": lambda *given: peer_stoix.contender(*given, folders["Stoix"]),
     }
     found = {}
     for name, options in row.peers.items():
@@ -143,9 +150,8 @@ def report(row: Row, total_steps: int, rows: dict[str, Any]) -> None:
         ]
         for name, one in rows.items()
     ]
-    print(
-        f"{row.algorithm} on {row.env_id}, {row.num_seeds} seeds at once, {total_steps:,} steps each"
-    )
+    seeds = f"{row.num_seeds} seeds at once" if row.num_seeds > 1 else "1 seed"
+    print(f"{row.algorithm} on {row.env_id}, {seeds}, {total_steps:,} steps each")
     header = ["framework", "steps/s in all", "triglot is x times as fast [95%]", "compile s"]
     harness.print_table([*header, "greedy return (range over seeds)"], table)
     for name, one in rows.items():

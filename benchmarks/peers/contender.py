@@ -6,6 +6,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import gymnax
@@ -14,8 +15,8 @@ import jax.numpy as jnp
 
 from ..harness import compile_timed
 
-# Trains one seed per key `[S]`, and returns what `Contender.act` reads, `[S, ...]`.
-Train: TypeAlias = Callable[[jax.Array], Any]
+# Trains all seeds of a round, and returns what `Contender.act` reads, `[S, ...]`.
+Train: TypeAlias = Callable[[int], Any]
 
 
 class NotInstalled(Exception):
@@ -27,7 +28,8 @@ class Contender:
     """One framework with one setting.
 
     Attributes:
-      compile: `compile(keys)` traces and compiles the training of as many seeds as keys `[S]`.
+      compile: `compile(keys)` traces and compiles the training of `S` seeds for typed keys `[R, S]`
+        of `R` rounds.
       act: `act(policy, obs [N, ...])` gives one seed's greedy actions `[N, ...]`.
       version: of the framework.
       patches: what was changed so that it runs on the installed versions, with the reason.
@@ -56,8 +58,9 @@ def compile_one_program(
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], train(keys[0]))
 
     def compile(keys: jax.Array) -> Train:
-        program = compile_timed(jax.jit(over_seeds), jax.random.key_data(keys)).call
-        return lambda keys: policy_of(program(jax.random.key_data(keys)))
+        data = jax.random.key_data(keys)
+        program = compile_timed(jax.jit(over_seeds), data[0]).call
+        return lambda index: policy_of(program(data[index]))
 
     return compile
 
@@ -122,3 +125,13 @@ def empty_modules(modules: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
 def version_of(package: str) -> str:
     """Read the installed version of a package."""
     return importlib.metadata.version(package)
+
+
+def revision_of(folder: Path) -> str:
+    """Read the commit of a clone, as far as its files tell."""
+    head = folder / ".git" / "HEAD"
+    text = head.read_text().strip() if head.exists() else ""
+    if text.startswith("ref: "):
+        ref = folder / ".git" / text.removeprefix("ref: ")
+        text = ref.read_text().strip() if ref.exists() else ""
+    return text[:8] or "unknown revision"

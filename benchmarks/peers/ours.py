@@ -38,12 +38,12 @@ def contender(
     hyper = fill_schedule_horizon(agent.hyper, num_updates)
 
     def compile(keys: jax.Array) -> Train:
-        init = init_seeds.lower(trainer, keys, hyper).compile()
+        init = init_seeds.lower(trainer, keys[0], hyper).compile()
         program = trainer.program()
-        program.compile(jax.eval_shape(lambda keys: init_seeds(trainer, keys, hyper), keys))
+        program.compile(jax.eval_shape(lambda keys: init_seeds(trainer, keys, hyper), keys[0]))
 
-        def train(keys: jax.Array) -> Any:
-            states = init(keys, hyper)
+        def train(index: int) -> Any:
+            states = init(keys[index], hyper)
             for chunk in run_chunks(program, states, num_updates, trainer.chunk_size):
                 states = chunk.runner_states
             return states.agent

@@ -15,7 +15,14 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, NotInstalled, Overridden, compile_one_program, empty_modules
+from .contender import (
+    Contender,
+    NotInstalled,
+    Overridden,
+    compile_one_program,
+    empty_modules,
+    revision_of,
+)
 
 FIVE_VALUES = (
     "wrapped in gymnax's LegacyStepAPIWrapper: PureJaxRL unpacks five values from step, and gymnax "
@@ -61,7 +68,7 @@ def contender(
     return Contender(
         compile=compile_one_program(train, lambda out: out["runner_state"][0].params),
         act=greedy,
-        version=_revision(folder),
+        version=revision_of(folder),
         patches=tuple(patches),
     )
 
@@ -97,13 +104,3 @@ def _patched(algorithm: str, sources: Path) -> tuple[types.ModuleType, list[str]
         patches.append(f"its LogWrapper {FIVE_VALUES}")
         patches.append("jax.tree_map given as jax.tree.map: removed from JAX")
     return module, patches
-
-
-def _revision(folder: Path) -> str:
-    """Read the commit of a clone, as far as its files tell."""
-    head = folder / ".git" / "HEAD"
-    text = head.read_text().strip() if head.exists() else ""
-    if text.startswith("ref: "):
-        ref = folder / ".git" / text.removeprefix("ref: ")
-        text = ref.read_text().strip() if ref.exists() else ""
-    return text[:12] or "unknown revision"

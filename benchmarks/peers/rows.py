@@ -65,6 +65,18 @@ PPO_PEERS: Mapping[str, Mapping[str, Any]] = {
         "ent_coef": 0.01,
     },
 }
+STOIX_PPO: Mapping[str, Any] = {
+    "arch.total_num_envs": 4,
+    "system.rollout_length": 128,
+    "system.epochs": 4,
+    "system.num_minibatches": 4,
+    "system.actor_lr": 2.5e-4,
+    "system.critic_lr": 2.5e-4,
+    "network.actor_network.pre_torso.layer_sizes": [64, 64],
+    "network.actor_network.pre_torso.activation": "tanh",
+    "network.critic_network.pre_torso.layer_sizes": [64, 64],
+    "network.critic_network.pre_torso.activation": "tanh",
+}
 PPO_DIFFERENCES = (
     "time limits: triglot bootstraps from the true last observation, for which it applies the "
     "critic to every step's successor; the others bootstrap as after a termination",
@@ -87,7 +99,7 @@ ROWS: Mapping[str, Row] = {
         total_steps=500_000,
         rounds=10,
         triglot=PPO,
-        peers=PPO_PEERS,
+        peers={**PPO_PEERS, "Stoix": STOIX_PPO},
         differences=PPO_DIFFERENCES,
     ),
     "ppo-seeds": Row(
@@ -228,7 +240,8 @@ ROWS: Mapping[str, Row] = {
             },
         },
         differences=(
-            "rejax samples its minibatches without replacement, by random keys for the whole buffer",
+            "rejax samples its minibatches without replacement, by random keys for the whole "
+            "buffer",
             "rejax stores the first observation of the next episode where a time limit ends one; "
             "its first 256 actions are the policy's, triglot's are uniform",
             "rejax has the log probabilities of its action for the temperature's loss, triglot "
