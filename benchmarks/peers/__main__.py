@@ -7,10 +7,10 @@ timed apart. Run it from the repository's root, on one core:
 
     taskset -c 0 python -m benchmarks.peers --row ppo --purejaxrl PATH
 
-Stable-Baselines3 is measured by `python -m benchmarks.gymnasium_ppo`, in processes of its own.
+The row `ppo-gymnasium` is `python -m benchmarks.gymnasium_ppo`: Stable-Baselines3 on Gymnasium's
+CartPole with 8 environments, each program in a process of its own, on all cores.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from .. import harness
+from .. import gymnasium_ppo, harness
 from . import ours
 from . import purejaxrl as peer_purejaxrl
 from . import rejax as peer_rejax
@@ -32,9 +32,10 @@ TRIGLOT = "triglot"
 
 
 def main(
-    row: Literal["ppo", "ppo-seeds", "dqn", "dqn-rejax", "sac"],
+    row: Literal["ppo", "ppo-seeds", "dqn", "dqn-rejax", "sac", "ppo-gymnasium"],
     purejaxrl: Path | None = None,
     stoix: Path | None = None,
+    sb3: Path | None = None,
     backend: str = "linen",
     rounds: int | None = None,
     total_steps: int | None = None,
@@ -48,6 +49,7 @@ def main(
       row: what to compare, see `benchmarks/peers/rows.py`.
       purejaxrl: folder of a clone of PureJaxRL's repository.
       stoix: folder of a clone of Stoix's repository.
+      sb3: the interpreter of an environment with Stable-Baselines3.
       backend: library of triglot's networks; the others use Flax Linen.
       rounds: trainings of each framework; None for the row's own number.
       total_steps: environment steps of each seed; None for the row's own number.
@@ -55,6 +57,13 @@ def main(
       seed: random seed of all keys.
       out: the JSON file, overwritten; None for benchmarks/results/peers-ROW.json.
     """
+    path = out or Path(f"benchmarks/results/peers-{row}.json")
+    if row == "ppo-gymnasium":
+        if sb3 is None:
+            return print("Stable-Baselines3 is left out: give --sb3 an interpreter that has it.")
+        return gymnasium_ppo.main(
+            ["--sb3", str(sb3), "--rounds", str(rounds or 10), "--out", str(path)]
+        )
     jax.config.update("jax_enable_compilation_cache", False)
     chosen, before = ROWS[row], harness.environment()
     budget = total_steps or chosen.total_steps
@@ -100,7 +109,6 @@ def main(
         "programs": rows,
         "seconds": seconds,
     }
-    path = out or Path(f"benchmarks/results/peers-{row}.json")
     harness.write_json(path, result)
     report(chosen, budget, rows)
     print(f"written to {path}")
@@ -131,9 +139,7 @@ def compile_all(
     programs, seconds = {}, {}
     for name, one in contenders.items():
         jax.clear_caches()
-        start = time.perf_counter()
-        programs[name] = one.compile(keys)
-        seconds[name] = time.perf_counter() - start
+        programs[name], seconds[name] = one.compile(keys)
     return programs, seconds
 
 

@@ -29,13 +29,13 @@ class Contender:
 
     Attributes:
       compile: `compile(keys)` traces and compiles the training of `S` seeds for typed keys `[R, S]`
-        of `R` rounds.
+        of `R` rounds, and returns it with the seconds that this took.
       act: `act(policy, obs [N, ...])` gives one seed's greedy actions `[N, ...]`.
       version: of the framework.
       patches: what was changed so that it runs on the installed versions, with the reason.
     """
 
-    compile: Callable[[jax.Array], Train]
+    compile: Callable[[jax.Array], tuple[Train, float]]
     act: Callable[[Any, jax.Array], jax.Array]
     version: str
     patches: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Contender:
 
 def compile_one_program(
     train: Callable[[jax.Array], Any], policy_of: Callable[[Any], Any]
-) -> Callable[[jax.Array], Train]:
+) -> Callable[[jax.Array], tuple[Train, float]]:
     """Build `Contender.compile` from a traceable function.
 
     Args:
@@ -57,10 +57,10 @@ def compile_one_program(
             return jax.vmap(train)(keys)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], train(keys[0]))
 
-    def compile(keys: jax.Array) -> Train:
+    def compile(keys: jax.Array) -> tuple[Train, float]:
         data = jax.random.key_data(keys)
-        program = compile_timed(jax.jit(over_seeds), data[0]).call
-        return lambda index: policy_of(program(data[index]))
+        made = compile_timed(jax.jit(over_seeds), data[0])
+        return lambda index: policy_of(made.call(data[index])), made.seconds
 
     return compile
 

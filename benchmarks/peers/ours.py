@@ -1,5 +1,6 @@
 """triglot's own program: the pieces that `triglot.train` calls, compiled ahead of time."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,10 +38,13 @@ def contender(
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper, num_updates)
 
-    def compile(keys: jax.Array) -> Train:
+    def compile(keys: jax.Array) -> tuple[Train, float]:
+        start = time.perf_counter()
         init = init_seeds.lower(trainer, keys[0], hyper).compile()
         program = trainer.program()
         program.compile(jax.eval_shape(lambda keys: init_seeds(trainer, keys, hyper), keys[0]))
+
+        seconds = time.perf_counter() - start
 
         def train(index: int) -> Any:
             states = init(keys[index], hyper)
@@ -48,7 +52,7 @@ def contender(
                 states = chunk.runner_states
             return states.agent
 
-        return train
+        return train, seconds
 
     def greedy(state: Any, obs: jax.Array) -> jax.Array:
         inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)

@@ -72,19 +72,19 @@ def contender(
         env, _ = make_env.make(config=config)
     actors = []
 
-    def compile(keys: jax.Array) -> Train:
+    def compile(keys: jax.Array) -> tuple[Train, float]:
         states = []
         for key in jax.random.key_data(keys[:, 0]):
             parts = tuple(jax.random.split(key, 3))
             learn, actor, state = system.learner_setup(env, parts, config)
             actors[:], states = [actor], [*states, state]
-        program = compile_timed(learn, states[0]).call
+        made = compile_timed(learn, states[0])
 
         def train(index: int) -> Any:
-            trained = program(states[index]).learner_state.params.actor_params
+            trained = made.call(states[index]).learner_state.params.actor_params
             return jax.tree.map(lambda leaf: leaf[0], trained)
 
-        return train
+        return train, made.seconds
 
     def greedy(params: Any, obs: jax.Array) -> jax.Array:
         return jnp.argmax(actors[0].apply(params, obs).logits, axis=-1)
