@@ -7,9 +7,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # benchmarks are not installed
 
-from benchmarks.peers import __main__ as peers  # noqa: E402
-from benchmarks.peers import ours  # noqa: E402
-from benchmarks.peers.rows import ROWS, Row  # noqa: E402
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import ours
+from benchmarks.peers.rows import ROWS, Row
 
 
 def test_a_peer_that_is_not_installed_is_left_out_in_one_line(
