@@ -215,7 +215,8 @@ def _export(arguments: list[str], started: float) -> int:
 def _runs(arguments: list[str], started: float) -> int:
     """List the runs in a folder: state, age, return, steps and what was trained.
 
-    A run is running, finished, interrupted (by Ctrl-C or a signal), diverged, or killed.
+    A run is running, finished, stopped (at --stop-at), interrupted (by Ctrl-C or a signal),
+    diverged, or killed.
 
     triglot runs
 

@@ -15,6 +15,7 @@ from .options import RunsOptions
 from .plots.learning_curves import finite_mean
 from .report.tables import Column, Record, Table, as_text
 from .runs.resuming import recorded_progress
+from .runs.summary import REACHED
 from .statistics import format_return
 from .storage.config import read_config
 from .storage.journal import last_metrics
@@ -111,6 +112,8 @@ def _state(folder: Path, summary: Mapping[str, Any]) -> str:
         return "killed"
     if summary["diverged"]:
         return "diverged"
+    if summary.get(REACHED):
+        return "stopped"
     return "interrupted" if summary["interrupted"] else "finished"
 
 

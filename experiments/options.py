@@ -149,6 +149,10 @@ class TrainOptions(SharedOptions, MachineOptions):
       shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
         the environments of every seed and learns from a part of each batch.
       out: a new folder for the results.
+      eval_every: evaluate during the training too, at multiples of N environment steps per seed;
+        the best checkpoint is kept.
+      stop_at: stop when the mean return over seeds reaches this, of the evaluations with
+        --eval-every, else of the training episodes in about a second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
@@ -170,6 +174,8 @@ class TrainOptions(SharedOptions, MachineOptions):
         None
     )
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
+    eval_every: Annotated[int | None, Arg("N", "after training only")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
@@ -321,10 +327,13 @@ class ResumeOptions(RunOptions):
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
       devices: divide the training among this many devices.
       shard: what is divided, seeds or envs.
+      stop_at: stop when the mean return over seeds reaches this. A run that stopped at its return
+        continues with a higher one, or to --total-steps.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "the run's")] = None
     decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
     profile: bool = False
     devices: Annotated[int | None, Arg("N", "the run's")] = None
@@ -332,7 +341,18 @@ class ResumeOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(RunOptions):
+class PlayOptions(RunOptions):
+    """Options of the commands that play a run.
+
+    Attributes:
+      checkpoint: last, or best: the one with the highest return at --eval-every.
+    """
+
+    checkpoint: Annotated[str, Arg("best|last")] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(PlayOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
@@ -349,7 +369,7 @@ class EvaluateOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(RunOptions):
+class ExportOptions(PlayOptions):
     """Options of `triglot export`.
 
     Attributes:
@@ -365,7 +385,7 @@ class ExportOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderOptions(RunOptions):
+class RenderOptions(PlayOptions):
     """Options of `triglot render`.
 
     Attributes:

@@ -18,6 +18,7 @@ from ...core.loop.sharding import make_sharding
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
 from .. import version
+from ..monitoring.schedule import check_schedule, describe_schedule
 from ..options import TrainOptions
 from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
@@ -78,6 +79,7 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        lines += describe_schedule(options, per_update)
         starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
@@ -147,6 +149,7 @@ def prepare(
     if folder is None and out is not None:
         check_free(out)
     trainer, hyper, num_updates = build(options, effects=folder is None, divide=training)
+    check_schedule(options, trainer.steps_per_update, num_updates)
     if trainer.sharding is not None:
         options = replace(options, shard=trainer.sharding.shard)
     if check is not None:
