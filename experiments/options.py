@@ -4,43 +4,11 @@
 so that `load_run` and the workers of a comparison can use the same classes.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
-
-@dataclass(frozen=True)
-class Arg:
-    """How the help shows an option.
-
-    Attributes:
-      metavar: stands for the value.
-      default: describes the default where the value None does not.
-      positional: whether the value comes without the option's name.
-      repeated: whether the option may be given several times, each time with further values.
-      derived: whether it is not an option, but follows from others.
-    """
-
-    metavar: str
-    default: str | None = None
-    positional: bool = False
-    repeated: bool = False
-    derived: bool = False
-
-
-def marked(options: type, mark: str) -> list[str]:
-    """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
-    hints = get_type_hints(options, include_extras=True)
-    return [
-        one.name
-        for one in fields(options)
-        if any(isinstance(arg, Arg) and getattr(arg, mark) for arg in get_args(hints[one.name])[1:])
-    ]
-
-
-Count = Annotated[int, Arg("N")]
-Name = Annotated[str, Arg("NAME")]
-RunFolder = Annotated[Path, Arg("FOLDER", positional=True)]
+from .arg import Arg, Count, Name, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +40,21 @@ class RunsOptions:
     folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
     where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
     sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Options of `triglot watch`.
+
+    Attributes:
+      run: a folder written by `triglot train`, which another program may be training.
+      metric: a name in metrics.jsonl, of which the curve is shown.
+      seconds: seconds between two looks at the files.
+    """
+
+    run: RunFolder
+    metric: Name = "episode_return"
+    seconds: Annotated[float, Arg("SECONDS")] = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +134,8 @@ class TrainOptions(SharedOptions, MachineOptions):
       out: a new folder for the results.
       eval_every: evaluate during the training too, at multiples of N environment steps per seed;
         the best checkpoint is kept.
-      stop_at: stop when the mean return over seeds reaches this, of the evaluations with
-        --eval-every, else of the training episodes in about a second.
+      stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
+        without it, that of the training episodes in about a second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
