@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -32,7 +33,9 @@ def write_gif(
       num_frames: the number of frames, for the progress bar; None if unknown.
       milliseconds: duration of a frame, rounded to steps of 10 by the format.
     """
-    watched = tqdm(frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0)
+    watched = tqdm(
+        frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0, leave=False
+    )
     images = _indexed(watched)
     first = next(images)
     first.save(path, save_all=True, append_images=images, duration=milliseconds, loop=0)
@@ -44,7 +47,7 @@ def _indexed(frames: Iterable[np.ndarray]) -> Iterator[Image.Image]:
     Choosing a palette takes 14 ms for 600 x 400 pixels and using one 1 ms, so that drawn frames,
     which have few colours, share one that holds all of them.
     """
-    known: set[tuple[int, ...]] = set()
+    known: set[Any] = set()
     palette = Image.new("P", (1, 1))
     for frame in frames:
         image = Image.fromarray(frame)

@@ -25,6 +25,7 @@ from .terminal.wrapping import terminal_width, wrapped
 
 Options = TypeVar("Options")
 
+OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
 GROUP = "_group"  # ends the names of groups, which are no options
 
@@ -235,7 +236,9 @@ def registry() -> ConstructorRegistry:
 
     @registry.primitive_rule
     def integer(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        return _number(_int, "INT") if info.type is int else None
+        if info.type is int:
+            return _number(_int, "INT")
+        return _number(_int_or_none, "INT") if set(get_args(info.type)) == OPTIONAL_INT else None
 
     @registry.primitive_rule
     def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
@@ -276,6 +279,10 @@ def _int(text: str) -> int:
     if not number.is_integer():
         raise ValueError(f"expected an integer, got {shown(text)}")
     return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _int_or_none(text: str) -> int | None:
+    return None if text.lower() == "none" else _int(text)
 
 
 def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:

@@ -1,6 +1,7 @@
 """Play greedy episodes with the agents of a training, during and after it."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from .schedule import evaluation_period, measure
 METRIC = "eval_return"
 # Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
 # the numbers below it, those of `triglot evaluate` and `render` from the next two.
-AFTER_TRAINING, DURING_TRAINING = 0, 3
+AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
 
 
 def play(
@@ -48,6 +49,10 @@ class Evaluator:
     Its random keys are folded from the run's seed and the update, so that evaluations change no
     number of the training, and a resumed training repeats them.
 
+    Args:
+      plan: the training.
+      evaluated: called after each evaluation, with the updates done and the states `[S, ...]`.
+
     Attributes:
       period: updates between two evaluations; None without `--eval-every`.
       seconds: time of the evaluations so far.
@@ -55,11 +60,11 @@ class Evaluator:
         and `stop_at`; None before.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, evaluated: Callable[[int, RunnerState], None]) -> None:
         self.period = evaluation_period(plan.options, plan.trainer.steps_per_update)
         self.seconds = 0.0
         self.reached: dict[str, Any] | None = None
-        self._plan = plan
+        self._plan, self._evaluated = plan, evaluated
         self._best = Best(plan.out)
 
     def measured(
@@ -94,6 +99,7 @@ class Evaluator:
         episodes = play(self._plan, state.agent, key, num_episodes=count)
         returns = np.asarray(episodes.returns).mean(axis=1)
         self._best.offer(num_updates, returns, state)
+        self._evaluated(num_updates, state)
         return returns
 
     def _stop_at(self, returns: np.ndarray) -> None:

@@ -20,6 +20,7 @@ from ...core.loop.interface import Program
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ..monitoring.evaluating import AFTER_TRAINING, METRIC, Evaluator, evaluation_key, play
+from ..monitoring.video import Videos
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
@@ -158,7 +159,9 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
 
 
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
-    options, profiler, evaluator = plan.options, _profiler(plan), Evaluator(plan)
+    options, profiler = plan.options, _profiler(plan)
+    videos = Videos(plan, journal.logs)
+    evaluator = Evaluator(plan, videos.add)
     with _debugging(options.debug), Interrupt() as interrupt:
         state = progress.state
         with phase("initializing"):
@@ -185,6 +188,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
             key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
                 episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                videos.add(journal.num_updates, state)
             watch.lap("evaluate")
         if evaluator.seconds:
             watch.move("train", "evaluate", evaluator.seconds)

@@ -47,11 +47,14 @@ def chart(
         first, end = (row, before) if row <= before else (before + 1, row)
         dots[first : max(end, first + 1), column] = True
         dots[row, column] = True
+
+    def draw(cell: np.ndarray) -> str:
+        if not braille:
+            return "*" if cell.any() else " "
+        return chr(EMPTY + int(DOTS[cell].sum()))
+
     cells = dots.reshape(height, per_row, columns, per_column).swapaxes(1, 2)
-    lines = [
-        "".join(chr(EMPTY + int(DOTS[cell].sum())) if braille else " *"[cell.any()] for cell in row)
-        for row in cells
-    ]
+    lines = ["".join(map(draw, row)) for row in cells]
     named = {0: labels[0], height - 1: labels[1]}
     return [
         f"{named.get(number, ''):>{margin}} |{line}".rstrip(f" {chr(EMPTY)}")
