@@ -35,10 +35,9 @@ help:
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"
 
 demo: $(READY)  ## trains PPO on four libraries, writes a report (5 minutes)
-	@out="$(OUT)" && $(BIN)/triglot compare ppo gymnax:CartPole-v1 \
+	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
-	    --total-steps $(STEPS) --repetitions 1 --out "$$out" \
-	&& echo "The report: $$out/report.html"
+	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
 
 test: $(READY_DEV)  ## the tests (15 minutes)
 	@status=0; \

@@ -80,17 +80,19 @@ def install(extras: list[str]) -> int:
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
-    shown, phase = started, ""
-    while follower.is_alive():
+    shown, phase = 0, ""
+    while True:
         follower.join(0.5)
-        seconds = time.monotonic() - started
-        line = f"  {seconds // 60:.0f}:{seconds % 60:02.0f}  {progress}"
+        seconds = int(time.monotonic() - started)
+        line = f"  {seconds // 60}:{seconds % 60:02}  {progress}"
         if sys.stdout.isatty():
             width = shutil.get_terminal_size().columns - 1
             print(f"\r{line[:width]:<{width}}", end="", flush=True)
-        elif phase != progress.phase or time.monotonic() > shown + 30:
-            shown, phase = time.monotonic(), progress.phase
+        elif phase != progress.phase or seconds >= shown + 30 or not follower.is_alive():
+            shown, phase = seconds, progress.phase
             print(line, flush=True)
+        if not follower.is_alive():
+            break
     if sys.stdout.isatty():
         print()
     return pip.wait()
