@@ -9,6 +9,7 @@ time that the command took, in real seconds.
 
 import argparse
 import fcntl
+import io
 import os
 import pty
 import re
@@ -28,7 +29,7 @@ from playwright.sync_api import sync_playwright
 from pyte.screens import Char
 
 HERE = Path(__file__).parent
-COLUMNS, ROWS = 80, 24
+COLUMNS, ROWS = 80, 18
 SIZE = 15  # of the font, in pixels
 MARGIN, BAR = 10, 26
 BACKGROUND, TEXT, FRAME = "#1e2127", "#d7dae0", "#3a3f4b"
@@ -46,7 +47,8 @@ COLORS = {
 }
 SECONDS = 12.0  # that the terminal's part of the picture takes
 FRAMES_PER_SECOND = 5
-REPORT_AT = (0.0, 0.2, 0.45)  # where the report's frames are, as a share of its height
+SECTIONS = ("", "#curves", "#cost")  # of the report, one picture each
+READING = 2500  # milliseconds for the end of the terminal, and for each section
 Recording = list[tuple[float, bytes]]  # seconds since the start, and what was printed then
 
 
@@ -148,28 +150,24 @@ class Painter:
         return image
 
 
-def report_shots(report: Path, shape: tuple[int, int], folder: Path) -> list[Image.Image]:
-    """Photograph the report in a browser at several heights.
+def report_shots(report: Path, shape: tuple[int, int]) -> list[Image.Image]:
+    """Photograph sections of the report in a browser.
 
     Args:
       report: the HTML file.
       shape: width and height of the view, in pixels.
-      folder: where the pictures are written first.
     """
     browsers = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
     shots = []
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=next(browsers), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": shape[0], "height": shape[1]})
-        page.goto(report.resolve().as_uri())
-        page.wait_for_timeout(3_000)  # the plots are drawn by a script
-        for share in REPORT_AT:
-            page.evaluate(f"window.scrollTo(0, {share} * document.body.scrollHeight)")
-            page.wait_for_timeout(500)
-            shots.append(folder / f"report-{share}.png")
-            page.screenshot(path=shots[-1])
+        for section in SECTIONS:
+            page.goto(report.resolve().as_uri() + section)
+            page.wait_for_timeout(3_000)  # the plots are drawn by a script
+            shots.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
         browser.close()
-    return [Image.open(shot).convert("RGB") for shot in shots]
+    return shots
 
 
 def main() -> None:
@@ -182,33 +180,22 @@ def main() -> None:
     options = parser.parse_args()
     printed = record(options.command)
     text = b"".join(piece for _, piece in printed).decode()
-    report = Path(re.findall(r"The report: (\S+report\.html)", text)[-1])
+    report = Path(re.findall(r"eport: (\S+report\.html)", text)[-1])
     painter, frames, durations = Painter(), [], []
     for seconds, screen in screens("make demo", printed):
         clock = f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
         frames.append(painter.terminal(f"make demo  {clock}", screen))
         durations.append(1000 // FRAMES_PER_SECOND)
-    durations[-1] = 2500  # time to read the end
-    width, height = painter.size
-    view = round(width * 1.4), round((height - BAR) * 1.4)
-    for shot in report_shots(report, view, report.parent):
-        frames.append(painter.page("report.html", shot))
-        durations.append(2500)
-    # One palette for all frames: only what changes is stored.
-    sample = Image.new("RGB", (width, height * 4))
-    for index, frame in enumerate((frames[len(frames) // 2], *frames[-3:])):
-        sample.paste(frame, (0, height * index))
-    palette = sample.quantize(64)
+    durations[-1] = READING
+    # One palette for the terminal's frames, so that only what changes is stored.
+    palette = frames[len(frames) // 2].quantize(32)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    drawn[0].save(
-        options.out,
-        save_all=True,
-        append_images=drawn[1:],
-        duration=durations,
-        loop=0,
-        optimize=True,
-    )
-    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB, {len(frames)} frames")
+    width, height = painter.size
+    for shot in report_shots(report, (round(width * 1.4), round((height - BAR) * 1.4))):
+        drawn.append(painter.page("report.html", shot).quantize(128, dither=Image.Dither.NONE))
+        durations.append(READING)
+    drawn[0].save(options.out, save_all=True, append_images=drawn[1:], duration=durations, loop=0)
+    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB, {len(drawn)} frames")
 
 
 if __name__ == "__main__":
