@@ -33,7 +33,7 @@ def convert(path: Path) -> tuple[str, dict[str, bytes]]:
     resources = {"unique_key": path.stem, "output_files_dir": f"{path.stem}_files"}
     notebook = nbformat.read(path, as_version=4)
     source, found = MarkdownExporter().from_notebook_node(notebook, resources)
-    return source, found["outputs"]
+    return source.replace("](../../docs/", "](../"), found["outputs"]
 
 
 def links(path: Path, repository: str | None) -> str:
