@@ -4,44 +4,11 @@
 so that `load_run` and the workers of a comparison can use the same classes.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
-
-@dataclass(frozen=True)
-class Arg:
-    """How the help shows an option.
-
-    Attributes:
-      metavar: stands for the value.
-      default: describes the default where the value None does not.
-      positional: whether the value comes without the option's name.
-      repeated: whether the option may be given several times, each time with further values.
-      derived: whether it is not an option, but follows from others.
-    """
-
-    metavar: str
-    default: str | None = None
-    positional: bool = False
-    repeated: bool = False
-    derived: bool = False
-
-
-def marked(options: type, mark: str) -> list[str]:
-    """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
-    hints = get_type_hints(options, include_extras=True)
-    return [
-        one.name
-        for one in fields(options)
-        if any(isinstance(arg, Arg) and getattr(arg, mark) for arg in get_args(hints[one.name])[1:])
-    ]
-
-
-Count = Annotated[int, Arg("N")]
-Devices = Annotated[int | None, Arg("N", "one per CPU core, at most one per seed; else 1")]
-Name = Annotated[str, Arg("NAME")]
-RunFolder = Annotated[Path, Arg("FOLDER", positional=True)]
+from .arg import Arg, Count, Devices, Name, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +40,21 @@ class RunsOptions:
     folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
     where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
     sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Options of `triglot watch`.
+
+    Attributes:
+      run: a folder written by `triglot train`, which another program may be training.
+      metric: a name in metrics.jsonl, of which the curve is shown.
+      seconds: seconds between two looks at the files.
+    """
+
+    run: RunFolder
+    metric: Name = "episode_return"
+    seconds: Annotated[float, Arg("SECONDS")] = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +133,10 @@ class TrainOptions(SharedOptions, MachineOptions):
       shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
         the environments of every seed and learns from a part of each batch.
       out: a new folder for the results.
+      eval_every: evaluate during the training too, at multiples of N environment steps per seed;
+        the best checkpoint is kept.
+      stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
+        without it, that of the training episodes in about a second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
@@ -170,6 +156,8 @@ class TrainOptions(SharedOptions, MachineOptions):
     devices: Devices = None
     shard: Annotated[str | None, Arg("seeds|envs", "seeds, if there are N; else envs")] = None
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
+    eval_every: Annotated[int | None, Arg("N", "after training only")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
@@ -327,10 +315,13 @@ class ResumeOptions(RunOptions):
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
       devices: divide the training among this many devices.
       shard: what is divided, seeds or envs.
+      stop_at: stop when the mean return over seeds reaches this. A run that stopped at its return
+        continues with a higher one, or to --total-steps.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "the run's")] = None
     decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
     profile: bool = False
     devices: Annotated[int | None, Arg("N", "the run's")] = None
@@ -338,7 +329,18 @@ class ResumeOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(RunOptions):
+class PlayOptions(RunOptions):
+    """Options of the commands that play a run.
+
+    Attributes:
+      checkpoint: last, or best: the one with the highest return at --eval-every.
+    """
+
+    checkpoint: Annotated[str, Arg("best|last")] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(PlayOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
@@ -357,7 +359,7 @@ class EvaluateOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(RunOptions):
+class ExportOptions(PlayOptions):
     """Options of `triglot export`.
 
     Attributes:
@@ -373,7 +375,7 @@ class ExportOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderOptions(RunOptions):
+class RenderOptions(PlayOptions):
     """Options of `triglot render`.
 
     Attributes:

@@ -19,6 +19,7 @@ from ...core.loop.trainer import updates_for
 from ...core.trainers import divide_seeds, make_trainer
 from .. import version
 from ..devices import most_devices
+from ..monitoring.schedule import check_schedule, describe_schedule
 from ..options import TrainOptions
 from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
@@ -79,6 +80,7 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        lines += describe_schedule(options, per_update)
         starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
@@ -151,6 +153,7 @@ def prepare(
     if folder is None and out is not None:
         check_free(out)
     trainer, hyper, num_updates = build(options, effects=folder is None, divide=divide)
+    check_schedule(options, trainer.steps_per_update, num_updates)
     sharding = trainer.sharding
     if divide:
         devices, shard = (1, None) if sharding is None else (sharding.num_devices, sharding.shard)
