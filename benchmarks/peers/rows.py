@@ -80,9 +80,10 @@ STOIX_PPO: Mapping[str, Any] = {
 PPO_DIFFERENCES = (
     "time limits: triglot bootstraps from the true last observation; the others treat them as "
     "terminations",
-    "triglot and PureJaxRL clip the norm of all gradients together, Stoix that of each network; rejax "
-    "clips elementwise, initializes as Flax does and keeps the learning rate, which falls to 0 in "
-    "the others",
+    "triglot and PureJaxRL clip the norm of all gradients together, Stoix that of each network, "
+    "rejax each gradient; rejax initializes as Flax does, the others orthogonally; rejax keeps the "
+    "learning rate, which falls to 0 in the others",
+    "Stoix initializes before the clock starts",
     "metrics: triglot averages 13 per update; PureJaxRL stacks the episode statistics of every "
     "step, Stoix also its losses and advantages; rejax has none",
 )
