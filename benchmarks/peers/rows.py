@@ -78,13 +78,14 @@ STOIX_PPO: Mapping[str, Any] = {
     "network.critic_network.pre_torso.activation": "tanh",
 }
 PPO_DIFFERENCES = (
-    "time limits: triglot bootstraps from the true last observation, for which it applies the "
-    "critic to every step's successor; the others bootstrap as after a termination",
-    "triglot and PureJaxRL clip the global gradient norm, initialize orthogonally and let the "
-    "learning rate fall to 0; rejax clips elementwise, initializes as Flax does, keeps the rate, "
-    "and has an optimizer for each network",
+    "time limits: triglot bootstraps from the true last observation; the others treat them as "
+    "terminations",
+    "triglot and PureJaxRL clip the norm of all gradients together, Stoix that of each network, "
+    "rejax each gradient; rejax initializes as Flax does, the others orthogonally; rejax keeps the "
+    "learning rate, which falls to 0 in the others",
+    "Stoix initializes before the clock starts",
     "metrics: triglot averages 13 per update; PureJaxRL stacks the episode statistics of every "
-    "step; rejax has none",
+    "step, Stoix also its losses and advantages; rejax has none",
 )
 DQN_PEERS_DIFFERENCES = (
     "time limits: triglot bootstraps from the true last observation; the others store the first "

@@ -80,10 +80,11 @@ def successor_values(
         # A conditional around a second pass over all steps would save nothing: under `vmap` over
         # seeds both of its branches are computed.
         unknown, values = carry
-        index = jnp.argmax(unknown, axis=0)  # of each environment, its first one
+        index = jnp.argmax(unknown, axis=0, keepdims=True)  # of each environment, its first one
 
         def pick(leaf: Array) -> Array:
-            return jnp.take_along_axis(leaf, index.reshape(1, -1, *(1,) * (leaf.ndim - 2)), 0)[0]
+            one_each = index.reshape(index.shape + (1,) * (leaf.ndim - 2))
+            return jnp.take_along_axis(leaf, one_each, axis=0)[0]
 
         found = value_of(jax.tree.map(pick, successors))
         here = unknown & (steps[:, None] == index)
