@@ -35,5 +35,6 @@ def marked(options: type, mark: str) -> list[str]:
 
 
 Count = Annotated[int, Arg("N")]
+Devices = Annotated[int | None, Arg("N", "one per CPU core, at most one per seed; else 1")]
 Name = Annotated[str, Arg("NAME")]
 RunFolder = Annotated[Path, Arg("FOLDER", positional=True)]

@@ -146,6 +146,7 @@ def _evaluate(arguments: list[str], started: float) -> int:
     """
     options = _parse(commands.EvaluateOptions, arguments)
     run_options = _options_of_run(options)
+    devices.start_for(options.devices, run_options.num_seeds)
     from .runs.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
@@ -231,6 +232,7 @@ def _compare(arguments: list[str], started: float) -> int:
     from .registry.overrides import overrides_of
 
     options = _parse_with_algorithm(CompareOptions, arguments)
+    devices.start_for(options.devices, options.num_seeds)
     from .comparison.compare import compare, exit_code
 
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
@@ -251,8 +253,10 @@ def _sweep(arguments: list[str], started: float) -> int:
     """
     options = _parse_with_algorithm(commands.SweepOptions, arguments)
     _set_compilation_cache(options)
+    from .sweep.jobs import recorded_devices
     from .sweep.run import sweep
 
+    devices.start_for(options.devices or recorded_devices(options.out))
     return sweep(options)[0]
 
 

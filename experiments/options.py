@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from .arg import Arg, Count, Name, RunFolder
+from .arg import Arg, Count, Devices, Name, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,8 @@ class TrainOptions(SharedOptions, MachineOptions):
         canonical, all libraries agree bit for bit.
       network: a custom network: package.module:object, a Network or a function of obs_spec and
         action_spec that returns one. Or several, each as NAME=package.module:object.
-      devices: devices that the training is divided among; on a CPU they share its cores.
+      devices: devices that the training is divided among; on a CPU they share its cores. 1 trains
+        all seeds in one program.
       shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
         the environments of every seed and learns from a part of each batch.
       out: a new folder for the results.
@@ -152,10 +153,8 @@ class TrainOptions(SharedOptions, MachineOptions):
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
-    devices: Count = 1
-    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if N divides num_seeds; else envs")] = (
-        None
-    )
+    devices: Devices = None
+    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if there are N; else envs")] = None
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
     eval_every: Annotated[int | None, Arg("N", "after training only")] = None
     stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
@@ -194,6 +193,7 @@ class CompareOptions(SharedOptions, JobOptions):
 
     Attributes:
       num_seeds: independent seeds, vmapped; at least 5 to judge returns.
+      devices: the most devices that the seeds are divided among, the same for all libraries.
       envs: further environments; the scores of all are normalised and aggregated.
       backends: the network libraries, at least two; all start from the first one's initial weights.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
@@ -215,6 +215,7 @@ class CompareOptions(SharedOptions, JobOptions):
     """
 
     num_seeds: Count = 10
+    devices: Devices = None
     envs: Annotated[tuple[str, ...], Arg("ENVIRONMENT ...", "none")] = ()
     backends: Annotated[
         tuple[str, ...] | None, Arg("NAME ...", "haiku linen nnx equinox, or those of --network")
@@ -255,6 +256,7 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
       halving: stop the worse settings early, by the mean return of training episodes.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
+      devices: the most devices that the trainings of a batch are divided among.
       backend: the network library: haiku, linen, nnx, equinox, or table.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
         canonical, all libraries agree bit for bit.
@@ -275,6 +277,9 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
     halving: bool = False
     eta: Count = 2
     batch: Annotated[int | None, Arg("N", "as many as fit into half of the free memory")] = None
+    devices: Annotated[int | None, Arg("N", "one per CPU core if there is one batch; else 1")] = (
+        None
+    )
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
@@ -343,12 +348,14 @@ class EvaluateOptions(PlayOptions):
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
       max_steps: maximum number of steps per episode.
+      devices: devices that the seeds are divided among.
     """
 
     episodes: Count = 128
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 100_000
+    devices: Devices = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,12 +92,11 @@ class Evaluator:
         return {**metrics, METRIC: returns}
 
     def _evaluate(self, num_updates: int, state: RunnerState) -> np.ndarray:
-        if self._plan.trainer.sharding is not None:
-            state = gathered(state)
         key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
         count = self._plan.options.eval_episodes
         episodes = play(self._plan, state.agent, key, num_episodes=count)
         returns = np.asarray(episodes.returns).mean(axis=1)
+        state = gathered(state, self._plan.options.num_seeds)
         self._best.offer(num_updates, returns, state)
         self._evaluated(num_updates, state)
         return returns

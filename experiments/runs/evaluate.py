@@ -1,6 +1,7 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -37,7 +38,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
       TriglotError: if an option is invalid, or the checkpoint is missing or damaged.
     """
     check_minimums(options, episodes=1, max_steps=1)
-    plan = prepare(run_options, folder=options.run, training=False)
+    run_options = replace(run_options, devices=options.devices, shard="seeds")
+    plan = prepare(run_options, folder=options.run, training=False, divide=True)
     num_episodes = options.episodes * run_options.num_seeds
     memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
     progress = restore(plan, previous=options.previous, kind=options.checkpoint)
@@ -66,6 +68,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
             "sampled": options.sampled,
             "seed": options.seed,
             "max_steps": options.max_steps,
+            "devices": plan.options.devices,
             **results,
             "returns": np.asarray(episodes.returns),
             "lengths": np.asarray(episodes.lengths),

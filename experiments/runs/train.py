@@ -178,8 +178,6 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
                     progress.num_updates,
                 )  # fmt: skip
         watch.lap("train")
-        if plan.trainer.sharding is not None:
-            state = gathered(state)
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
@@ -188,8 +186,10 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
             key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
                 episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
+        state = gathered(state, options.num_seeds)
         if evaluator.seconds:
             watch.move("train", "evaluate", evaluator.seconds)
     results = summary(
@@ -342,8 +342,7 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    if plan.trainer.sharding is not None:  # any number of devices may continue it
-        state = gathered(state)
+    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
     # Outside the checkpoints, so that their loss is noticed.
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})
