@@ -32,6 +32,9 @@ class Kept:
     def add(self, env_steps: int, metrics: Any) -> None:
         self.points.append((env_steps, float(metrics["loss"][0])))
 
+    def add_video(self, env_steps: int, path: Path) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
