@@ -20,7 +20,7 @@ from ..storage.config import read_config
 from ..storage.files import visible_files
 from ..storage.journal import read_metrics
 from ..terminal.chart import chart
-from ..terminal.wrapping import terminal_width
+from ..terminal.wrapping import terminal_width, wrapped
 from .best import RECORD
 from .evaluating import METRIC
 from .state import RUNNING, SUMMARY, read_json, state_of
@@ -124,7 +124,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
     lines += ["", f"{name}, mean over seeds, up to {done:,} steps", *drawn] if drawn else []
     if state != RUNNING:
         lines += ["", f"in {folder}: {', '.join(visible_files(folder))}"]
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:

@@ -118,7 +118,7 @@ def next_commands(out: Path) -> str:
     return "\n".join(
         (
             "next:",
-            f"  triglot render {folder}    # watch an episode",
+            f"  triglot render {folder}",
             f"  triglot evaluate {folder} --episodes 1000",
             f"  triglot export {folder} --format stablehlo --out policy",
         )

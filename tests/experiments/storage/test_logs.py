@@ -32,6 +32,9 @@ class Kept:
     def add(self, env_steps: int, metrics: Any) -> None:
         self.points.append((env_steps, float(metrics["loss"][0])))
 
+    def add_video(self, env_steps: int, path: Path) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -133,14 +136,14 @@ def test_tensorboard_gets_hyperparameters_and_videos(tmp_path: Path) -> None:
     videos = {step: value.image for step, value in written if value.tag == "episode"}
     assert set(videos) == {16, 24}  # with the evaluation, and at the end
     assert all(video.encoded_image_string.startswith(b"GIF8") for video in videos.values())
-    assert (videos[16].width, videos[16].height) == (65, 65)
+    assert (videos[16].width, videos[16].height) == (49, 49)
 
 
 def test_without_a_picture_the_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tensorboardX")
-    small = "--backend table --num-envs 1 --rollout-length 8 --num-minibatches 1 --num-epochs 1"
+    small = "--hidden-sizes 4 --num-envs 1 --rollout-length 8 --num-minibatches 1 --num-epochs 1"
     command = f"train ppo probe:two-step {small} --total-steps 16 --eval-every 8 --eval-episodes 2"
     assert cli.main([*command.split(), "--log", "tensorboard", "--out", str(tmp_path / "a")]) == 0
     assert unwrapped(capsys).count("no videos are logged: probe:two-step cannot be rendered") == 1
