@@ -28,8 +28,8 @@ help:
 	    printf 'make %-16s%s\n' "$$name" "$$text"; \
 	done
 	@echo
-	@echo "Each needs Python 3.11, 3.12 or 3.13 with its module venv. The first time, each also"
-	@echo "needs a network and a minute: it installs 1.3 GB into .venv, for tests 2 GB."
+	@echo "Each needs Python 3.11, 3.12 or 3.13 with its module venv. The first time, it"
+	@echo "installs 1.3 GB into .venv (demo) or 2 GB (the others), over the network."
 	@echo
 	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"
