@@ -1,7 +1,7 @@
 # `make` lists the targets. Each needs Python 3.11, 3.12 or 3.13 and first fills .venv.
 #
-# One environment serves all targets; what only the tests, the linters and the documentation need, half
-# of the weight, is added by the first target that needs it.
+# One environment serves all targets; what only the tests, the linters and the documentation need, a
+# third of the weight, is added by the first target that needs it.
 
 .DEFAULT_GOAL := help
 
@@ -28,8 +28,8 @@ help:
 	    printf 'make %-16s%s\n' "$$name" "$$text"; \
 	done
 	@echo
-	@echo "Each needs Python 3.11, 3.12 or 3.13 with its venv module, and a network for the first"
-	@echo "time, when it installs into .venv: 1.3 GB for demo, 2 GB for the others."
+	@echo "Each needs Python 3.11, 3.12 or 3.13 with its module venv. The first time, it"
+	@echo "installs 1.3 GB into .venv (demo) or 2 GB (the others), over the network."
 	@echo
 	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"

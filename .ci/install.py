@@ -104,9 +104,7 @@ def main(extras: list[str]) -> int:
     print(f"Installing into .venv with Python {version}, once:", flush=True)
     make_environment()
     if code := install(extras):
-        lines = LOG.read_text().splitlines()
-        first = next((i for i, line in enumerate(lines) if line.startswith("ERROR")), -10)
-        print("\n".join(["pip failed:", *lines[first:]][:30]), file=sys.stderr)
+        print("\n".join(["pip failed:", *LOG.read_text().splitlines()[-25:]]), file=sys.stderr)
         print(f"All that it printed: {LOG}. The same command tries again.", file=sys.stderr)
         return code
     return 0
