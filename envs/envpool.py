@@ -4,41 +4,27 @@ Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
 import difflib
+import functools
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, require, shown, user_error_context
-from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Spec
 from . import check_options, check_values
 from .adapting import Options, hashable_options
-from .envpool_vector import EnvPoolVector
+from .envpool_vector import EnvPoolVector, FilmedEnvPool, quiet
 from .gymnasium import spec_from_space
 
-# Families by import path, with the number of groups in which their environments are stepped: two
-# where a step takes longer than a policy's action. The others are for several players, have spaces
-# without a spec, or end episodes at a limit of their own.
-_GROUPS = {
-    "atari": 2,
-    "box2d": 2,
-    "classic_control": 1,
-    "minigrid": 1,
-    "mujoco.dmc": 2,
-    "mujoco.gym": 2,
-    "mujoco.metaworld": 2,
-    "mujoco.myosuite": 2,
-    "mujoco.playground": 2,
-    "mujoco.robotics": 2,
-    "procgen": 2,
-    "toy_text": 1,
-    "vizdoom": 2,
-}
+# Supported families of tasks. The others are for several players, have spaces without a spec, or
+# end episodes at a time limit that EnvPool does not report.
+_FAMILIES = (
+    "atari", "box2d", "classic_control", "minigrid", "mujoco.dmc", "mujoco.gym",
+    "mujoco.metaworld", "mujoco.myosuite", "mujoco.playground", "mujoco.robotics", "procgen",
+    "toy_text", "vizdoom",
+)  # fmt: skip
 # Options that triglot sets itself, or the task's name does.
 _RESERVED = {
     "base_path",
@@ -56,18 +42,16 @@ _TINY = {float(np.finfo(dtype).tiny) for dtype in ("float32", "float64")}
 
 def names() -> list[str]:
     """List the supported tasks."""
-    return sorted(name for name in _registry().specs if _family(name) in _GROUPS)
+    return sorted(name for name in _registry().specs if _family(name) in _FAMILIES)
 
 
-def make(name: str, *, num_groups: int | None = None, **options: Any) -> "EnvPool":
+def make(name: str, **options: Any) -> "EnvPool":
     """Make an environment by its task id.
 
     Args:
       name: such as `HalfCheetah-v4` or `Pong-v5`.
-      num_groups: groups of environments that are stepped at the same time; the default is 2 where
-        steps take long, as in MuJoCo and Atari, otherwise 1.
-      options: of `envpool.make`, such as `max_episode_steps`, `frame_skip` or `num_threads` (of
-        each group; 0, the default, takes one per core).
+      options: of `envpool.make`, such as `max_episode_steps`, `frame_skip` or `num_threads` (one
+        per core by default).
 
     Raises:
       MissingExtra: if EnvPool is not installed.
@@ -76,16 +60,15 @@ def make(name: str, *, num_groups: int | None = None, **options: Any) -> "EnvPoo
     full_name, registry = f"envpool:{name}", _registry()
     if name not in registry.specs:
         raise _unknown(name)
-    if (family := _family(name)) not in _GROUPS:
+    if (family := _family(name)) not in _FAMILIES:
         raise TriglotError(
             f"{full_name} is not supported: EnvPool's {family} environments are for several "
             f"players, have spaces without a spec, or limit time by themselves. Supported are "
-            f"{', '.join(_GROUPS)}."
+            f"{', '.join(_FAMILIES)}."
         )
-    groups = _GROUPS[family] if num_groups is None else num_groups
-    check_count(f"num_groups of {full_name}", groups)
     pairs = hashable_options(full_name, options)
-    with _quiet(), user_error_context(f"{full_name} cannot be built with {options}"):
+    given = f" with {options}" if options else ""
+    with quiet(), user_error_context(f"{full_name} cannot be built{given}"):
         default = registry.make_spec(name).config
         known = {key: getattr(default, key) for key in default._fields if key not in _RESERVED}
         check_options(full_name, options, known)
@@ -97,7 +80,7 @@ def make(name: str, *, num_groups: int | None = None, **options: Any) -> "EnvPoo
         )
     limit = spec.config.max_episode_steps
     time_limit = limit if 0 < limit < _UNLIMITED else None
-    return EnvPool(name, pairs, time_limit, groups, obs_spec, action_spec)
+    return EnvPool(name, pairs, time_limit, obs_spec, action_spec)
 
 
 @dataclass(frozen=True)
@@ -110,7 +93,6 @@ class EnvPool:
       task: EnvPool's task id.
       options: passed to `envpool.make`, as sorted pairs.
       time_limit: steps after which an episode is truncated; None if there is no limit.
-      num_groups: groups of environments that are stepped at the same time.
       obs_spec: spec of one environment's observation, with JAX's dtypes.
       action_spec: spec of one environment's action, with JAX's dtypes.
     """
@@ -118,7 +100,6 @@ class EnvPool:
     task: str
     options: Options
     time_limit: int | None
-    num_groups: int
     obs_spec: Spec
     action_spec: Spec
 
@@ -126,21 +107,42 @@ class EnvPool:
     def name(self) -> str:
         return f"envpool:{self.task}"
 
+    @property
+    def milliseconds(self) -> int:
+        """Duration of a frame: about the speed of an Atari game whose frames are skipped by 4."""
+        return 60
+
     def open(self, num_envs: int) -> EnvPoolVector:
         """Prepare `num_envs` environments, which `reset` starts."""
+        return EnvPoolVector(
+            functools.partial(self._start, num_envs=num_envs),
+            num_envs,
+            self.time_limit,
+            self.obs_spec,
+            self.action_spec,
+        )
+
+    def open_filmed(self) -> FilmedEnvPool:
+        """Prepare one environment that renders its states.
+
+        Raises:
+          TriglotError: if it is one of MuJoCo's, which need a window system.
+        """
+        if _family(self.task).startswith("mujoco"):
+            raise TriglotError(
+                f"{self.name} cannot render: without a window system, EnvPool's MuJoCo ends the "
+                "process. Render the environment of the same name in gymnasium."
+            )
+        start = functools.partial(self._start, num_envs=1, render_mode="rgb_array")
+        return FilmedEnvPool(start, 1, self.time_limit, self.obs_spec, self.action_spec)
+
+    def _start(self, seeds: list[int], **given: Any) -> Any:
         options = dict(self.options)
         if self.time_limit is not None:
             # EnvPool calls a termination at the limit a truncation. One step more, and its flag
             # is that of the task alone; `EnvPoolVector` counts the steps.
             options["max_episode_steps"] = self.time_limit + 1
-
-        def start(seeds: list[int]) -> Any:
-            with _quiet():
-                return _registry().make(
-                    self.task, env_type="gymnasium", num_envs=num_envs, seed=seeds, **options
-                )
-
-        return EnvPoolVector(start, num_envs, self.time_limit, self.obs_spec, self.action_spec)
+        return _registry().make(self.task, env_type="gymnasium", seed=seeds, **given, **options)
 
 
 def _corrected(spec: Spec) -> Spec:
@@ -178,11 +180,3 @@ def _unknown(name: str) -> TriglotError:
         f"unknown environment of envpool {shown(name)}{hint} `triglot list envpool` lists all "
         f"{len(known):,}."
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide Gymnasium's warnings about the precision of bounds."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*precision lowered", category=UserWarning)
-        yield

@@ -1,6 +1,8 @@
 """EnvPool's batches of environments as `HostVector`s."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ class EnvPoolVector:
     EnvPool resets an ended environment in the step after the end, whose data would belong to no
     episode. So ended environments are reset by their ids before the next step.
     """
+
+    resets = True  # ended environments
 
     def __init__(
         self,
@@ -41,9 +45,10 @@ class EnvPoolVector:
 
     def reset(self, seed: int) -> Arrays:
         words = np.random.SeedSequence(seed).generate_state(len(self._steps))
-        self._pool = self._start((words >> 1).tolist())  # EnvPool's seeds are int32
         self._steps[:] = 0
-        obs, _ = self._pool.reset()
+        with quiet():
+            self._pool = self._start((words >> 1).tolist())  # EnvPool's seeds are int32
+            obs, _ = self._pool.reset()
         return _read(self._obs_spec, obs)
 
     def step(self, action: np.ndarray) -> HostStep:
@@ -56,7 +61,7 @@ class EnvPoolVector:
             truncated = truncated | (self._steps >= self._time_limit)
         next_obs = obs = _read(self._obs_spec, found)
         done = terminated | truncated
-        if done.any():
+        if done.any() and self.resets:
             self._steps[done] = 0
             starts, info = pool.reset(np.flatnonzero(done).astype(np.int32))
             obs = _with_starts(next_obs, _read(self._obs_spec, starts), info["env_id"])
@@ -70,6 +75,24 @@ class EnvPoolVector:
 
     def close(self) -> None:
         self._pool = None  # its threads end with it
+
+
+class FilmedEnvPool(EnvPoolVector):
+    """One EnvPool environment with rendering, as a `RenderableVector`."""
+
+    resets = False
+
+    def frame(self) -> np.ndarray:
+        pool: Any = self._pool
+        return pool.render()[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hide Gymnasium's warnings about the precision of bounds."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*precision lowered", category=UserWarning)
+        yield
 
 
 def _read(spec: Spec, obs: Any) -> Arrays:

@@ -17,7 +17,7 @@ import triglot
 from tests.project.source import FILES, ROOT, imports, module_name, room_of
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
-ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium"}
+ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
 OF_OTHER_EXTRAS = {
     "jax2onnx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert", "wandb",
 }  # fmt: skip
