@@ -1,5 +1,6 @@
 """Vectorized environments that are stepped in Python, such as Gymnasium's."""
 
+import math
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -50,6 +51,24 @@ class HostEnvironment(Specified, Protocol):
     def open(self, num_envs: int) -> HostVector:
         """Open `num_envs` environments."""
         ...
+
+
+@runtime_checkable
+class CostlyStep(HostEnvironment, Protocol):
+    """A host environment whose steps take longer than the policy's (optional)."""
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups of environments, each stepped by a thread; at least 1."""
+        ...
+
+
+def num_groups(env: HostEnvironment, num_envs: int) -> int:
+    """Number of equal groups that `num_envs` environments are stepped in.
+
+    It is the greatest common divisor of `num_envs` and the number that `env` declares, 1 if none.
+    """
+    return math.gcd(env.num_groups, num_envs) if isinstance(env, CostlyStep) else 1
 
 
 class RenderableVector(HostVector, Protocol):

@@ -1,14 +1,14 @@
 """Train in environments that are stepped in Python; acting and learning are compiled.
 
 The call of a small compiled program takes longer than the program. So there is one call per step of
-all environments, its arguments are only the arrays that `act` reads, and only the action is waited
-for. Rollouts are transferred to the device as a whole.
+all environments of a group, its arguments are only the arrays that `act` reads, and only the action
+is waited for. Rollouts are transferred to the device as a whole.
 """
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..agent import Agent, Trajectory
 from ..errors import TriglotError
-from ..host_environment import HostEnvironment
+from ..host_environment import HostEnvironment, num_groups
 from ..loop.callbacks import Callback
 from ..loop.episode import Episodes
 from ..loop.interface import OnStage, ignore_stage
@@ -25,13 +25,9 @@ from ..loop.trainer import vmap_seeds
 from ..specs import zeros
 from ..types import PyTree
 from .actor import Actor, actor
+from .collected import EpisodeCounter, Metrics, check_finite, over_time
+from .groups import HostGroups, part_of
 from .player import play_episodes
-from .vector import HostRunner, over_time
-
-# The arrays that are recorded per step, in this order.
-RECORDED = ("obs", "first", "action", "reward", "terminated", "truncated", "next_obs")
-
-Metrics: TypeAlias = dict[str, np.ndarray]
 
 
 class HostFailure(TriglotError):
@@ -76,6 +72,11 @@ class HostTrainer:
         return self.env
 
     @property
+    def num_groups(self) -> int:
+        """Groups of environments that are stepped at the same time."""
+        return num_groups(self.env, self.agent.num_envs)
+
+    @property
     def steps_per_update(self) -> int:
         """Environment steps per update."""
         return self.agent.rollout_length * self.agent.num_envs
@@ -109,39 +110,50 @@ class HostProgram:
     """The `Program` of a `HostTrainer`.
 
     The first call opens the environments, seeded from the states' keys; later calls continue with
-    them. Each seed has separate environments, and one call of `act` serves all seeds.
+    them. Each seed has separate environments, and one call of `act` serves a group of all seeds.
     """
 
     def __init__(self, trainer: HostTrainer) -> None:
         self._trainer = trainer
         self._state: Any = None
-        self._runner: HostRunner | None = None
+        self._groups: HostGroups | None = None
+        self._episodes: EpisodeCounter | None = None
         self._actor: Actor | None = None
         self._learn: Callable[..., tuple] | None = None
+        self._compiled = False
 
     def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Compile acting and learning before the first call; see `Program.compile`."""
         agent, spec = self._trainer.agent, self._trainer.env.obs_spec
-        shape = (state.num_updates.shape[0], agent.num_envs)
+        num_seeds, groups = state.num_updates.shape[0], self._trainer.num_groups
         num_steps = 1 if agent.online else agent.rollout_length
         built = self._find_actor(state)
 
+        def observed(num_envs: int) -> tuple[PyTree, jax.Array]:
+            return zeros(spec, num_seeds, num_envs), jnp.zeros((num_seeds, num_envs), bool)
+
         def example(state: RunnerState) -> tuple[tuple, tuple]:
-            keys, _ = _keys(agent, state.key, state.num_updates)
-            obs, first = zeros(spec, *shape), jnp.zeros(shape, bool)
-            acting = (built.of(state.agent), state.carry, keys[:, 0], obs, first)
-            action, _, extras = built.call(*acting)
-            step = {"obs": obs, "next_obs": obs, "action": action, "extras": extras}
-            step |= {"reward": jnp.zeros(shape)}
+            act_keys, learn_keys = _keys(agent, groups, state.key, state.num_updates)
+            carry = part_of(state.carry, 0, groups)
+            acting = (
+                built.of(state.agent), carry, act_keys[:, 0, 0], *observed(agent.num_envs // groups)
+            )  # fmt: skip
+            seen = jax.tree.map(
+                lambda leaf: jnp.concatenate([leaf] * groups, axis=1), built.call(*acting)
+            )
+            obs, first = observed(agent.num_envs)
+            step = {"obs": obs, "next_obs": obs, "action": seen[0], "extras": seen[2]}
+            step |= {"reward": jnp.zeros(first.shape)}
             step |= {name: first for name in ("first", "terminated", "truncated")}
             steps = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_steps, axis=1), step)
-            return acting, (state.agent, _trajectory(steps, state.carry), keys[:, 0])
+            return acting, (state.agent, _trajectory(steps, state.carry), learn_keys[:, 0])
 
         acting, learning = jax.eval_shape(example, state)
         act: Any = built.call  # jitted
-        _keys(agent, state.key, state.num_updates)
+        _keys(agent, groups, state.key, state.num_updates)
         self._actor = built._replace(call=act.lower(*acting).compile())
         self._learn = _learn.lower(agent, jax.random.key_impl(state.key), *learning).compile()
+        self._compiled = True
         on_stage("compile")
 
     def __call__(self, state: RunnerState, num_updates: Any) -> tuple[RunnerState, Metrics]:
@@ -157,13 +169,12 @@ class HostProgram:
         self._state = state
         history: list[dict[str, Any]] = []
         try:
-            self._actor = self._actor or self._find_actor(state)
-            self._runner = self._runner or self._open(state)
             if self._learn is None:
-                impl = jax.random.key_impl(state.key)
-                self._learn = functools.partial(_learn, self._trainer.agent, impl)
+                self._prepare(state)
+            if self._groups is None:
+                self._open(state)
             for _ in range(int(num_updates)):
-                history.append(self._update(self._actor, self._learn, self._runner))
+                history.append(self._update())
                 if self._trainer.every_update is not None:
                     done, on_host = jax.device_get((self._state.num_updates, history[-1]))
                     self._trainer.every_update(int(done[0]), on_host)
@@ -173,37 +184,52 @@ class HostProgram:
 
     def close(self) -> None:
         """Close the environments."""
-        if self._runner is not None:
-            self._runner.close()
+        if self._groups is not None:
+            self._groups.close()
+
+    def _prepare(self, state: RunnerState) -> None:
+        """Make acting and learning ready; threads must find `act` compiled.
+
+        JAX's debugging modes hold for one thread, and look into no compiled program.
+        """
+        debugging = jax.config.jax_disable_jit or jax.config.jax_debug_nans
+        if self._trainer.num_groups > 1 and not debugging:
+            return self.compile(state)
+        self._actor = self._find_actor(state)
+        impl = jax.random.key_impl(state.key)
+        self._learn = functools.partial(_learn, self._trainer.agent, impl)
 
     def _find_actor(self, state: RunnerState) -> Actor:
         agent, env = self._trainer.agent, self._trainer.env
-        impl = jax.random.key_impl(state.key)
-        return actor(agent, state.agent, env.obs_spec, agent.num_envs, explore=True, impl=impl)
+        impl, num_envs = jax.random.key_impl(state.key), agent.num_envs // self._trainer.num_groups
+        return actor(agent, state.agent, env.obs_spec, num_envs, explore=True, impl=impl)
 
-    def _open(self, state: RunnerState) -> HostRunner:
+    def _open(self, state: RunnerState) -> None:
+        num_envs, count = self._trainer.agent.num_envs, self._trainer.num_groups
         keys = jax.vmap(update_keys)(state.key, state.num_updates).start
-        seeds = np.asarray(jax.vmap(jax.random.bits)(keys)).tolist()
-        return HostRunner(self._trainer.env, self._trainer.agent.num_envs, seeds)
+        bits = jax.vmap(lambda key: jax.vmap(jax.random.bits)(_per_group(key, count)))(keys)
+        seeds = np.asarray(bits).T.tolist()
+        self._groups = HostGroups(self._trainer.env, num_envs, seeds)
+        self._episodes = EpisodeCounter(len(keys), num_envs)
 
-    def _update(
-        self, actor: Actor, learn: Callable[..., tuple], runner: HostRunner
-    ) -> dict[str, Any]:
+    def _update(self) -> dict[str, Any]:
         """Collect one rollout and learn from it; an online agent learns after every step."""
-        agent, state = self._trainer.agent, self._state
-        act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
+        agent, state, count = self._trainer.agent, self._state, self._trainer.num_groups
+        groups, episodes, actor, learn = self._groups, self._episodes, self._actor, self._learn
+        assert groups and episodes and actor and learn
+        keys = map(np.asarray, _keys(agent, count, state.key, state.num_updates))
+        act_keys, learn_keys = keys
         per_update = 1 if agent.online else agent.rollout_length
         rollouts, learned = [], []
         for start in range(0, agent.rollout_length, per_update):
-            read, carry, steps = actor.of(self._state.agent), self._state.carry, []
-            for time in range(start, start + per_update):
-                obs, first = runner.obs, runner.first
-                action, carry, extras = actor.call(read, carry, act_keys[:, time], obs, first)
-                on_host = np.asarray(action)
-                steps.append(((obs, first, on_host, *runner.step(on_host)[:-1]), extras))
-            arrays, extras = over_time(steps)
-            seen: dict[str, Any] = dict(zip(RECORDED, arrays, strict=True))
-            runner.check_finite(seen)
+            carry, seen, extras = groups.collect(
+                actor,
+                self._state.agent,
+                self._state.carry,
+                act_keys[:, start : start + per_update],
+                at_once=self._compiled,
+            )
+            check_finite(self._trainer.env.name, seen, groups.num_steps)
             trajectory = _trajectory({**seen, "extras": extras}, self._state.carry)
             agent_state, metrics = learn(self._state.agent, trajectory, learn_keys[:, start])
             rollouts.append(seen)
@@ -211,16 +237,23 @@ class HostProgram:
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
-        return {**runner.episodes(_joined(rollouts)), **metrics}
+        return {**episodes.add(_joined(rollouts)), **metrics}
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _per_group(key: jax.Array, count: int) -> jax.Array:
+    """Make the keys of `count` groups; a single group has the key itself."""
+    return key[None] if count == 1 else jax.random.split(key, count)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _keys(
+    agent: Agent, groups: int, keys: jax.Array, num_updates: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Make the keys of each seed's next update from `[S]` keys, as `Trainer` and its rollout do.
 
     Returns:
-      Key data for acting, `[S, T, ...]`, and for learning, `[S, T, ...]` if the agent is online and
-      `[S, 1, ...]` otherwise.
+      Key data for acting, `[S, T, G, ...]`, and for learning, `[S, T, ...]` if the agent is online
+      and `[S, 1, ...]` otherwise.
     """
 
     def split(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -233,6 +266,7 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
             step_keys = jax.random.split(keys.rollout, count)
             act_keys = jax.vmap(lambda key: jax.random.split(key)[0])(step_keys)
             learn_keys = keys.learn[None]
+        act_keys = jax.vmap(lambda key: _per_group(key, groups))(act_keys)
         return jax.random.key_data(act_keys), jax.random.key_data(learn_keys)
 
     return jax.vmap(split)(keys, num_updates)
