@@ -169,6 +169,11 @@ def report_shots(report: Path, shape: tuple[int, int]) -> list[Image.Image]:
     return shots
 
 
+def few_colors(image: Image.Image, number: int) -> Image.Image:
+    """Reduce the colors, and keep small areas of a strong one, as the legend's."""
+    return image.quantize(number, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+
+
 def main() -> None:
     """Record, draw and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -186,14 +191,14 @@ def main() -> None:
         durations.append(1000 // FRAMES_PER_SECOND)
     durations[-1] = READING
     # One palette for the terminal's frames, so that only what changes is stored.
-    palette = frames[len(frames) // 2].quantize(32)
+    palette = few_colors(frames[-1], 32)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     width, height = painter.size
     for shot in report_shots(report, (round(width * 1.4), round((height - BAR) * 1.4))):
-        drawn.append(painter.page("report.html", shot).quantize(128, dither=Image.Dither.NONE))
+        drawn.append(few_colors(painter.page("report.html", shot), 128))
         durations.append(READING)
     drawn[0].save(options.out, save_all=True, append_images=drawn[1:], duration=durations, loop=0)
-    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB, {len(drawn)} frames")
+    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
