@@ -59,7 +59,7 @@ lint: $(READY_DEV)  ## ruff and Pyright (2 minutes)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs: $(READY_DEV)  ## the documentation site, site/index.html (1 minute)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The documentation: site/index.html"
 
 # A candidate must run (a version manager's stand-in may not), be of a version that

@@ -3,8 +3,7 @@
 python docs/images/make_demo.py
 
 Needs pyte and Playwright from `pip install -e ".[dev]"`, and an installed Chromium. The recording
-is real: the bytes that the command prints, drawn by a terminal emulator. The title bar shows the
-time that the command took, in real seconds.
+is real: the bytes that the command prints, drawn by a terminal emulator, some 20 times as fast.
 """
 
 import argparse
@@ -84,8 +83,8 @@ def record(command: list[str]) -> Recording:
     return printed
 
 
-def screens(command: str, printed: Recording) -> Iterator[tuple[float, pyte.Screen]]:
-    """Yield the terminal at equal intervals of the recording, with the time of each."""
+def screens(command: str, printed: Recording) -> Iterator[pyte.Screen]:
+    """Yield the terminal at equal intervals of the recording."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
     stream.feed(f"$ {command}\r\n".encode())
@@ -97,7 +96,7 @@ def screens(command: str, printed: Recording) -> Iterator[tuple[float, pyte.Scre
         while piece and at <= now:
             stream.feed(piece)
             at, piece = next(pieces, (end, b""))
-        yield now, screen
+        yield screen
 
 
 class Painter:
@@ -170,6 +169,11 @@ def report_shots(report: Path, shape: tuple[int, int]) -> list[Image.Image]:
     return shots
 
 
+def few_colors(image: Image.Image, number: int) -> Image.Image:
+    """Reduce the colors, and keep small areas of a strong one, as the legend's."""
+    return image.quantize(number, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+
+
 def main() -> None:
     """Record, draw and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -182,20 +186,19 @@ def main() -> None:
     text = b"".join(piece for _, piece in printed).decode()
     report = Path(re.findall(r"eport: (\S+report\.html)", text)[-1])
     painter, frames, durations = Painter(), [], []
-    for seconds, screen in screens("make demo", printed):
-        clock = f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-        frames.append(painter.terminal(f"make demo  {clock}", screen))
+    for screen in screens("make demo", printed):
+        frames.append(painter.terminal("make demo", screen))
         durations.append(1000 // FRAMES_PER_SECOND)
     durations[-1] = READING
     # One palette for the terminal's frames, so that only what changes is stored.
-    palette = frames[len(frames) // 2].quantize(32)
+    palette = few_colors(frames[-1], 32)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     width, height = painter.size
     for shot in report_shots(report, (round(width * 1.4), round((height - BAR) * 1.4))):
-        drawn.append(painter.page("report.html", shot).quantize(128, dither=Image.Dither.NONE))
+        drawn.append(few_colors(painter.page("report.html", shot), 128))
         durations.append(READING)
     drawn[0].save(options.out, save_all=True, append_images=drawn[1:], duration=durations, loop=0)
-    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB, {len(drawn)} frames")
+    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

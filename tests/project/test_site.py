@@ -29,7 +29,7 @@ pytestmark = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site; a warning is an error."""
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
