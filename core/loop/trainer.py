@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
+from ..compiling import WholeProgram
 from ..environment import Environment, check_constant_shapes
 from ..errors import TriglotError
 from ..hyper import MAX_COUNT, check_count
@@ -176,7 +177,7 @@ class Trainer:
 
     def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
-        return jax.vmap(lambda state, key: self.evaluate(state, key, **options))(agent_states, keys)
+        return play_seeds(self, agent_states, keys, **options)
 
 
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
@@ -187,7 +188,7 @@ def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[None], result)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(WholeProgram, static_argnums=0)
 def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Initialize one seed per key `[S]`.
 
@@ -203,7 +204,7 @@ def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> R
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+@functools.partial(WholeProgram, static_argnums=0, donate_argnums=1)
 def train_seeds(
     trainer: Trainer, runner_states: RunnerState, num_updates: int | jax.Array
 ) -> Updated:
@@ -219,6 +220,14 @@ def train_seeds(
     if trainer.sharding is not None:
         return trainer.sharding.run(_train_seeds, trainer, runner_states, num_updates)
     return _train_seeds(trainer, runner_states, num_updates)
+
+
+@functools.partial(
+    WholeProgram, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
+)
+def play_seeds(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    """Play whole episodes with every seed; see `Trainer.evaluate_seeds`."""
+    return jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))(agent_states, keys)
 
 
 def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
