@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.extend import core as jex
 
 LEVEL = "xla_backend_optimization_level"
 # Of LLVM, whose default is 3. On CPU it takes a third less time, and steps are as fast: loops are
@@ -21,7 +22,7 @@ def compiler_options() -> dict[str, Any]:
 
 
 class WholeProgram:
-    """`jax.jit` with `compiler_options`, for functions that are called outside of other programs.
+    """`jax.jit` with `compiler_options`; inside another jitted function, which has its own, without.
 
     The options are chosen at the first call, since they depend on the backend, and importing must
     not start it.
@@ -36,9 +37,15 @@ class WholeProgram:
     def _jitted(self) -> Any:
         return jax.jit(self._function, compiler_options=compiler_options(), **self._options)
 
+    @functools.cached_property
+    def _part(self) -> Any:
+        return jax.jit(self._function, **self._options)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function."""
-        return self._jitted(*args, **kwargs)
+        # JAX has no other public question for it, and refuses options there.
+        inside = jex.unsafe_am_i_under_a_jit_DO_NOT_USE()
+        return (self._part if inside else self._jitted)(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace for these arguments, which may be abstract; see `jax.jit`."""
@@ -47,6 +54,10 @@ class WholeProgram:
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Trace and lower for these arguments; see `jax.jit`."""
         return self._jitted.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the shapes of the result; a later `lower` does not trace again."""
+        return self._jitted.eval_shape(*args, **kwargs)
 
     def num_programs(self) -> int:
         """Count the argument types for which the function was compiled by a call."""

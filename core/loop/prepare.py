@@ -42,7 +42,7 @@ def initialize_and_compile(
     lowered = init_seeds.lower(trainer, keys, hyper)
     pending = background.submit(lambda: jax.block_until_ready(lowered.compile()(keys, hyper)))
     on_stage("init")
-    program.compile(jax.eval_shape(lambda: init_seeds(trainer, keys, hyper)), on_stage)
+    program.compile(init_seeds.eval_shape(trainer, keys, hyper), on_stage)
     return pending.result()
 
 

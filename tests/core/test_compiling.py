@@ -39,4 +39,5 @@ def test_a_program_is_compiled_once_ahead_of_time_and_by_calls() -> None:
     program.lower(jax.ShapeDtypeStruct((3,), jnp.int32)).compile()
     assert program(jnp.arange(3, dtype=jnp.int32)).tolist() == [0, 2, 4]
     assert len(traced) == program.num_programs() == 1
+    jax.jit(program)(jnp.zeros(3))  # inside of another program, which has its own options
     assert program.__name__ == "double"  # by which the profile and the cache call it
