@@ -98,14 +98,14 @@ class Compiled:
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
 
-def compile_timed(function: Any, *args: Any) -> Compiled:
-    """Trace, lower and compile a jitted function for `args`, timing each.
+def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
+    """Trace, lower and compile a jitted function for these arguments, timing each stage.
 
     Call `jax.clear_caches()` first and disable the persistent compilation cache: cached traces and
     programs would be measured otherwise.
     """
     stamps = [time.perf_counter()]
-    traced = function.trace(*args)
+    traced = function.trace(*args, **options)
     stamps.append(time.perf_counter())
     lowered = traced.lower()
     stamps.append(time.perf_counter())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent import Agent
+from ..compiling import WholeProgram
 from ..environment import Environment, check_constant_shapes
 from ..errors import TriglotError
 from ..hyper import MAX_COUNT, check_count
@@ -179,10 +180,16 @@ class Trainer:
 
         Divided seeds are played by their devices; their agent states may be placed already.
         """
-        if self.sharding is None or self.sharding.shard != "seeds":
-            return _play_seeds(self, agent_states, keys, **options)
+        if not self.divides_seeds:
+            return play_seeds(self, agent_states, keys, **options)
+        assert self.sharding is not None
         given = self.sharding.place((agent_states, keys))
-        return gathered(_play_divided(self, *given, **options), keys.shape[0])
+        return gathered(play_seeds(self, *given, **options), keys.shape[0])
+
+    @property
+    def divides_seeds(self) -> bool:
+        """Whether each device has some of the seeds."""
+        return self.sharding is not None and self.sharding.shard == "seeds"
 
 
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
@@ -193,7 +200,7 @@ def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[None], result)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(WholeProgram, static_argnums=0)
 def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Initialize one seed per key `[S]`.
 
@@ -209,7 +216,7 @@ def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> R
     return jax.lax.map(lambda key: trainer.init(key, hyper), keys)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+@functools.partial(WholeProgram, static_argnums=0, donate_argnums=1)
 def train_seeds(
     trainer: Trainer, runner_states: RunnerState, num_updates: int | jax.Array
 ) -> Updated:
@@ -227,21 +234,19 @@ def train_seeds(
     return _train_seeds(trainer, runner_states, num_updates)
 
 
+@functools.partial(
+    WholeProgram, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
+)
+def play_seeds(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    """Play whole episodes with every seed; divided ones must be placed. See `evaluate_seeds`."""
+    play = jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))
+    if trainer.sharding is None or not trainer.divides_seeds:
+        return play(agent_states, keys)
+    return trainer.sharding.over_seeds(play, agent_states, keys)
+
+
 def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
     return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
-
-
-def _play_seeds(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
-    return jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))(agent_states, keys)
-
-
-@functools.partial(
-    jax.jit, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
-)
-def _play_divided(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
-    assert trainer.sharding is not None
-    play = functools.partial(_play_seeds, trainer, **options)
-    return trainer.sharding.over_seeds(play, agent_states, keys)
 
 
 class CompiledProgram:

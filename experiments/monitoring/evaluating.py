@@ -16,6 +16,7 @@ from .best import Best
 from .schedule import evaluation_period, measure
 
 METRIC = "eval_return"
+MAX_STEPS = 100_000  # of an episode
 # Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
 # the numbers below it, those of `triglot evaluate` and `render` from the next two.
 AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
@@ -27,7 +28,7 @@ def play(
     key: jax.Array,
     *,
     num_episodes: int,
-    max_steps: int = 100_000,
+    max_steps: int = MAX_STEPS,
     explore: bool = False,
 ) -> Episodes:
     """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.errors import writing
 from ..statistics import interval95
-from ..statistics.estimate import MIN_SEEDS
+from ..statistics.returns import MIN_SEEDS
 
 # Okabe and Ito's palette, which is safe for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends import libraries
-from ..statistics.estimate import MIN_SEEDS
+from ..statistics.returns import MIN_SEEDS
 from . import numbers
 
 

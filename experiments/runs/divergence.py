@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.learner import LearnerState
+from ...core.loop.sharding import on_host
 from ...core.loop.state import RunnerState
 
 # Trained networks stay below 1e3; a step of Adam is about as large as its learning rate.
@@ -76,7 +77,8 @@ def largest_parameter(state: RunnerState) -> float:
     """Find the largest absolute value of all seeds' parameters; NaN if one is NaN."""
     leaves = jax.tree.leaves(state.agent, is_leaf=lambda node: isinstance(node, LearnerState))
     params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
-    sizes = [float(jnp.abs(array).max()) for array in _floats(params) if array.size]
+    # In NumPy, since JAX would compile two programs for each shape.
+    sizes = [np.abs(on_host(array)).max() for array in _floats(params) if array.size]
     return float(np.max(sizes, initial=0.0))
 
 

@@ -161,10 +161,8 @@ def _group_free(groups: Path, own: Path) -> Iterable[int]:
 
 
 def _state(trainer: TrainerLike, hyper: Any, num_seeds: int) -> RunnerState:
-    def init() -> RunnerState:
-        return init_seeds(trainer, jax.random.split(jax.random.key(0), num_seeds), hyper)
-
-    return jax.eval_shape(init)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_seeds))
+    return init_seeds.eval_shape(trainer, keys, hyper)
 
 
 def _of_state(trainer: TrainerLike, state: RunnerState) -> Parts:

@@ -18,10 +18,14 @@ CHECKPOINTS = "checkpoints"
 KINDS = ("last", "best")
 
 
+def seed_keys(plan: Plan) -> jax.Array:
+    """Make the keys from which the seeds of a training are initialized, `[S]`."""
+    return jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
+
+
 def initial(plan: Plan) -> RunnerState:
     """Initialize all seeds of a training, `[S, ...]`."""
-    keys = jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
-    return init_seeds(plan.trainer, keys, plan.hyper)
+    return init_seeds(plan.trainer, seed_keys(plan), plan.hyper)
 
 
 class Progress(NamedTuple):

@@ -1,8 +1,10 @@
 """`triglot train` and `triglot resume`: train with a progress bar, checkpoints and logs."""
 
+import importlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,16 @@ from ...core.host.trainer import HostFailure
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
 from ...core.loop.interface import Program
+from ...core.loop.prepare import compile_evaluation, initialize_and_compile
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
-from ..monitoring.evaluating import AFTER_TRAINING, METRIC, Evaluator, evaluation_key, play
+from ..monitoring.evaluating import (
+    AFTER_TRAINING,
+    MAX_STEPS,
+    METRIC,
+    Evaluator,
+    evaluation_key,
+)
 from ..monitoring.video import Videos
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
@@ -40,7 +49,7 @@ from .changing import NO_CHANGE, Change
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
 from .plan import Plan, prepare
-from .restoring import CHECKPOINTS, Progress, initial, restore
+from .restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
 from .resuming import PROGRESS, recorded_progress, resume_notes
 from .starting import Start, read_start
 from .summary import Stopwatch, describe_summary, next_commands, summary
@@ -162,17 +171,14 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     options, profiler = plan.options, _profiler(plan)
     videos = Videos(plan, journal.logs)
     evaluator = Evaluator(plan, videos.add)
-    with _debugging(options.debug), Interrupt() as interrupt:
-        state = progress.state
-        with phase("initializing"):
-            state = jax.block_until_ready(initial(plan) if state is None else state)
-        watch.lap("init")
+    background = ThreadPoolExecutor(1)
+    with _debugging(options.debug), Interrupt() as interrupt, background:
         diverged = None
-        if progress.num_updates < plan.num_updates:
+        if progress.state is not None and progress.num_updates >= plan.num_updates:
+            state = progress.state
+        else:
             with closing(plan.trainer.program()) as program:
-                if not options.debug:  # the debug modes cannot look into a compiled program
-                    with phase("compiling"):
-                        program.compile(state, watch.lap)
+                state = _prepare(plan, program, progress.state, background, watch)
                 state, diverged = _train(
                     plan, program, profiler, evaluator, state, journal, interrupt,
                     progress.num_updates,
@@ -183,9 +189,9 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         watch.lap("save")
         episodes = None
         if options.eval_episodes and not interrupt.pressed and diverged is None:
-            key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
-                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                keys, how = _final_evaluation(plan)
+                episodes = plan.trainer.evaluate_seeds(state.agent, keys, **how)
                 state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
@@ -214,6 +220,49 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     if not diverged:
         print(wrapped(next_commands(plan.out)))
     return DIVERGED if diverged else 0
+
+
+def _prepare(
+    plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
+) -> RunnerState:
+    """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
+    if plan.options.debug:  # the debug modes cannot look into a compiled program
+        with phase("initializing"):
+            state = jax.block_until_ready(initial(plan) if state is None else state)
+        watch.lap("init")
+        return state
+
+    def on_stage(name: str) -> None:
+        watch.lap(name)
+        if name == "trace":  # from here on XLA compiles, and Python has nothing to do
+            background.submit(_import_for_saving)
+
+    with phase("compiling"):
+        if state is None:
+            keys = seed_keys(plan)
+            trainer, hyper = plan.trainer, plan.hyper
+            state = initialize_and_compile(trainer, program, keys, hyper, background, on_stage)
+        else:
+            program.compile(state, on_stage)
+    if plan.options.eval_episodes:
+        keys, how = _final_evaluation(plan)
+        shapes = jax.eval_shape(lambda: (state, keys))
+        background.submit(compile_evaluation, plan.trainer, *shapes, **how)
+    return state
+
+
+def _import_for_saving() -> None:
+    """Import what the checkpoint, the plot and the summary need."""
+    for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
+        importlib.import_module(name)
+
+
+def _final_evaluation(plan: Plan) -> tuple[jax.Array, dict[str, Any]]:
+    """Choose the keys `[S]` and the options of the episodes after the training."""
+    options = plan.options
+    key = evaluation_key(plan, AFTER_TRAINING)
+    how = {"num_episodes": options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
+    return jax.random.split(key, options.num_seeds), how
 
 
 def _profiler(plan: Plan) -> Profiler | None:

@@ -13,11 +13,11 @@ import numpy as np
 from scipy import stats
 
 from ...core.errors import TriglotError
+from .returns import MIN_SEEDS
 
 Samples: TypeAlias = list[np.ndarray]
 Bounds: TypeAlias = tuple[float, float]
 
-MIN_SEEDS = 5
 LEVEL = 0.95
 RESAMPLES = 5000
 

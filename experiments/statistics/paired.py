@@ -9,7 +9,8 @@ import numpy as np
 from scipy import stats
 
 from ...core.errors import TriglotError
-from .estimate import MIN_SEEDS, Bounds, Estimate, mean, samples_of
+from .estimate import Bounds, Estimate, mean, samples_of
+from .returns import MIN_SEEDS
 
 POWER = 0.8
 MAX_SEEDS = 10_000

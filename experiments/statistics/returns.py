@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import stdtrit
 
 Arrays: TypeAlias = dict[str, np.ndarray]
+
+MIN_SEEDS = 5  # below it there is no interval over seeds
 
 
 def last_return(metrics: Arrays) -> float | None:
@@ -27,6 +28,8 @@ def interval95(values: Sequence[float]) -> list[float] | None:
     """
     if len(values) < 2:
         return None
+    from scipy.special import stdtrit  # 0.2 s, which the start of a training does not need
+
     quantile = float(stdtrit(len(values) - 1, 0.975))
     half = quantile * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.fmean(values)

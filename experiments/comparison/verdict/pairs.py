@@ -11,8 +11,9 @@ from ....backends import libraries
 from ...statistics import format_return
 from ...statistics.aggregate import probability_of_improvement
 from ...statistics.curves import area_under_curve
-from ...statistics.estimate import MIN_SEEDS, Bounds, Estimate
+from ...statistics.estimate import Bounds, Estimate
 from ...statistics.paired import difference_p_value, equivalence, holm, paired_difference
+from ...statistics.returns import MIN_SEEDS
 from ..results import Record
 from ..rungs import Rung
 from .causes import ROUNDING_CAUSES, Cause, find_causes

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...statistics import interval95
-from ...statistics.estimate import MIN_SEEDS
+from ...statistics.returns import MIN_SEEDS
 from ..groups import equal_libraries
 from .chart import (
     HIDDEN,

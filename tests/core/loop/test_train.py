@@ -38,7 +38,7 @@ def make_trainer(agent: PPO, chunk_size: int = 4) -> Trainer:
 
 def programs() -> int:
     """Count what `train_seeds` was compiled for."""
-    return train_seeds._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    return train_seeds.num_programs()
 
 
 @pytest.fixture(scope="module")
