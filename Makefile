@@ -1,7 +1,9 @@
-# `make demo` and `make test` need Python 3.11 or 3.12 and nothing else: each first fills .venv.
+# `make` lists the targets. Each needs Python 3.11, 3.12 or 3.13 and first fills .venv.
 #
-# One environment serves all targets. The demonstration alone needs fewer libraries, but two
-# environments would be downloaded and kept twice over, and most of the weight is JAX's own.
+# One environment serves all targets; what only the tests, the linters and the documentation need, a
+# third of the weight, is added by the first target that needs it.
+
+.DEFAULT_GOAL := help
 
 STEPS ?= 300000
 OUT ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
@@ -16,16 +18,28 @@ QUICK_XLA = $(shell XLA_FLAGS="$(QUICK_FLAGS)" $(BIN)/python -c "import jax; jax
 
 BIN := .venv/bin
 READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
 
-.PHONY: demo test test-packaging lint docs
+.PHONY: help demo test test-packaging lint docs
 
-demo: $(READY)
-	@out="$(OUT)" && $(BIN)/triglot compare ppo gymnax:CartPole-v1 \
+# A target's line of help is what stands after `##`.
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+	    printf 'make %-16s%s\n' "$$name" "$$text"; \
+	done
+	@echo
+	@echo "Each needs Python 3.11, 3.12 or 3.13 with its module venv. The first time, it"
+	@echo "installs 1.3 GB into .venv (demo) or 2 GB (the others), over the network."
+	@echo
+	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
+	@echo "make test PYTHON=/path/to/python3.12     with another Python"
+
+demo: $(READY)  ## trains PPO on four libraries, writes a report (5 minutes)
+	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
-	    --total-steps $(STEPS) --repetitions 1 --out "$$out" \
-	&& echo "The report: $$out/report.html"
+	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
 
-test: $(READY)
+test: $(READY_DEV)  ## the tests (15 minutes)
 	@status=0; \
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
@@ -35,40 +49,47 @@ test: $(READY)
 
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
 # what starts, stops and continues programs (runs, sweeps).
-test-packaging: $(READY)
+test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (15 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
-lint: $(READY)
+lint: $(READY_DEV)  ## ruff and Pyright (2 minutes)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+docs: $(READY_DEV)  ## the documentation site, site/index.html (1 minute)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The documentation: site/index.html"
 
 # A candidate must run (a version manager's stand-in may not), be of a version that
 # constraints.txt was made for, and be able to make an environment (Debian splits that off).
-CANDIDATES := $(or $(PYTHON),python3.12 python3.11 python3)
-FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))
+# An environment that is there is kept, unless another Python is named.
+CANDIDATES := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 MAKES_VENVS := import ensurepip, venv
 
+define install
+@found=; able=; \
+for candidate in $(if $(PYTHON),,$(BIN)/python) $(CANDIDATES); do \
+    "$$candidate" -c "$(FITS)" >/dev/null 2>&1 || continue; \
+    found=$$candidate; \
+    "$$candidate" -c "$(MAKES_VENVS)" >/dev/null 2>&1 || continue; \
+    able=$$candidate; break; \
+done; \
+if [ -z "$$found" ]; then \
+    echo "No Python 3.11, 3.12 or 3.13 runs here (tried: $(strip $(CANDIDATES)))." >&2; \
+    echo "Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+elif [ -z "$$able" ]; then \
+    echo "$$found has no venv module: on Debian or Ubuntu, apt install python3-venv" >&2; exit 1; \
+fi; \
+"$$able" .ci/install.py $(1)
+endef
+
 $(READY): pyproject.toml constraints.txt
-	@found=; able=; \
-	for candidate in $(CANDIDATES); do \
-	    "$$candidate" -c "$(FITS)" >/dev/null 2>&1 || continue; \
-	    found=$$candidate; \
-	    "$$candidate" -c "$(MAKES_VENVS)" >/dev/null 2>&1 || continue; \
-	    able=$$candidate; break; \
-	done; \
-	if [ -z "$$found" ]; then \
-	    echo "No Python 3.11 or 3.12 runs here (tried: $(strip $(CANDIDATES)))." >&2; \
-	    echo "Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
-	elif [ -z "$$able" ]; then \
-	    echo "$$found has no venv module: on Debian or Ubuntu, apt install python3-venv" >&2; exit 1; \
-	fi; \
-	echo "Installing into .venv with $$($$able --version), once; this takes some minutes."; \
-	$(BIN)/python -c "import pip; $(FITS)" >/dev/null 2>&1 || "$$able" -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev]"
+	$(call install,all)
 	@touch $@
+
+$(READY_DEV): pyproject.toml constraints.txt
+	$(call install,all dev)
+	@touch $(READY) $@

@@ -125,14 +125,14 @@ class DQN(AgentBase):
 
     @property
     def replay(self) -> Replay:
-        return Replay.of(self.config)
+        return Replay.of(self.config, self.obs_spec, self.action_spec)
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> DQNState:
         learned = super().init(key, num_envs, hyper)
         return DQNState(
             **vars(learned),
             target=target_of(learned.learner.variables),
-            replay=self.replay.init(self.obs_spec, self.action_spec),
+            replay=self.replay.init(),
         )
 
     def action_values(self, state: DQNState, obs: Any) -> jax.Array:

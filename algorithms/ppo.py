@@ -26,7 +26,7 @@ from ..core.networks.architecture import CELLS, NetworkSpec
 from ..core.networks.heads import merge_heads, policy_shapes
 from ..core.networks.unroll import apply_step, carries, unroll
 from ..core.rl.distributions import policy, to_action
-from ..core.rl.losses import clipped_value_loss, explained_variance, gae
+from ..core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from ..core.rl.normalize import Normalizer, require_normalizable
 from ..core.specs import Spec
 from ..core.types import Metrics, pytree_dataclass
@@ -259,15 +259,19 @@ class PPO(AgentBase):
         """Estimate V of each step's observation and of its true successor, `[T, N]` each."""
 
         def value_of(seen: Any) -> jax.Array:
-            outputs, _ = self.network.apply(variables, jax.tree.map(_flatten, seen))
+            outputs, _ = self.network.apply(variables, seen)
             heads = outputs[0] if self.network.recurrent else outputs
-            return merge_heads(heads)["value"].reshape(trajectory.reward.shape)
+            return merge_heads(heads)["value"]
 
-        obs, next_obs = trajectory.obs, trajectory.next_obs
-        if not self.network.recurrent:
-            return value_of(obs), value_of(next_obs)
-        before, after = carries(self.network, variables, obs, trajectory.first, trajectory.carry)
-        return value_of((obs, before)), value_of((next_obs, after))
+        seen, successors = trajectory.obs, trajectory.next_obs
+        if self.network.recurrent:
+            before, after = carries(
+                self.network, variables, seen, trajectory.first, trajectory.carry
+            )
+            seen, successors = (seen, before), (successors, after)
+        value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
+        ended = trajectory.terminated, trajectory.truncated
+        return value, successor_values(value_of, value, successors, *ended)
 
     def loss(
         self, variables: Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams

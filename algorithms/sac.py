@@ -130,7 +130,7 @@ class SAC(AgentBase):
 
     @property
     def replay(self) -> Replay:
-        return Replay.of(self.config)
+        return Replay.of(self.config, self.obs_spec, self._unit)
 
     @property
     def _unit(self) -> Box:
@@ -147,7 +147,7 @@ class SAC(AgentBase):
                 for part in self.network.parts
             },
             target=target_of(part_of(variables, "critic")),
-            replay=self.replay.init(self.obs_spec, self._unit),
+            replay=self.replay.init(),
             hyper=given,
             obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )

@@ -3,12 +3,19 @@
 Each case trains PPO on CartPole-v1 on one device, which may use all cores, and divided among
 `num_devices` parts of the same CPU. The speedup is the ratio of their steps/s; the efficiency is
 the speedup over the number of devices. What is exchanged is read from the compiled program; its
-time is measured apart. Run it from the repository's root:
+time is measured apart. With `--commands`, each command runs with `--devices 1` and as it chooses,
+in turns. Run it from the repository's root:
 
     python -m benchmarks.devices
+    python -m benchmarks.devices --commands
 """
 
+import json
 import re
+import subprocess
+import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +63,11 @@ class Case:
 
 
 CASES = (
+    Case(shard="seeds", num_seeds=2, num_envs=4, hidden_size=64, num_updates=32),
     Case(shard="seeds", num_seeds=4, num_envs=4, hidden_size=64, num_updates=16),
+    Case(shard="seeds", num_seeds=5, num_envs=4, hidden_size=64, num_updates=16),
+    Case(shard="seeds", num_seeds=16, num_envs=4, hidden_size=64, num_updates=4),
+    Case(shard="seeds", num_seeds=2, num_envs=512, hidden_size=256, num_updates=1),
     Case(shard="envs", num_seeds=1, num_envs=64, hidden_size=64),
     Case(shard="envs", num_seeds=1, num_envs=512, hidden_size=256, num_updates=1),
 )
@@ -155,9 +166,60 @@ def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> 
     return lambda: run(given)
 
 
+TRAINED = "ppo gymnax:CartPole-v1 --no-preset --total-steps 100000"
+COMMANDS = {
+    "train, 4 seeds": f"train {TRAINED} --num-seeds 4",
+    "train, 5 seeds": f"train {TRAINED} --num-seeds 5",
+    "train, 16 seeds": f"train {TRAINED} --num-seeds 16",
+    "sweep, 3 x 4 seeds": f"sweep {TRAINED} --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
+    "compare, 4 seeds": f"compare {TRAINED} --num-seeds 4 --backends haiku nnx --repetitions 0",
+    # A run of the first command.
+    "evaluate, 4 seeds": "evaluate {runs}/train-4-seeds-all-0 --episodes 2048 --max-steps 500",
+}
+
+
+def measure_commands(rounds: int, match: str, out: Path) -> None:
+    """Run each command with one device and with those that it chooses, in turns."""
+    before, rows = harness.environment(), []
+    chosen = {name: text for name, text in COMMANDS.items() if re.search(match, name)}
+    with tempfile.TemporaryDirectory() as folder:
+        runs, cache = Path(folder), f"--compilation-cache {folder}/cache"
+        for name, text in chosen.items():
+            seconds: dict[str, list[float]] = {"one": [], "all": []}
+            speeds: dict[str, list[float]] = {"one": [], "all": []}
+            for number in range(-1, rounds):  # the first fills the compilation cache
+                for which in seconds:
+                    run = runs / f"{name.replace(', ', '-').replace(' ', '-')}-{which}-{number}"
+                    words = text.format(runs=runs).split()
+                    words += cache.split() if words[0] != "compare" else []
+                    words += ["--devices", "1"] if which == "one" else []
+                    words += ["--out", str(run)] if words[0] != "evaluate" else []
+                    start = time.perf_counter()
+                    command = [sys.executable, "-m", "triglot", *words]
+                    subprocess.run(command, check=True, capture_output=True)
+                    if number < 0:
+                        continue
+                    seconds[which].append(time.perf_counter() - start)
+                    if words[0] == "train":
+                        summary = json.loads((run / "summary.json").read_text())
+                        speeds[which].append(summary["steps_per_second"])
+            arrays = {which: np.array(values) for which, values in seconds.items()}
+            ratio = harness.time_ratio(arrays, "one", "all")
+            speed = "-"
+            if speeds["one"]:
+                inverse = {which: 1 / np.array(values) for which, values in speeds.items()}
+                speed = harness.time_ratio(inverse, "one", "all")
+            medians = [f"{np.median(values):.1f}" for values in seconds.values()]
+            rows.append([name, *medians, ratio, speed])
+            harness.write_json(out, {"environment": before, "rounds": rounds, "rows": rows})
+    harness.print_table(["command", "s, 1", "s, all", "in all [95%]", "training [95%]"], rows)
+
+
 def main(
     num_devices: int = 2,
     rounds: int = 8,
+    match: str = "",
+    commands: bool = False,
     out: Path = Path("benchmarks/results/devices.json"),
 ) -> None:
     """Measure every case on one device and divided, and write a JSON file.
@@ -165,14 +227,20 @@ def main(
     Args:
       num_devices: parts of the CPU.
       rounds: pairs; each round runs every program once.
+      match: a regular expression in the names of the cases or commands to measure.
+      commands: measure the commands instead.
       out: the JSON file, overwritten.
     """
+    if commands:
+        measure_commands(rounds, match, out)
+        return
+    cases = [case for case in CASES if re.search(match, case.name)]
     jax.config.update("jax_num_cpu_devices", num_devices)
     jax.config.update("jax_enable_compilation_cache", False)
     before = harness.environment()
     thunks: dict[str, harness.Thunk] = {}
     rows: dict[str, dict[str, Any]] = {}
-    for case in CASES:
+    for case in cases:
         sizes = {"num_seeds": case.num_seeds, "num_envs": case.num_envs}
         sharding = make_sharding(num_devices, case.shard, **sizes)
         made = program(case, sharding)
@@ -185,7 +253,7 @@ def main(
                 repeats = int(found["times"])
                 thunks[f"{case.name}, {kind}"] = collective(kind, each, repeats, sharding)
     seconds = harness.measure(thunks, rounds=rounds)
-    for case in CASES:
+    for case in cases:
         row, one, many = rows[case.name], f"{case.name}, 1", f"{case.name}, {num_devices}"
         row["speedup"] = harness.time_ratio(seconds, one, many)
         row["efficiency"] = row["speedup"].median / num_devices

@@ -22,6 +22,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,7 +228,8 @@ class Process:
         return json.loads(line)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the arguments, those of the command line where none are given, and measure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -247,7 +249,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.serve:
         kind, how, num_seeds, seed = options.serve
         return serve(kind, how, int(num_seeds), int(seed), SETTINGS[options.setting])

@@ -92,6 +92,11 @@ class Compiled:
     lower_seconds: float
     compile_seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of all stages."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
 
 def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
     """Trace, lower and compile a jitted function for these arguments, timing each stage.

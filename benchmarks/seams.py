@@ -86,8 +86,9 @@ def matmul_flop(config: plain_ppo.Config) -> float:
     """Count the floating-point operations of one update's matrix products.
 
     The actor reads each sample once in the rollout, the critic twice after it (the observation and
-    its true successor), both once more per epoch. The backward pass costs one forward pass for the
-    weights, and another for the inputs of every layer but the first.
+    its true successor, which triglot's reads at few steps only), both once more per epoch. The
+    backward pass costs one forward pass for the weights, and another for the inputs of every layer
+    but the first.
     """
 
     def forward(outputs: int) -> float:

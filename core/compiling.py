@@ -22,7 +22,7 @@ def compiler_options() -> dict[str, Any]:
 
 
 class WholeProgram:
-    """`jax.jit` with `compiler_options`; inside another jitted function, which has its own, without.
+    """`jax.jit` with `compiler_options`; inside another jitted function, without them.
 
     The options are chosen at the first call, since they depend on the backend, and importing must
     not start it.

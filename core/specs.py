@@ -35,12 +35,14 @@ class Box:
     """An array of `shape` and `dtype` within `low` and `high`, inclusive.
 
     A bound is one number for all elements, or a tuple with one per element in row-major order.
+    Floats that are all whole numbers (`whole`), such as a mask, are replayed from fewer bytes.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
     low: Bound = -float("inf")
     high: Bound = float("inf")
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple) or not isinstance(self.dtype, str):
@@ -73,6 +75,22 @@ class Box:
             return values.astype(self.dtype)
 
         return expand(self.low), expand(self.high)
+
+    @property
+    def stored_dtype(self) -> str:
+        """The dtype of fewest bytes that holds every value exactly.
+
+        >>> Box((10, 10, 4), "float32", 0, 1, whole=True).stored_dtype
+        'uint8'
+        """
+        if not self.whole or not self.bounded:
+            return self.dtype
+        low, high = np.min(self.low), np.max(self.high)
+        for dtype in ("uint8", "int8", "uint16", "int16"):
+            holds = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max
+            if holds and np.dtype(dtype).itemsize < np.dtype(self.dtype).itemsize:
+                return dtype
+        return self.dtype
 
     @property
     def bounded(self) -> bool:
@@ -150,6 +168,20 @@ def zeros(spec: Spec, *leading: int) -> Any:
     return jnp.zeros((*leading, *spec.shape), spec.dtype)
 
 
+def to_stored(spec: Spec, value: Any) -> Any:
+    """Convert a value `[..., *shape]` of `spec` to the dtypes of fewest bytes, exactly."""
+    if isinstance(spec, Dict):
+        return {name: to_stored(child, value[name]) for name, child in spec.items}
+    return value.astype(spec.stored_dtype) if isinstance(spec, Box) else value
+
+
+def from_stored(spec: Spec, value: Any) -> Any:
+    """Undo `to_stored`."""
+    if isinstance(spec, Dict):
+        return {name: from_stored(child, value[name]) for name, child in spec.items}
+    return value.astype(spec.dtype)
+
+
 def sample(spec: Spec, key: jax.Array) -> Any:
     """Draw one value uniformly from `spec`.
 
@@ -171,9 +203,10 @@ def sample(spec: Spec, key: jax.Array) -> Any:
         return drawn.astype(spec.dtype) + jnp.asarray(low)
     finite_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1))
     finite_low = np.where(np.isfinite(low), low, finite_high - 2)
-    return jax.random.uniform(
+    drawn = jax.random.uniform(
         key, spec.shape, spec.dtype, finite_low.astype(spec.dtype), finite_high.astype(spec.dtype)
     )
+    return jnp.round(drawn) if spec.whole else drawn
 
 
 def mismatch(spec: Spec, value: Any) -> str | None:
@@ -194,4 +227,6 @@ def mismatch(spec: Spec, value: Any) -> str | None:
     low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
     if not np.all((array >= low) & (array <= high)):  # also true for NaN
         return f"expected values within [{np.min(low)}, {np.max(high)}], got {array.tolist()}"
+    if isinstance(spec, Box) and spec.whole and np.any(array != np.round(array)):
+        return f"expected whole numbers, got {array.tolist()}"
     return None

@@ -67,7 +67,7 @@ def train(
         for JAX's first device. With several processes (`jax.distributed`), all their devices, and
         every process calls `train` alike.
       shard: what is divided, `seeds` or `envs` (the environments of each seed); None for seeds, if
-        the number of devices divides them. See docs/devices.md.
+        there are as many as devices. See docs/devices.md.
       callback: called after each chunk with the number of updates done and the chunk's metrics,
         `[S, updates]` each.
       every_update: called after each update, in order and from inside the compiled program, with
@@ -100,8 +100,7 @@ def train(
             history.append(chunk.metrics)
             if callback is not None:
                 callback(chunk.num_updates, chunk.metrics)
-    if sharding is not None:
-        state = gathered(state)
+    state = gathered(state, num_seeds)
     if every_update is not None:
         jax.effects_barrier()  # the last calls may still be pending
     metrics = {n: np.concatenate([m[n] for m in history], axis=1) for n in history[0]}

@@ -1,5 +1,7 @@
 """Choose the trainer for an environment: compiled, or stepped in Python."""
 
+from dataclasses import replace
+
 from .agent import Agent
 from .environment import Environment
 from .errors import TriglotError
@@ -7,7 +9,7 @@ from .host.trainer import HostTrainer
 from .host_environment import HostEnvironment
 from .loop.callbacks import Callback
 from .loop.interface import TrainerLike
-from .loop.sharding import Sharding
+from .loop.sharding import Sharding, fewest_devices, make_sharding
 from .loop.trainer import Trainer
 from .loop.vectorize import VectorEnvironment
 
@@ -40,3 +42,22 @@ def make_trainer(
         return HostTrainer(agent, env, every_update=every_update)
     vector = VectorEnvironment(env, agent.num_envs)
     return Trainer(agent, vector, every_update=every_update, sharding=sharding)
+
+
+def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike:
+    """Divide a trainer's seeds among the fewest devices with which each has as few as possible.
+
+    Args:
+      trainer: on one device. One that steps environments in Python stays there.
+      num_seeds: `S`.
+      most: the most devices.
+
+    Raises:
+      TriglotError: if there are not as many devices.
+    """
+    devices = fewest_devices(num_seeds, most)
+    if devices == 1 or not isinstance(trainer, Trainer):
+        return trainer
+    num_envs = trainer.agent.num_envs
+    sharding = make_sharding(devices, "seeds", num_seeds=num_seeds, num_envs=num_envs)
+    return replace(trainer, sharding=sharding)

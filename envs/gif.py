@@ -1,11 +1,14 @@
 """Animated GIFs, written frame by frame."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from tqdm import tqdm
+
+MAX_COLOURS = 256  # of a GIF's palette
 
 
 def without_window() -> None:
@@ -30,7 +33,30 @@ def write_gif(
       num_frames: the number of frames, for the progress bar; None if unknown.
       milliseconds: duration of a frame, rounded to steps of 10 by the format.
     """
-    watched = tqdm(frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0)
-    images = (Image.fromarray(frame).quantize() for frame in watched)
+    watched = tqdm(
+        frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0, leave=False
+    )
+    images = _indexed(watched)
     first = next(images)
     first.save(path, save_all=True, append_images=images, duration=milliseconds, loop=0)
+
+
+def _indexed(frames: Iterable[np.ndarray]) -> Iterator[Image.Image]:
+    """Reduce frames to palettes.
+
+    Choosing a palette takes 14 ms for 600 x 400 pixels and using one 1 ms, so that drawn frames,
+    which have few colours, share one that holds all of them.
+    """
+    known: set[Any] = set()
+    palette = Image.new("P", (1, 1))
+    for frame in frames:
+        image = Image.fromarray(frame)
+        counted = image.getcolors(MAX_COLOURS)
+        if counted is None:
+            yield image.quantize()
+            continue
+        colours = {colour for _, colour in counted}
+        if not colours <= known:
+            known = known | colours if len(known | colours) <= MAX_COLOURS else colours
+            palette.putpalette([value for colour in sorted(known) for value in colour])
+        yield image.quantize(palette=palette, dither=Image.Dither.NONE)

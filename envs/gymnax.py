@@ -195,6 +195,8 @@ def _library(env_id: str, params: Options) -> _Library:
     obs_spec = _as_returned(obs_spec, returned)
     if env_id in _OUT_OF_BOUNDS and isinstance(obs_spec, Box):
         obs_spec = Box(obs_spec.shape, obs_spec.dtype)
+    if env_id.endswith("-MinAtar"):  # one plane per kind of object, of 0 and 1
+        obs_spec = replace(obs_spec, whole=True)
     return _Library(env, env_params, obs_spec, action_spec)
 
 

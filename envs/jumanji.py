@@ -235,7 +235,8 @@ def _library(env_id: str, options: Options) -> _Library:
     observations = {}
     if (image := _IMAGES.get(type(env).__name__)) is not None:
         shape = jax.eval_shape(image, returned).shape
-        observations["image"] = _Observation(Box(shape, "float32", 0.0, 1.0), image)
+        whole = type(env).__name__ == "Maze"  # the body of a Snake has fractions
+        observations["image"] = _Observation(Box(shape, "float32", 0.0, 1.0, whole), image)
     vector, nested = functools.partial(to_vector, spec), functools.partial(to_dict, spec)
     observations["vector"] = _Observation(vector_spec(spec, returned), vector)
     observations["dict"] = _Observation(dict_spec(spec, returned), nested)

@@ -16,6 +16,7 @@ from .arguments import check_words, check_writable, value_of
 from .compilation_cache import configure
 from .deferred import DRAWING, defer
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
+from .terminal.examples import examples_of
 from .terminal.progress import phase
 from .terminal.streams import checked_stdout, forgiving_stderr
 from .terminal.usage import USAGE
@@ -97,18 +98,6 @@ def _train(arguments: list[str], started: float) -> int:
     The run directory contains config.json (all options), metrics.jsonl (one line per update, one
     value per seed), summary.json, learning_curve.png and checkpoints, from which `triglot resume
     FOLDER` continues.
-
-    triglot train ppo gymnax:CartPole-v1 --backend haiku --num-seeds 10 --out runs/haiku
-
-    triglot train ppo gridworld:8x8 --backend table --rollout-length 32
-
-    triglot train ppo gymnax:CartPole-v1 --optimizer my_file:my_optimizer
-
-    triglot train ppo gymnax:CartPole-v1 --num-seeds 8 --devices 2
-
-    triglot train my_file:MyAgent my_file:MyEnvironment --network my_file:my_network
-
-    triglot train ppo probe:two-step --total-steps 64 --rollout-length 8 --debug nans no-jit
     """
     with phase("importing"):
         options = _parse_with_algorithm(TrainOptions, arguments)
@@ -136,12 +125,6 @@ def _resume(arguments: list[str], started: float) -> int:
     With --backend, the run goes on in another network library: in canonical arithmetic, which is
     the default, with the same numbers. With --total-steps, it is extended. --devices changes the
     number of devices: numbers then agree up to rounding. config.json lists the changes.
-
-    triglot resume runs/first
-
-    triglot resume runs/first --backend nnx
-
-    triglot resume runs/first --total-steps 1000000 --decay-updates inf
     """
     options = _parse(commands.ResumeOptions, arguments)
     with phase("importing"):
@@ -162,13 +145,10 @@ def _evaluate(arguments: list[str], started: float) -> int:
     there is one seed), the episode lengths, and the number of episodes cut at --max-steps. Every
     episode is written to evaluation.json in the run directory, which the next evaluation
     overwrites.
-
-    triglot evaluate runs/first
-
-    triglot evaluate runs/first --sampled --episodes 1000 --seed 1
     """
     options = _parse(commands.EvaluateOptions, arguments)
     run_options = _options_of_run(options)
+    devices.start_for(options.devices, run_options.num_seeds)
     from .runs.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
@@ -181,10 +161,6 @@ def _render(arguments: list[str], started: float) -> int:
     Pong, mazes and PointRobot, and for Gymnasium environments that support `rgb_array`. CartPole
     and the other classic control tasks of gymnax and Gymnasium need pygame: pip
     install 'triglot[render]'. A custom environment needs a method draw.
-
-    triglot render runs/first
-
-    triglot render runs/first --episodes 3 --seed-index 1 --sampled --out three.gif
     """
     options = _parse(commands.RenderOptions, arguments)
     run_options = _options_of_run(options)
@@ -200,12 +176,6 @@ def _export(arguments: list[str], started: float) -> int:
     which builds plain modules of that library, whichever the run used. stablehlo, onnx: the greedy
     policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
     observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
-
-    triglot export runs/first --format stablehlo --out policy
-
-    triglot export runs/first --format onnx --out policy-onnx
-
-    triglot export runs/first --format nnx --seed-index 1 --out model
     """
     options = _parse(commands.ExportOptions, arguments)
     run_options = _options_of_run(options)
@@ -217,11 +187,8 @@ def _export(arguments: list[str], started: float) -> int:
 def _runs(arguments: list[str], started: float) -> int:
     """List the runs in a folder: state, age, return, steps and what was trained.
 
-    A run is running, finished, interrupted (by Ctrl-C or a signal), diverged, or killed.
-
-    triglot runs
-
-    triglot runs runs --where algorithm=ppo learning_rate=0.001 --sort return
+    A run is running, finished, stopped (at --stop-at), interrupted (by Ctrl-C or a signal),
+    diverged, or killed.
     """
     options = _parse(commands.RunsOptions, arguments)
     from .listing import list_runs
@@ -230,15 +197,23 @@ def _runs(arguments: list[str], started: float) -> int:
     return 0
 
 
+def _watch(arguments: list[str], started: float) -> int:
+    """Show the curve, the speed and the state of a run that another program trains.
+
+    It ends when the run ends, or with Ctrl-C; nothing in the folder is written or locked. If the
+    output is not a terminal, the run is described once.
+    """
+    options = _parse(commands.WatchOptions, arguments)
+    from .monitoring.watch import watch
+
+    return watch(options)
+
+
 def _curves(arguments: list[str], started: float) -> int:
     """Plot the learning curves of several runs in one environment.
 
     Shown are the mean over seeds and its 95% confidence interval; below 5 seeds, a thin line for
     each seed. A run that has not finished is plotted up to its last update.
-
-    triglot curves runs/haiku runs/equinox --out curves.png
-
-    triglot curves runs/* --metric loss --labels small large
     """
     options = _parse(commands.CurvesOptions, arguments)
     from .runs.curves import draw_curves
@@ -255,18 +230,11 @@ def _compare(arguments: list[str], started: float) -> int:
     The folder contains comparison.json, curves.png and .svg, figures/*.png and .svg, tables.md and
     tables/*.csv, and report.html, a self-contained page. The same command continues an interrupted
     comparison where it was, and --ladder or --repetitions add to a finished one.
-
-    triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
-
-    triglot compare ppo gymnax:CartPole-v1 --arithmetic native --ladder
-
-    triglot compare ppo gymnax:CartPole-v1 --network my_file:networks --envs gymnax:Acrobot-v1
-
-    triglot compare ppo gymnax:CartPole-v1 --against comparison.json --fail-on different
     """
     from .registry.overrides import overrides_of
 
     options = _parse_with_algorithm(CompareOptions, arguments)
+    devices.start_for(options.devices, options.num_seeds)
     from .comparison.compare import compare, exit_code
 
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
@@ -284,20 +252,13 @@ def _sweep(arguments: list[str], started: float) -> int:
     The folder contains results.csv (one row per setting and seed), ranking.csv, sweep.json,
     sweep.png and .svg, report.html, a self-contained page, and best.toml, the settings of the best.
     The same command with the same --out continues an interrupted sweep.
-
-    triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 10
-
-    triglot sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-4,1e-3 --over clip_epsilon=0.1,0.2
-
-    triglot sweep ppo gymnax:CartPole-v1 --over hidden_sizes=64/64,256/256 --over num_envs=4,16
-
-    triglot sweep dqn gymnax:CartPole-v1 --over learning_rate=log:1e-5..1e-2 --over tau=0.01..1
-    --num-settings 32 --halving
     """
     options = _parse_with_algorithm(commands.SweepOptions, arguments)
     _set_compilation_cache(options)
+    from .sweep.jobs import recorded_devices
     from .sweep.run import sweep
 
+    devices.start_for(options.devices or recorded_devices(options.out))
     return sweep(options)[0]
 
 
@@ -314,16 +275,6 @@ def _diff(arguments: list[str], started: float) -> int:
 
     The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
     if they cannot be compared.
-
-    triglot diff my_haiku:net my_equinox:net --env gymnax:CartPole-v1
-
-    triglot diff my_linen:cnn my_nnx:CNN --obs-shape 84 84 4 --json diff.json
-
-    triglot diff my_haiku:net my_linen:net --inputs float32:8 int32::0..9
-
-    triglot diff my_haiku:net my_equinox:net --obs-shape 4 --mapping mlp/linear_0=layers/0
-
-    triglot diff zoo:haiku my_equinox:net --env gymnax:CartPole-v1 --algorithm ppo
     """
     options = _parse(commands.DiffOptions, arguments)
     if options.json is not None:
@@ -340,18 +291,6 @@ def _check(arguments: list[str], started: float) -> int:
     The first line is the result. Each failure is reported with its cause, why it matters and how to
     fix it. The exit code is 0 if all checks passed, 1 if a check failed, and 2 if the component
     could not be checked.
-
-    triglot check my_file:my_network --env gymnax:CartPole-v1
-
-    triglot check my_file:my_network --algorithm dqn
-
-    triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
-
-    triglot check my_file:MyAgent --backends haiku linen nnx equinox
-
-    triglot check my_file:MyEnvironment
-
-    triglot check gymnax
     """
     prog = "triglot check"
     file, given = config_files.split(arguments[1:])
@@ -383,10 +322,6 @@ def _new(arguments: list[str], started: float) -> int:
 
     It contains the component, its test, a README and a pyproject.toml, so that `pip install -e`
     adds the component to `triglot list`. Kinds: algorithm, environment, network.
-
-    triglot new algorithm my_agent
-
-    triglot new network my_network --backend equinox
     """
     from .authoring.new import write
 
@@ -396,10 +331,7 @@ def _new(arguments: list[str], started: float) -> int:
 
 
 def _list(arguments: list[str], started: float) -> int:
-    """List algorithms, backends and environments, and what is installed.
-
-    triglot list presets
-    """
+    """List algorithms, backends and environments, and what is installed."""
     from .authoring import list as listing
 
     options = _parse(commands.ListOptions, arguments)
@@ -412,10 +344,6 @@ def _completion(arguments: list[str], started: float) -> int:
 
     For bash, put this line in ~/.bashrc: source <(triglot completion bash). A file loads faster;
     write it again after an update of triglot. For zsh, the file is _triglot in a folder of fpath.
-
-    triglot completion bash > triglot.bash
-
-    triglot completion zsh > _triglot
     """
     options = _parse(commands.CompletionOptions, arguments)
     from .completion import completion_script
@@ -436,8 +364,8 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _export, _runs, _curves, _compare, _sweep, _diff, _check,
-    _new, _list, _completion, _version,
+    _train, _resume, _evaluate, _render, _export, _runs, _watch, _curves, _compare, _sweep, _diff,
+    _check, _new, _list, _completion, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 
@@ -452,7 +380,14 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
         given = config_files.merge(file, given, options, algorithm)
     description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
     prog = f"triglot {command}"
-    parsed = parse(options, given, prog=prog, description=description, algorithm=algorithm)
+    parsed = parse(
+        options,
+        given,
+        prog=prog,
+        description=description,
+        examples=examples_of(command),
+        algorithm=algorithm,
+    )
     if parsed is None:
         raise _HelpShown
     return parsed

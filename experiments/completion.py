@@ -20,6 +20,7 @@ OPTIONS: dict[str, type] = {
     "render": commands.RenderOptions,
     "export": commands.ExportOptions,
     "runs": commands.RunsOptions,
+    "watch": commands.WatchOptions,
     "curves": commands.CurvesOptions,
     "compare": commands.CompareOptions,
     "sweep": commands.SweepOptions,

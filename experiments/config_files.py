@@ -16,7 +16,8 @@ from typing import Any
 import tomli_w
 
 from ..core.errors import TriglotError, unknown
-from .options import MachineOptions, marked
+from .arg import marked
+from .options import MachineOptions
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top

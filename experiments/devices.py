@@ -1,40 +1,75 @@
-"""Make the devices of a training before JAX starts, which fixes their number."""
+"""The devices that a command divides a training among: made before JAX starts, chosen afterwards.
+
+JAX computes on about one core of a CPU, so the command line makes a device for each core that the
+process may use, as far as there are seeds for them. Python code has one, unless it makes more.
+"""
 
 import os
 from contextlib import suppress
 
 from .options import TrainOptions
 
-COUNT_FLAG = "xla_force_host_platform_device_count"  # which the user may have set instead
+# What the user may have set instead: JAX's variable, and the flag before it.
+COUNT = "JAX_NUM_CPU_DEVICES"
+COUNT_FLAG = "xla_force_host_platform_device_count"
 
 
 def start(options: TrainOptions) -> None:
-    """Check the number of devices, and let JAX divide the CPU into as many.
-
-    Other kinds of devices are counted by JAX, and are not changed.
+    """Check the number of devices of a training, and let JAX divide the CPU into as many.
 
     Raises:
-      TriglotError: if the number does not divide the seeds or the environments.
+      TriglotError: if there are fewer seeds, and the number does not divide the environments.
     """
     from ..core.errors import TriglotError
-    from ..core.hyper import check_count
     from ..core.loop.sharding import choose_shard
 
-    check_count("devices", options.devices)
-    if options.devices == 1:
-        if options.shard is not None:
-            raise TriglotError(
-                f"--shard {options.shard} divides a training among several devices: give their "
-                "number, --devices N."
-            )
-        return
+    devices = options.devices
+    if devices in (None, 1) and options.shard is not None:
+        raise TriglotError(
+            f"--shard {options.shard} divides a training among several devices: give their "
+            "number, --devices N."
+        )
     num_envs = getattr(options.config, "num_envs", None)
-    if num_envs is not None:  # an algorithm may have it elsewhere, see `Agent.num_envs`
-        seeds = options.num_seeds
-        choose_shard(options.devices, options.shard, num_seeds=seeds, num_envs=num_envs)
-    if COUNT_FLAG not in os.environ.get("XLA_FLAGS", ""):
+    # An algorithm may have the number of environments elsewhere, see `Agent.num_envs`.
+    if devices is not None and devices > 1 and num_envs is not None:
+        choose_shard(devices, options.shard, num_seeds=options.num_seeds, num_envs=num_envs)
+    start_for(devices, options.num_seeds)
+
+
+def start_for(devices: int | None, num_seeds: int | None = None) -> None:
+    """Let JAX divide the CPU into devices; other kinds of devices are not changed.
+
+    Args:
+      devices: their number; None for one per core, as far as there are seeds for them.
+      num_seeds: how many are trained at the same time; None if that is not known yet.
+
+    Raises:
+      TriglotError: if the number is not positive.
+    """
+    from ..core.hyper import check_count
+    from ..core.loop.sharding import fewest_devices
+    from .jobs.cores import free_cores
+
+    if devices is not None:
+        check_count("devices", devices)
+        make(devices)
+    elif COUNT not in os.environ:
+        cores = len(free_cores())
+        # Another number of seeds than a positive one is refused later.
+        make(cores if num_seeds is None else fewest_devices(max(1, num_seeds), cores))
+
+
+def make(number: int) -> None:
+    """Let JAX divide the CPU, unless a flag of XLA does or JAX has started already."""
+    if number > 1 and COUNT_FLAG not in os.environ.get("XLA_FLAGS", ""):
         import jax
 
-        # JAX has started already where a notebook or a test calls the command.
-        with suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", options.devices)
+        with suppress(RuntimeError):  # a notebook or a test called the command
+            jax.config.update("jax_num_cpu_devices", number)
+
+
+def most_devices() -> int:
+    """Return among how many devices seeds are divided by default: those of a CPU, or one."""
+    import jax
+
+    return jax.device_count() if jax.default_backend() == "cpu" else 1

@@ -4,17 +4,17 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, unknown
+from .monitoring.state import RUNNING, SUMMARY, ended_state, read_json
 from .options import RunsOptions
 from .plots.learning_curves import finite_mean
 from .report.tables import Column, Record, Table, as_text
-from .runs.resuming import recorded_progress
 from .statistics import format_return
 from .storage.config import read_config
 from .storage.journal import last_metrics
@@ -85,10 +85,10 @@ def _row(folder: Path) -> dict[str, Any] | None:
         networks = " ".join(config["network"]) or config["backend"]
     except (TriglotError, KeyError):
         return None
-    summary, last = _json(folder / "summary.json"), last_metrics(folder)
+    summary, last = read_json(folder / SUMMARY), last_metrics(folder)
     evaluation = summary.get("evaluation")
     value = evaluation["return_mean"] if evaluation else _mean(last.get("episode_return", ()))
-    state = _state(folder, summary)
+    state = RUNNING if is_locked(folder) else ended_state(folder, summary)
     return {
         "run": str(folder),
         "state": state,
@@ -102,16 +102,6 @@ def _row(folder: Path) -> dict[str, Any] | None:
         "seeds": seeds,
         "options": {**config, **config["config"], **config["hyper"], "state": state},
     }
-
-
-def _state(folder: Path, summary: Mapping[str, Any]) -> str:
-    if is_locked(folder):
-        return "running"
-    if not summary or recorded_progress(folder) > summary["num_updates"]:
-        return "killed"
-    if summary["diverged"]:
-        return "diverged"
-    return "interrupted" if summary["interrupted"] else "finished"
 
 
 def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, str]]:
@@ -159,11 +149,3 @@ def _return(row: Record) -> str:
 def _mean(values: Sequence[float | None]) -> float | None:
     mean = float(finite_mean(np.array(values, float)))
     return mean if math.isfinite(mean) else None
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -4,43 +4,11 @@
 so that `load_run` and the workers of a comparison can use the same classes.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
-
-@dataclass(frozen=True)
-class Arg:
-    """How the help shows an option.
-
-    Attributes:
-      metavar: stands for the value.
-      default: describes the default where the value None does not.
-      positional: whether the value comes without the option's name.
-      repeated: whether the option may be given several times, each time with further values.
-      derived: whether it is not an option, but follows from others.
-    """
-
-    metavar: str
-    default: str | None = None
-    positional: bool = False
-    repeated: bool = False
-    derived: bool = False
-
-
-def marked(options: type, mark: str) -> list[str]:
-    """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
-    hints = get_type_hints(options, include_extras=True)
-    return [
-        one.name
-        for one in fields(options)
-        if any(isinstance(arg, Arg) and getattr(arg, mark) for arg in get_args(hints[one.name])[1:])
-    ]
-
-
-Count = Annotated[int, Arg("N")]
-Name = Annotated[str, Arg("NAME")]
-RunFolder = Annotated[Path, Arg("FOLDER", positional=True)]
+from .arg import Arg, Count, Devices, Name, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +40,21 @@ class RunsOptions:
     folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")
     where: Annotated[tuple[str, ...], Arg("NAME=VALUE ...", "all runs")] = ()
     sort: Name = "age"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Options of `triglot watch`.
+
+    Attributes:
+      run: a folder written by `triglot train`, which another program may be training.
+      metric: a name in metrics.jsonl, of which the curve is shown.
+      seconds: seconds between two looks at the files.
+    """
+
+    run: RunFolder
+    metric: Name = "episode_return"
+    seconds: Annotated[float, Arg("SECONDS")] = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +128,15 @@ class TrainOptions(SharedOptions, MachineOptions):
         canonical, all libraries agree bit for bit.
       network: a custom network: package.module:object, a Network or a function of obs_spec and
         action_spec that returns one. Or several, each as NAME=package.module:object.
-      devices: devices that the training is divided among; on a CPU they share its cores.
+      devices: devices that the training is divided among; on a CPU they share its cores. 1 trains
+        all seeds in one program.
       shard: what is divided: seeds, each device trains some of them; or envs, each steps some of
         the environments of every seed and learns from a part of each batch.
       out: a new folder for the results.
+      eval_every: evaluate during the training too, at multiples of N environment steps per seed;
+        the best checkpoint is kept.
+      stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
+        without it, that of the training episodes in about a second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
@@ -165,11 +153,11 @@ class TrainOptions(SharedOptions, MachineOptions):
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
-    devices: Count = 1
-    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if N divides num_seeds; else envs")] = (
-        None
-    )
+    devices: Devices = None
+    shard: Annotated[str | None, Arg("seeds|envs", "seeds, if there are N; else envs")] = None
     out: Annotated[Path | None, Arg("FOLDER", "runs/ALGORITHM-ENVIRONMENT-BACKEND-TIME")] = None
+    eval_every: Annotated[int | None, Arg("N", "after training only")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
@@ -205,6 +193,7 @@ class CompareOptions(SharedOptions, JobOptions):
 
     Attributes:
       num_seeds: independent seeds, vmapped; at least 5 to judge returns.
+      devices: the most devices that the seeds are divided among, the same for all libraries.
       envs: further environments; the scores of all are normalised and aggregated.
       backends: the network libraries, at least two; all start from the first one's initial weights.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
@@ -226,6 +215,7 @@ class CompareOptions(SharedOptions, JobOptions):
     """
 
     num_seeds: Count = 10
+    devices: Devices = None
     envs: Annotated[tuple[str, ...], Arg("ENVIRONMENT ...", "none")] = ()
     backends: Annotated[
         tuple[str, ...] | None, Arg("NAME ...", "haiku linen nnx equinox, or those of --network")
@@ -266,6 +256,7 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
       halving: stop the worse settings early, by the mean return of training episodes.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
+      devices: the most devices that the trainings of a batch are divided among.
       backend: the network library: haiku, linen, nnx, equinox, or table.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
         canonical, all libraries agree bit for bit.
@@ -286,6 +277,9 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
     halving: bool = False
     eta: Count = 2
     batch: Annotated[int | None, Arg("N", "as many as fit into half of the free memory")] = None
+    devices: Annotated[int | None, Arg("N", "one per CPU core if there is one batch; else 1")] = (
+        None
+    )
     backend: Name = "linen"
     arithmetic: Annotated[str | None, Arg("NAME", "canonical; native with a custom network")] = None
     network: Annotated[tuple[str, ...], Arg("OBJECT ...", "built in")] = ()
@@ -321,10 +315,13 @@ class ResumeOptions(RunOptions):
       profile: trace a few updates with JAX's profiler, for Perfetto or TensorBoard.
       devices: divide the training among this many devices.
       shard: what is divided, seeds or envs.
+      stop_at: stop when the mean return over seeds reaches this. A run that stopped at its return
+        continues with a higher one, or to --total-steps.
     """
 
     backend: Annotated[str | None, Arg("NAME", "the run's")] = None
     total_steps: Annotated[int | None, Arg("N", "the run's")] = None
+    stop_at: Annotated[float | None, Arg("RETURN", "the run's")] = None
     decay_updates: Annotated[float | None, Arg("N", "the run's")] = None
     profile: bool = False
     devices: Annotated[int | None, Arg("N", "the run's")] = None
@@ -332,7 +329,18 @@ class ResumeOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(RunOptions):
+class PlayOptions(RunOptions):
+    """Options of the commands that play a run.
+
+    Attributes:
+      checkpoint: last, or best: the one with the highest return at --eval-every.
+    """
+
+    checkpoint: Annotated[str, Arg("best|last")] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(PlayOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
@@ -340,16 +348,18 @@ class EvaluateOptions(RunOptions):
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
       max_steps: maximum number of steps per episode.
+      devices: devices that the seeds are divided among.
     """
 
     episodes: Count = 128
     sampled: bool = False
     seed: Count = 0
     max_steps: Count = 100_000
+    devices: Devices = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(RunOptions):
+class ExportOptions(PlayOptions):
     """Options of `triglot export`.
 
     Attributes:
@@ -365,7 +375,7 @@ class ExportOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderOptions(RunOptions):
+class RenderOptions(PlayOptions):
     """Options of `triglot render`.
 
     Attributes:

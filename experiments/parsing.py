@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import inspect
 import io
 import os
 import re
@@ -16,13 +17,17 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Su
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..core.errors import TriglotError, shown
+from .arg import Arg, marked
 from .arguments import check_contradictions, check_path, join_repeated
-from .options import Arg, NoOptions, marked
+from .option_groups import GROUPS, groups_of
+from .options import NoOptions
 from .terminal.wrapping import terminal_width, wrapped
 
 Options = TypeVar("Options")
 
+OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
+GROUP = "_group"  # ends the names of groups, which are no options
 
 
 def parse(
@@ -31,6 +36,7 @@ def parse(
     *,
     prog: str,
     description: str,
+    examples: Sequence[str] = (),
     algorithm: Any = None,
 ) -> Options | None:
     """Parse a command line.
@@ -40,6 +46,7 @@ def parse(
       arguments: the words after the command.
       prog: the command, for messages.
       description: the help text.
+      examples: command lines at the end of the help.
       algorithm: a class whose `Config` and `Hyperparams` fields become options, where `options` has
         the fields `config` and `hyper`.
 
@@ -77,7 +84,8 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
-            print(wrapped(stdout.text(), width), end="")
+            listed = "".join(f"  {example}\n" for example in examples)
+            print(wrapped(f"{stdout.text()}\nexamples:\n{listed}", width), end="")
             return None
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
@@ -88,7 +96,7 @@ def parse(
             raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
     if rest:
         raise TriglotError(f"unexpected argument {shown(rest[0])}; see `{prog} --help`.")
-    values = {name: getattr(parsed, name) for name in _names(options)}
+    values = _values(options, parsed)
     for name, value in values.items():
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path):
@@ -137,20 +145,41 @@ def _columns(width: int) -> Iterator[None]:
 
 
 def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
-    """Build a subclass whose annotations tell tyro how to parse each field."""
+    """Build a class whose annotations tell tyro how to parse each field."""
     hints = get_type_hints(options, include_extras=True)
+    groups = groups_of(options)
     specs: list[Any] = []
+    inside: dict[str, list[Any]] = {title: [] for title in groups}
     for one in fields(options):
         if one.name in nested:
             specs.append((one.name, OmitArgPrefixes[nested[one.name]], field()))
-        else:
-            default = field() if one.default is MISSING else field(default=one.default)
-            specs.append((one.name, _tyro_annotation(hints[one.name]), default))
+            continue
+        default = field() if one.default is MISSING else field(default=one.default)
+        spec = (one.name, _tyro_annotation(hints[one.name]), default)
+        title = next((title for title, names in groups.items() if one.name in names), None)
+        (specs if title is None else inside[title]).append(spec)
     specs.append(("config_file", FILE_OPTION, field(default=None)))  # read before; for the help
-    return make_dataclass(
-        options.__name__, specs, bases=(options,), namespace={"__doc__": options.__doc__},
-        frozen=True, kw_only=True,
-    )  # fmt: skip
+    for title, members in inside.items():
+        group = _documented(title, members, GROUPS[title].description, options)
+        kind = Annotated[OmitArgPrefixes[group], arg(name=title)]
+        specs.append((f"{title}{GROUP}", kind, field()))
+    return _documented(options.__name__, specs, "", options)
+
+
+def _documented(name: str, specs: Sequence[Any], description: str, options: type) -> Any:
+    """Build a dataclass whose fields are described as they are in `options`."""
+    documented = (inspect.cleandoc(owner.__doc__ or "") for owner in options.__mro__)
+    attributes = "\n".join(text.partition("Attributes:\n")[2] for text in documented)
+    namespace = {"__doc__": f"{description}\n\nAttributes:\n{attributes}"}
+    return make_dataclass(name, specs, namespace=namespace, frozen=True, kw_only=True)
+
+
+def _values(options: type, parsed: Any) -> dict[str, Any]:
+    """Collect the values of all options, also of those in groups."""
+    values = {name: getattr(parsed, name) for name in _names(options) if hasattr(parsed, name)}
+    for title, names in groups_of(options).items():
+        values |= {name: getattr(getattr(parsed, f"{title}{GROUP}"), name) for name in names}
+    return values
 
 
 def _tyro_annotation(hint: Any) -> Any:
@@ -195,7 +224,9 @@ def _one_sentence(box: str) -> str:
     rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
     first = rules.pop(0) + 1 if rules[:1] == [0] else 0
     message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())
-    message = re.sub("^Error parsing (config: |hyper: )?", "", message.replace(" (required)", ""))
+    titles = "|".join(["config", "hyper", *GROUPS])
+    message = message.replace(" (required)", "")
+    message = re.sub(f"^Error parsing (({titles})({GROUP})?: )?", "", message)
     return message.rstrip(".") + "."
 
 
@@ -205,7 +236,9 @@ def registry() -> ConstructorRegistry:
 
     @registry.primitive_rule
     def integer(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        return _number(_int, "INT") if info.type is int else None
+        if info.type is int:
+            return _number(_int, "INT")
+        return _number(_int_or_none, "INT") if set(get_args(info.type)) == OPTIONAL_INT else None
 
     @registry.primitive_rule
     def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
@@ -246,6 +279,10 @@ def _int(text: str) -> int:
     if not number.is_integer():
         raise ValueError(f"expected an integer, got {shown(text)}")
     return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _int_or_none(text: str) -> int | None:
+    return None if text.lower() == "none" else _int(text)
 
 
 def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:

@@ -52,9 +52,10 @@ class Profiler:
         *,
         done: int = 0,
         target_seconds: float | None = None,
+        boundary: int | None = None,
     ) -> Iterator[Chunk]:
         """Run chunks; the arguments are those of `core.loop.chunks.run_chunks`."""
-        run = partial(run_chunks, call, chunk_size=chunk_size)
+        run = partial(run_chunks, call, chunk_size=chunk_size, boundary=boundary)
         start = min(max(done + 1, self._learns_after), num_updates - 1)
         count = 1
         for chunk in run(runner_states, start, done=done, target_seconds=target_seconds):

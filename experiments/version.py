@@ -10,7 +10,7 @@ PACKAGES = (
     "jax", "jaxlib",
     *dict.fromkeys(each.distribution for each in LIBRARIES.values() if each.distribution),
     "optax", "rlax", "distrax", "chex", "gymnax",
-    "jumanji", "brax", "gymnasium", "orbax-checkpoint", "numpy",
+    "jumanji", "brax", "gymnasium", "envpool", "orbax-checkpoint", "numpy",
 )  # fmt: skip
 
 

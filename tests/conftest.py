@@ -14,6 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+# The numbers of a command are then those of this process. Tests of devices ask for more.
+os.environ["JAX_NUM_CPU_DEVICES"] = "1"
+
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Without symbolic links, as on Windows by default, git checks out a text file for each link.
 if Path(__file__).with_name("core").is_file():

@@ -82,7 +82,8 @@ def _where(case: EnvironmentCase, at: list[int]) -> str:
 
 @CHECKS.check(
     question="Are observations within the bounds that `obs_spec` declares?",
-    why="Observations are scaled by these bounds, and tables are sized by them.",
+    why="Observations are scaled by these bounds, tables are sized by them, and whole numbers are "
+    "replayed from integers.",
     fix="Widen the bounds (infinite bounds are allowed), or clip the observation.",
 )
 def _declared_bounds(case: EnvironmentCase) -> None:
@@ -104,6 +105,9 @@ def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
         for place, value, at in _first(path, leaf, wrong, leading):
             element = tuple(at[leading:])
             yield place, f"{value}, outside [{low[element]}, {high[element]}]", at
+        if isinstance(child, specs.Box) and child.whole:
+            for place, value, at in _first(path, leaf, values != np.round(values), leading):
+                yield place, f"{value}, where `whole` declares whole numbers", at
 
 
 @CHECKS.check(

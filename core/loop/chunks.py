@@ -74,6 +74,7 @@ def run_chunks(
     *,
     done: int = 0,
     target_seconds: float | None = None,
+    boundary: int | None = None,
 ) -> Iterator[Chunk]:
     """Run chunks until `num_updates` updates are done. The chunk sizes do not change any number.
 
@@ -85,10 +86,14 @@ def run_chunks(
       done: updates done before.
       target_seconds: choose chunk sizes that take about this long, beginning with one update; None
         for `chunk_size` always.
+      boundary: end a chunk at each multiple of this many updates; None for no such ends.
     """
     size = chunk_size if target_seconds is None else 1
     while done < num_updates:
-        chunk = run_chunk(call, runner_states, min(size, num_updates - done), done)
+        stop = num_updates
+        if boundary is not None:
+            stop = min(stop, done - done % boundary + boundary)
+        chunk = run_chunk(call, runner_states, min(size, stop - done), done)
         runner_states, done = chunk.runner_states, chunk.num_updates
         if target_seconds is not None:
             size = max(1, min(int(chunk.count / chunk.seconds * target_seconds), chunk_size))

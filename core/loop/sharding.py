@@ -1,7 +1,8 @@
 """Divide one training among several devices: its seeds, or the environments of each seed.
 
 *Seeds*: each device trains its share of them, as one program of that many seeds does, bit for bit
-(`jax.shard_map`); devices exchange nothing.
+(`jax.shard_map`); devices exchange nothing. All shares are equally large: the last seed is repeated
+where the devices do not divide the seeds, and the results of the repetitions are dropped.
 
 *Environments*: one program with a global view, which XLA partitions (`jax.jit` over a mesh).
 Environments, and the batches that networks read, are divided; parameters, optimizer, replay and
@@ -9,9 +10,9 @@ statistics are replicated, and gradients are summed over devices. The algorithm 
 device; sums have another order, so numbers agree up to rounding.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,8 @@ class Sharding:
         """Say how many seeds or environments each device has."""
         number, envs = self.num_devices, agent.num_envs // self.num_devices
         if self.shard == "seeds":
-            each = f"{num_seeds // number:,} of {num_seeds:,} seeds"
+            most = "at most " if num_seeds % number else ""
+            each = f"{most}{-(-num_seeds // number):,} of {num_seeds:,} seeds"
         else:
             each = f"{envs:,} of the {agent.num_envs:,} environments of each seed"
         return f"{number:,} devices, each with {each}"
@@ -72,9 +74,31 @@ class Sharding:
         carry = everywhere(states.carry, None, AXIS)
         return replace(everywhere(states), env=env, carry=carry)
 
-    def place(self, states: RunnerState) -> RunnerState:
-        """Put the runner states `[S, ...]`, equal in all processes, on the devices."""
-        return jax.tree.map(_placed, states, self.of(states))
+    def place(self, states: Any) -> Any:
+        """Put the runner states `[S, ...]`, equal in all processes, on the devices.
+
+        Returns:
+          `[S', ...]`, where a divided `S` is rounded up to a multiple of the devices. States that
+          are placed already are returned as they are.
+        """
+        return jax.tree.map(self._placed, states, self.of(states))
+
+    def placed_shapes(self, states: Any) -> Any:
+        """Describe the arrays that `place` returns."""
+
+        def shape(leaf: jax.Array, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+            full = (self._num_rows(leaf), *leaf.shape[1:])
+            return jax.ShapeDtypeStruct(full, leaf.dtype, sharding=sharding)
+
+        return jax.tree.map(shape, states, self.of(states))
+
+    def over_seeds(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Trace `function(*given)`, each device with its share of the seeds `[S', ...]`."""
+        spec = PartitionSpec(AXIS)
+        divided = jax.shard_map(
+            function, mesh=self.mesh, in_specs=spec, out_specs=spec, check_vma=False
+        )
+        return divided(*given)
 
     def run(
         self, train: Callable[[Any, RunnerState, Any], Updated], trainer: Any, *given: Any
@@ -87,15 +111,8 @@ class Sharding:
           given: the runner states `[S, ...]`, placed, and int32 `[]`.
         """
         if self.shard == "seeds":
-            specs = (PartitionSpec(AXIS), PartitionSpec())
-            share = jax.shard_map(
-                lambda *args: train(trainer, *args),
-                mesh=self.mesh,
-                in_specs=specs,
-                out_specs=specs[0],
-                check_vma=False,
-            )
-            return share(*given)
+            states, count = given
+            return self.over_seeds(lambda share: train(trainer, share, count), states)
         trainer = replace(trainer, agent=self._data_parallel(trainer.agent))
         states, metrics = train(trainer, *given)
         states = jax.lax.with_sharding_constraint(states, self.of(states))
@@ -112,6 +129,24 @@ class Sharding:
             replace(trajectory, carry=()), self._named(None, AXIS)
         )
         return replace(steps, carry=trajectory.carry)
+
+    def _num_rows(self, leaf: jax.Array) -> int:
+        """Return the rows `S'` of an array `[S, ...]` that is placed."""
+        return padded(leaf.shape[0], self.num_devices) if self.shard == "seeds" else leaf.shape[0]
+
+    def _placed(self, leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+        rows = self._num_rows(leaf)
+        if rows == leaf.shape[0] and leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+            return leaf
+        if _is_key(leaf):
+            data = self._placed(jax.random.key_data(leaf), sharding)
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+        # `jax.device_put` would compare the array between processes first, one by one.
+        values = np.asarray(leaf)
+        missing = rows - values.shape[0]
+        if missing:
+            values = np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
+        return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
 
     def _named(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -144,14 +179,14 @@ def make_sharding(
 
     Args:
       devices: how many, or a mesh with one axis.
-      shard: `seeds` or `envs`; None chooses seeds where the number of devices divides them, and
+      shard: `seeds` or `envs`; None chooses seeds where there are as many as devices, and
         environments otherwise.
       num_seeds: `S`.
       num_envs: `N`, of each seed.
 
     Raises:
-      TriglotError: if there are not as many devices, or their number does not divide what is
-        divided.
+      TriglotError: if there are not as many devices, there are fewer seeds, or their number does
+        not divide the environments.
     """
     number = devices.size if isinstance(devices, Mesh) else devices
     check_count("devices", number)
@@ -171,27 +206,38 @@ def make_sharding(
 def choose_shard(devices: int, shard: str | None, *, num_seeds: int, num_envs: int) -> Shard:
     """Choose what is divided among devices, see `make_sharding`.
 
-    >>> choose_shard(2, None, num_seeds=1, num_envs=4)
-    'envs'
+    >>> [choose_shard(2, None, num_seeds=seeds, num_envs=4) for seeds in (1, 5)]
+    ['envs', 'seeds']
     """
     if shard not in (None, *SHARDS):
         raise unknown("shard", shard, SHARDS)
-    sizes = {"seeds": num_seeds, "envs": num_envs}
+    if shard != "envs" and devices <= num_seeds:
+        return "seeds"
+    if shard != "seeds" and num_envs % devices == 0:
+        return "envs"
+    needed = {"seeds": f"be at most num_seeds, {num_seeds}", "envs": f"divide num_envs, {num_envs}"}
     tried = SHARDS if shard is None else (shard,)
-    for name in tried:
-        if sizes[name] % devices == 0:
-            return cast(Shard, name)
-    named = " and ".join(f"num_{name}, {sizes[name]}" for name in tried)
-    able = ", ".join(str(number) for number in _divisors(sizes[name] for name in tried))
     raise TriglotError(
-        f"devices must divide {named.replace(' and ', ' or ')}; got {devices}. Numbers that do: "
-        f"{able}."
+        f"devices must {', or '.join(needed[name] for name in tried)}; got {devices}."
     )
 
 
-def _divisors(sizes: Iterator[int]) -> list[int]:
-    found = {own for size in sizes for own in range(1, min(size, 1024) + 1) if size % own == 0}
-    return sorted(found)[-8:]
+def padded(num_seeds: int, devices: int) -> int:
+    """Round a number of seeds up to a multiple of the devices.
+
+    >>> padded(5, 2)
+    6
+    """
+    return -(-num_seeds // devices) * devices
+
+
+def fewest_devices(num_seeds: int, most: int) -> int:
+    """Choose the fewest devices with which each has as few seeds as with `most` devices.
+
+    >>> [fewest_devices(5, most) for most in (1, 2, 3, 4, 64)]
+    [1, 2, 3, 3, 5]
+    """
+    return -(-num_seeds // -(-num_seeds // most))
 
 
 def _first_devices(number: int) -> list[Any]:
@@ -215,12 +261,16 @@ def _first_devices(number: int) -> list[Any]:
     return there[:number]
 
 
-def gathered(tree: PyTree) -> PyTree:
+def gathered(tree: PyTree, num_seeds: int) -> PyTree:
     """Copy arrays from all devices, also those of other processes, to this process's first one.
 
     All processes must call it together.
+
+    Args:
+      tree: arrays `[S', ...]`, of which the first `S` rows are kept; what is on one device stays.
+      num_seeds: `S`.
     """
-    return jax.tree.map(_gathered, tree)
+    return jax.tree.map(lambda leaf: _gathered(leaf, num_seeds), tree)
 
 
 def on_host(leaf: jax.Array) -> np.ndarray:
@@ -230,24 +280,13 @@ def on_host(leaf: jax.Array) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
 
 
-def _gathered(leaf: jax.Array) -> jax.Array:
-    if len(leaf.sharding.device_set) == 1:
+def _gathered(leaf: Any, num_seeds: int) -> Any:
+    if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
         return leaf
     if _is_key(leaf):
-        data = _gathered(jax.random.key_data(leaf))
+        data = _gathered(jax.random.key_data(leaf), num_seeds)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(on_host(leaf))
-
-
-def _placed(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
-    if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
-        return leaf
-    if _is_key(leaf):
-        data = _placed(jax.random.key_data(leaf), sharding)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    # `jax.device_put` would compare the array between processes first, one by one.
-    values = np.asarray(leaf)
-    return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+    return jnp.asarray(on_host(leaf)[:num_seeds])
 
 
 def _is_key(leaf: Any) -> bool:

@@ -20,7 +20,7 @@ from .callbacks import Callback, run_callback
 from .episode import Episodes, play_episodes
 from .interface import OnStage, TrainerLike, ignore_stage
 from .rollout import online_rollout, rollout
-from .sharding import Sharding
+from .sharding import Sharding, gathered, on_host
 from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
 from .vectorize import VectorEnvironment
 
@@ -176,8 +176,14 @@ class Trainer:
         return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
     def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
-        """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
-        return play_seeds(self, agent_states, keys, **options)
+        """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed.
+
+        Divided seeds are played by their devices; their agent states may be placed already.
+        """
+        if self.sharding is None or self.sharding.shard != "seeds":
+            return play_seeds(self, agent_states, keys, **options)
+        given = self.sharding.place((agent_states, keys))
+        return gathered(_play_divided(self, *given, **options), keys.shape[0])
 
 
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
@@ -234,18 +240,39 @@ def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any)
     return vmap_seeds(lambda state: trainer.train_chunk(state, num_updates), runner_states)
 
 
+@functools.partial(
+    WholeProgram, static_argnums=0, static_argnames=("num_episodes", "max_steps", "explore")
+)
+def _play_divided(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
+    assert trainer.sharding is not None
+    play = functools.partial(play_seeds, trainer, **options)
+    return trainer.sharding.over_seeds(play, agent_states, keys)
+
+
 class CompiledProgram:
-    """The `Program` of a `Trainer`: `train_seeds`, optionally compiled ahead of time."""
+    """The `Program` of a `Trainer`: `train_seeds`, optionally compiled ahead of time.
+
+    Attributes:
+      compiled: what runs; None compiles at the first call.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
+        self.compiled: Callable[..., Updated] | None = None
         self._trainer = trainer
-        self._compiled: Callable[..., Updated] | None = None
+        self._num_seeds: int | None = None
+
+    def trace(self, runner_states: RunnerState) -> jax.stages.Traced:
+        """Trace the program for runner states `[S, ...]`, which are read for their shapes only."""
+        self._num_seeds = runner_states.num_updates.shape[0]
+        sharding = self._trainer.sharding
+        shapes = runner_states if sharding is None else sharding.placed_shapes(runner_states)
+        return train_seeds.trace(self._trainer, shapes, np.int32(0))
 
     def compile(self, runner_states: RunnerState, on_stage: OnStage = ignore_stage) -> None:
         """Trace and compile before the first call; see `Program.compile`."""
-        lowered = train_seeds.lower(self._trainer, self._placed(runner_states), np.int32(0))
+        lowered = self.trace(runner_states).lower()
         on_stage("trace")
-        self._compiled = lowered.compile()
+        self.compiled = lowered.compile()
         on_stage("compile")
 
     def __call__(self, runner_states: RunnerState, num_updates: Any) -> Updated:
@@ -254,9 +281,18 @@ class CompiledProgram:
         Raises:
           TriglotError: if the environment's shapes change between reset and step.
         """
-        runner_states = self._placed(runner_states)
-        if self._compiled is not None:
-            return self._compiled(runner_states, num_updates)
+        sharding = self._trainer.sharding
+        if sharding is None:
+            return self._run(runner_states, num_updates)
+        num_seeds = self._num_seeds = self._num_seeds or runner_states.num_updates.shape[0]
+        states, metrics = self._run(_moved(sharding, runner_states), num_updates)
+        if states.num_updates.shape[0] == num_seeds:
+            return states, metrics
+        return states, {name: on_host(values)[:num_seeds] for name, values in metrics.items()}
+
+    def _run(self, runner_states: RunnerState, num_updates: Any) -> Updated:
+        if self.compiled is not None:
+            return self.compiled(runner_states, num_updates)
         try:
             return train_seeds(self._trainer, runner_states, num_updates)
         except TypeError:
@@ -267,9 +303,14 @@ class CompiledProgram:
     def close(self) -> None:
         """Do nothing: a compiled program holds no open resources."""
 
-    def _placed(self, runner_states: RunnerState) -> RunnerState:
-        sharding = self._trainer.sharding
-        return runner_states if sharding is None else sharding.place(runner_states)
+
+def _moved(sharding: Sharding, runner_states: RunnerState) -> RunnerState:
+    """Put the runner states on the devices; the given ones are donated."""
+    states = sharding.place(runner_states)
+    for old, new in zip(jax.tree.leaves(runner_states), jax.tree.leaves(states), strict=True):
+        if old is not new:
+            old.delete()
+    return states
 
 
 def updates_for(trainer: TrainerLike, total_steps: int) -> int:

@@ -1,12 +1,16 @@
 """Returns and losses, from rlax where it has them; terminated and truncated stay separate."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import rlax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import PyTree as TreeOf
 
 from ..hyper import Number
 from ..numerics import divide_or_nan
+from ..types import PyTree
 
 
 def gae(
@@ -45,6 +49,50 @@ def gae(
     target = jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
     target = jax.lax.stop_gradient(target)
     return target - jax.lax.stop_gradient(value), target
+
+
+def successor_values(
+    value_of: Callable[[PyTree], Array],
+    value: Float[Array, "T N"],
+    successors: TreeOf[Shaped[Array, "T N ..."]],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+) -> Float[Array, "T N"]:
+    """Estimate V of the true successors of a rollout, from before any reset.
+
+    The successor of a step is the next step's observation, whose value is known. The network is
+    applied only where it is not: after the last step, and where a time limit ended an episode.
+
+    Args:
+      value_of: estimates V, float `[N]`, of observations `[N, ...]`.
+      value: V of each step's observation.
+      successors: the true successors' observations.
+      terminated: steps after which there is no bootstrap; their entries are not meaningful.
+      truncated: steps after which a time limit ended the episode.
+
+    Returns:
+      float `[T, N]`.
+    """
+    steps = jnp.arange(len(value))
+    unknown = (truncated | (steps == steps[-1])[:, None]) & ~terminated
+
+    def estimate_first(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        # A conditional around a second pass over all steps would save nothing: under `vmap` over
+        # seeds both of its branches are computed.
+        unknown, values = carry
+        index = jnp.argmax(unknown, axis=0, keepdims=True)  # of each environment, its first one
+
+        def pick(leaf: Array) -> Array:
+            one_each = index.reshape(index.shape + (1,) * (leaf.ndim - 2))
+            return jnp.take_along_axis(leaf, one_each, axis=0)[0]
+
+        found = value_of(jax.tree.map(pick, successors))
+        here = unknown & (steps[:, None] == index)
+        return unknown & ~here, jnp.where(here, found, values)
+
+    known = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])])
+    start = (unknown, known)
+    return jax.lax.while_loop(lambda carry: carry[0].any(), estimate_first, start)[1]
 
 
 def clipped_value_loss(

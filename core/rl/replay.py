@@ -160,42 +160,52 @@ class Replay:
     """A replay buffer's static configuration; pure functions over `ReplayState`.
 
     Attributes:
+      obs_spec: of the observations; whole numbers are stored in the dtype of fewest bytes.
+      action_spec: of the actions.
       capacity: `C`, a multiple of the steps `T * N` of the rollouts that are added.
       num_envs: `N`.
       n_step: most steps in one sample.
       prioritized: sample in proportion to the weights that `update_priorities` gives.
     """
 
+    obs_spec: Spec
+    action_spec: Spec
     capacity: int
     num_envs: int
     n_step: int = 1
     prioritized: bool = False
 
     @classmethod
-    def of(cls, config: ReplayConfig) -> "Replay":
-        """Make the replay that an agent's configuration describes."""
+    def of(cls, config: ReplayConfig, obs_spec: Spec, action_spec: Spec) -> "Replay":
+        """Make the replay that an agent's configuration describes, of such steps."""
         return cls(
+            obs_spec=obs_spec,
+            action_spec=action_spec,
             capacity=config.capacity,
             num_envs=config.num_envs,
             n_step=config.n_step,
             prioritized=config.prioritized,
         )
 
-    def init(self, obs_spec: Spec, action_spec: Spec) -> ReplayState:
-        """Make an empty replay of such observations and actions."""
+    def init(self) -> ReplayState:
+        """Make an empty replay."""
         num_slots, mask = self.capacity, None
-        if isinstance(action_spec, Discrete):
-            mask = jnp.ones((num_slots, action_spec.num_values), bool)
+        if isinstance(self.action_spec, Discrete):
+            mask = jnp.ones((num_slots, self.action_spec.num_values), bool)
+
+        def no_obs() -> PyTree:  # two buffers, since donated ones must not alias
+            return specs.to_stored(self.obs_spec, specs.zeros(self.obs_spec, num_slots))
+
         weight = jnp.zeros((_next_cube(num_slots),), jnp.float32)
         first = jnp.ones((), jnp.float32)
         return ReplayState(
             steps=Step(
-                obs=specs.zeros(obs_spec, num_slots),
-                action=specs.zeros(action_spec, num_slots),
+                obs=no_obs(),
+                action=specs.zeros(self.action_spec, num_slots),
                 reward=jnp.zeros((num_slots,), jnp.float32),
                 terminated=jnp.zeros((num_slots,), bool),
                 truncated=jnp.zeros((num_slots,), bool),
-                next_obs=specs.zeros(obs_spec, num_slots),
+                next_obs=no_obs(),
                 next_action_mask=mask,
             ),
             position=jnp.zeros((), jnp.int32),
@@ -222,6 +232,12 @@ class Replay:
                 f"a replay of {self.capacity} slots takes rollouts that divide it, got one of "
                 f"{block} steps."
             )
+
+        steps = replace(
+            steps,
+            obs=specs.to_stored(self.obs_spec, steps.obs),
+            next_obs=specs.to_stored(self.obs_spec, steps.next_obs),
+        )
 
         def write(slots: jax.Array, new: jax.Array) -> jax.Array:
             new = new.reshape((block, *slots.shape[1:]))
@@ -290,15 +306,18 @@ class Replay:
         )
         end = (slot + last * self.num_envs) % self.capacity
         return Sample(
-            obs=jax.tree.map(lambda leaf: leaf[slot], steps.obs),
+            obs=self._read_obs(steps.obs, slot),
             action=steps.action[slot],
             reward=reward,
             discount=factor,
-            next_obs=jax.tree.map(lambda leaf: leaf[end], steps.next_obs),
+            next_obs=self._read_obs(steps.next_obs, end),
             next_action_mask=jax.tree.map(lambda mask: mask[end], steps.next_action_mask),
             slot=slot,
             probability=probability,
         )
+
+    def _read_obs(self, stored: PyTree, slot: jax.Array) -> PyTree:
+        return specs.from_stored(self.obs_spec, jax.tree.map(lambda leaf: leaf[slot], stored))
 
     def _make_room(self, state: ReplayState, block: int) -> Priorities | None:
         """Set the priorities of the slots at which samples may start after `block` steps."""
@@ -369,21 +388,34 @@ def sample_proportional(
     width = round(weight.shape[0] ** (1 / 3))
     small = weight.reshape(width * width, width)
     middle = small.sum(axis=1).reshape(width, width)
-    large = middle.sum(axis=1)
+    large = middle.sum(axis=1)[None]
     total = large.sum()
-    columns = jnp.arange(width, dtype=jnp.int32)[None]
-    rest, index = share * total, jnp.zeros(share.shape, jnp.int32)
-    for level in (large[None], middle, small):
-        row = level[index]
-        # A product with a triangle of ones: `cumsum` is ten times slower on a CPU.
-        ends = jnp.matmul(row, jnp.triu(jnp.ones((width, width))), precision="highest")
+
+    def descend(
+        row: jax.Array, ends: jax.Array, rest: jax.Array, index: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         # The first positive weight that ends beyond, or the last one, where rounding leaves none.
-        beyond = jnp.where(ends > rest[:, None], 2 * width - columns, columns)
-        child = jnp.argmax(jnp.where(row > 0.0, beyond, -1), axis=1).astype(jnp.int32)
-        at_child = child[:, None]
-        before = jnp.take_along_axis(ends - row, at_child, axis=1)[:, 0]
-        rest, index = rest - before, index * width + child
+        # As a maximum: `argmax` is not vectorized on a CPU.
+        columns = jnp.arange(width, dtype=jnp.int32)[None]
+        rank = jnp.where(ends > rest[:, None], 2 * width - columns, columns)
+        best = jnp.where(row > 0.0, rank, -1).max(axis=1)
+        child = jnp.where(best > width, 2 * width - best, best)
+        starts = jnp.broadcast_to(ends - row, (rest.shape[0], width))
+        before = jnp.take_along_axis(starts, child[:, None], axis=1)[:, 0]
+        return rest - before, index * width + child
+
+    rest, index = descend(large, _ends(large), share * total, jnp.zeros(share.shape, jnp.int32))
+    rest, index = descend(middle[index], _ends(middle)[index], rest, index)
+    row = small[index]
+    _, index = descend(row, _ends(row), rest, index)
     return index, total
+
+
+def _ends(rows: jax.Array) -> jax.Array:
+    """Sum each row cumulatively, `[..., W]`."""
+    # A product with a triangle of ones: `cumsum` is ten times slower on a CPU.
+    width = rows.shape[-1]
+    return jnp.matmul(rows, jnp.triu(jnp.ones((width, width))), precision="highest")
 
 
 def _next_cube(count: int) -> int:

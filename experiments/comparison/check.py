@@ -9,8 +9,10 @@ from ...backends.canonical import ARITHMETICS
 from ...core.errors import TriglotError, unknown, user_error_context
 from ...core.host_environment import require_jittable
 from ...core.hyper import fill_schedule_horizon
+from ...core.loop.sharding import fewest_devices, padded
 from ...core.loop.trainer import updates_for
 from ...core.trainers import make_trainer
+from ..devices import most_devices
 from ..jobs.choose import num_local
 from ..options import CompareOptions
 from ..registry.algorithms import find_algorithm
@@ -94,6 +96,7 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
         backend: networks.build_agent(options, env, backend, rung) for backend in options.libraries
     }
     first = agents[options.libraries[0]]
+    devices = fewest_devices(options.num_seeds, options.devices or most_devices())
     trainer = make_trainer(first, env)
     num_updates = updates_for(trainer, options.total_steps)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
@@ -101,7 +104,7 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
         needed = memory.of_training(
             trainer,
             fill_schedule_horizon(first.hyper, num_updates),
-            num_seeds=options.num_seeds,
+            num_seeds=padded(options.num_seeds, devices),
             num_lines=num_updates,
             eval_episodes=options.eval_episodes,
         )

@@ -14,6 +14,8 @@ from tqdm import tqdm
 
 from ...backends import libraries
 from ...core.errors import TriglotError
+from ...core.loop.sharding import fewest_devices
+from ..devices import most_devices
 from ..jobs.choose import SEQUENTIAL, chosen, make_executor
 from ..jobs.custom import custom_files
 from ..jobs.executor import Executor
@@ -34,7 +36,7 @@ from ..terminal.wrapping import bar_width, wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
-from .jobs import Job, Ledger, environments, job_list
+from .jobs import Job, Ledger, environments, job_list, recorded_devices
 from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .rungs import rung_of_arithmetic
@@ -57,6 +59,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     before = against.read(options.against, options) if options.against else None
     excluded, bounds = check(options)
     executor = _executor(options)
+    options = replace(options, devices=_num_devices(options, executor, before))
     with closing(executor) if executor else nullcontext():
         return _compare(options, executor, before, excluded, bounds)
 
@@ -70,6 +73,26 @@ def _executor(options: CompareOptions) -> Executor | None:
 
     # Speeds of trainings can be compared if each has the machine for itself.
     return make_executor(chosen(options) or SEQUENTIAL, options, modules)
+
+
+def _num_devices(options: CompareOptions, executor: Executor | None, before: Any) -> int:
+    """Choose among how many devices the seeds are divided; jobs of an executor have one core.
+
+    As many as in the folder, or as in the comparison `before`, which would have other bits.
+    """
+    if options.devices is not None and options.devices > 1 and executor is not None:
+        raise TriglotError(
+            f"--devices {options.devices} divides the seeds among devices, and {executor.title} "
+            "have one core for each training: leave one of them out."
+        )
+    recorded = recorded_devices(options.out)
+    if options.devices is not None:
+        return options.devices
+    if recorded is not None:
+        return recorded
+    if before is not None:
+        return before["devices"]
+    return 1 if executor else fewest_devices(options.num_seeds, most_devices())
 
 
 def _compare(

@@ -24,6 +24,7 @@ ADDABLE = (
     "executor", "jobs", "address",
 )  # fmt: skip
 CORES = "cores_per_training"  # one or all, which decides the last bits
+ADDED = {CORES: "all", "devices": 1}  # added to schema 2, with what held before
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Ledger(JobFolders):
         ledger, path = cls(out), out / FILE
         chosen = _computing(options) | {CORES: "one" if one_core else "all"}
         if path.exists():
-            found = {CORES: "all", **_read(path)}
+            found = {**ADDED, **_read(path)}
             for name, value in chosen.items():
                 if found.get(name) != value:
                     raise other_options(out, "comparison", name, found.get(name), value)
@@ -126,6 +127,13 @@ def _computing(options: CompareOptions) -> dict[str, Any]:
     """List the options that decide what is computed, as JSON values."""
     named = {one.name: getattr(options, one.name) for one in fields(options)}
     return plain({name: value for name, value in named.items() if name not in ADDABLE})
+
+
+def recorded_devices(out: Path | None) -> int | None:
+    """Return the most devices of each training in a folder; None if nothing was begun there."""
+    if out is None or not (out / FILE).exists():
+        return None
+    return {**ADDED, **_read(out / FILE)}["devices"]
 
 
 def _read(path: Path) -> Mapping[str, Any]:

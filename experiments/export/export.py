@@ -44,7 +44,12 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
     if options.format == "onnx":
         check_installed()
     check_free(options.out)
-    run = load_run(options.run, previous=options.previous, trust=options.trust)
+    run = load_run(
+        options.run,
+        previous=options.previous,
+        trust=options.trust,
+        checkpoint=options.checkpoint,
+    )
     check_seed_index(options.seed_index, run)
     files = _files(options, run_options, run)
     write_files(options.out, files)

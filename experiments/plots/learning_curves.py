@@ -18,6 +18,7 @@ MAX_POINTS = 80
 AXES = {
     "episode_return": "return per episode, in training",
     "episode_length": "steps per episode, in training",
+    "eval_return": "return per greedy episode",
 }
 
 Bounds: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -45,6 +46,7 @@ def interval(values: np.ndarray) -> Bounds:
 
 
 INFORMATIVE = ("episode_return", "episode_length")
+BOTH_RETURNS = "return per episode"  # of training and of evaluations
 
 
 def most_informative_metric(metrics: Mapping[str, np.ndarray]) -> str:

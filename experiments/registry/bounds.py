@@ -32,6 +32,8 @@ BOUNDS: dict[str, Bounds] = {
     "gymnasium:Acrobot-v1": (-500, 0),
     "gymnasium:MountainCar-v0": (-200, 0),
     "gymnasium:Pendulum-v1": (-math.inf, 0),
+    "envpool:CartPole-v1": (0, 500),
+    "envpool:Pong-v5": (-21, 21),
     "jumanji:Maze-v0": (0, 1),
     "brax:inverted_pendulum": (0, 1000),
 }

@@ -36,6 +36,7 @@ SUITES = {
     "gridworld": Suite("triglot.envs.gridworld", "8x8"),
     "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
     "gymnasium": Suite("triglot.envs.gymnasium", "CartPole-v1", "gymnasium"),
+    "envpool": Suite("triglot.envs.envpool", "HalfCheetah-v4", "envpool"),
     "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
     "brax": Suite("triglot.envs.brax", "ant", "brax"),
     "probe": Suite("triglot.envs.probes", "two-step"),

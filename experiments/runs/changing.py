@@ -1,5 +1,6 @@
 """Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
 
+import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,15 +16,19 @@ from ...core.hyper import Scheduled
 from ...core.loop.state import RunnerState
 from ..options import ResumeOptions, TrainOptions
 from ..registry.agents import make_agent
+from ..statistics import format_return
 from ..storage.config import CHANGES, read_config
 from ..storage.files import write_json
 from ..storage.trust import CONFIG, remember
 from .moving import check_translatable, translate_agent_state
 from .plan import Plan
+from .summary import REACHED
 
 DIVISION = ("devices", "shard")
 # The options of `triglot resume` that are changes.
-FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard")
+FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard", "stop_at")
+# Read from the options of the changed run, since other changes may change them too.
+FOLLOWING = (*DIVISION, "stop_at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Change:
       decay_updates: updates over which the schedule runs, from the run's start.
       devices: number of devices.
       shard: what is divided among them.
+      stop_at: the return at which it stops early.
     """
 
     backend: str | None = None
@@ -43,6 +49,7 @@ class Change:
     decay_updates: float | None = None
     devices: int | None = None
     shard: str | None = None
+    stop_at: float | None = None
 
     @classmethod
     def of(cls, options: ResumeOptions) -> "Change":
@@ -75,7 +82,17 @@ class Change:
             options = replace(options, hyper=replace(hyper, decay_updates=self.decay_updates))
         if self.devices not in (None, options.devices):
             options = replace(options, shard=None)  # chosen anew
-        names = ("backend", "total_steps", "devices", "shard")
+        reached = _reached(folder, options)
+        if reached is not None and self.total_steps is not None:
+            options = replace(options, stop_at=None)
+        elif reached is not None and (self.stop_at is None or self.stop_at <= reached):
+            shown = format_return(reached)
+            raise TriglotError(
+                f"{folder} stopped because its return, {shown}, reached --stop-at "
+                f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
+                "--total-steps, which trains to that number of steps."
+            )
+        names = ("backend", "total_steps", "devices", "shard", "stop_at")
         given = {name: getattr(self, name) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return replace(options, **given)
@@ -142,6 +159,12 @@ class Change:
                 )
             elif one["option"] in DIVISION:
                 lines.append(_divided_otherwise(one))
+            elif one["option"] == "stop_at":
+                was, now = (
+                    "its last update" if value is None else f"a return of {value:g}"
+                    for value in (one["from"], one["to"])
+                )
+                lines.append(f"stops at {now}, before at {was}")
             elif one["option"] == "decay_updates":
                 after = float(one["to"])
                 falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
@@ -158,9 +181,8 @@ class Change:
     def _differences(self, before: Mapping[str, Any], plan: Plan) -> list[dict[str, Any]]:
         found = []
         for name in FIELDS:
-            # Of a division, the shard that was chosen.
-            now = getattr(plan.options if name in DIVISION else self, name)
-            if now is None and name not in DIVISION:
+            now = getattr(plan.options if name in FOLLOWING else self, name)
+            if now is None and name not in FOLLOWING:
                 continue
             was = (before["hyper"] if name == "decay_updates" else before)[name]
             if (float(was) if name == "decay_updates" else was) != now:
@@ -169,6 +191,15 @@ class Change:
 
 
 NO_CHANGE = Change()
+
+
+def _reached(folder: Path, options: TrainOptions) -> float | None:
+    """Read the return at which a run stopped early; None if it did not, or goes on since."""
+    try:
+        found = json.loads((folder / "summary.json").read_text())[REACHED]["return"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if options.stop_at is not None and found >= options.stop_at else None
 
 
 def _divided_otherwise(change: Mapping[str, Any]) -> str:

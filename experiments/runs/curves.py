@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import TriglotError, unknown
 from ..options import CurvesOptions
 from ..plots import learning_curves as plots
@@ -53,7 +55,8 @@ def draw_curves(options: CurvesOptions) -> int:
         updates_per_point=options.smooth,
     )
     for label, curve in curves.items():
-        last = plots.finite_mean(curve.values[:, -max(1, len(curve.env_steps) // 20) :])
+        seen = curve.values[:, np.isfinite(curve.values).any(axis=0)]  # evaluations are rare
+        last = plots.finite_mean(seen[:, -max(1, seen.shape[1] // 20) :])
         print(
             f"{label}: {plots.finite_mean(last):.4g}, mean over the last 5% of "
             f"{curve.env_steps[-1]:,} steps"

@@ -1,6 +1,7 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...core.loop.episode import Episodes
+from ..monitoring.evaluating import play
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
@@ -17,7 +19,6 @@ from . import memory
 from .plan import Plan, check_minimums, prepare
 from .restoring import restore
 from .summary import describe_evaluation, evaluation
-from .train import play
 
 BATCH = 32  # episodes in parallel per step of the progress bar
 RESULTS = "evaluation.json"
@@ -37,10 +38,11 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
       TriglotError: if an option is invalid, or the checkpoint is missing or damaged.
     """
     check_minimums(options, episodes=1, max_steps=1)
-    plan = prepare(run_options, folder=options.run, training=False)
+    run_options = replace(run_options, devices=options.devices, shard="seeds")
+    plan = prepare(run_options, folder=options.run, training=False, divide=True)
     num_episodes = options.episodes * run_options.num_seeds
     memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
-    progress = restore(plan, previous=options.previous)
+    progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
     print(wrapped(f"{plan.title}, {done}"))
     state: Any = progress.state
@@ -62,9 +64,11 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         {
             "num_updates": progress.num_updates,
             "num_steps": progress.num_updates * plan.trainer.steps_per_update,
+            "checkpoint": options.checkpoint,
             "sampled": options.sampled,
             "seed": options.seed,
             "max_steps": options.max_steps,
+            "devices": plan.options.devices,
             **results,
             "returns": np.asarray(episodes.returns),
             "lengths": np.asarray(episodes.lengths),

@@ -19,7 +19,7 @@ class Run:
     Attributes:
       agent: the algorithm with its network.
       env: the single environment.
-      agent_states: `[S, ...]`, one entry per seed, from the last checkpoint.
+      agent_states: `[S, ...]`, one entry per seed, from the checkpoint.
       num_updates: updates done at that checkpoint.
     """
 
@@ -29,20 +29,23 @@ class Run:
     num_updates: int
 
 
-def load_run(folder: str | Path, *, previous: bool = False, trust: bool = False) -> Run:
+def load_run(
+    folder: str | Path, *, previous: bool = False, trust: bool = False, checkpoint: str = "last"
+) -> Run:
     """Load the agent, its states and the environment from a folder of `triglot train`.
 
     Args:
       folder: the run directory.
       previous: if the last checkpoint is damaged, use the one before it.
       trust: import the custom code that the run names, although this user did not begin it here.
+      checkpoint: last; or best, the one with the highest evaluated return.
 
     Raises:
       TriglotError: if the folder is not a run directory, it names code that is not trusted, or its
         last checkpoint is missing or damaged.
     """
     plan = prepare(options_of_run(Path(folder), trust=trust), folder=Path(folder), training=False)
-    progress = restore(plan, previous=previous)
+    progress = restore(plan, previous=previous, kind=checkpoint)
     state: Any = progress.state
     return Run(
         agent=plan.trainer.agent,

@@ -15,7 +15,7 @@ from ...core.agent import PolicyInput
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.loop.interface import TrainerLike
-from ...core.loop.sharding import Sharding
+from ...core.loop.sharding import Sharding, padded
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
 from ...core.network import Variables
@@ -68,16 +68,20 @@ def of_training(
     return {**parts, **larger, "metrics": num_lines * num_seeds * METRIC_BYTES}
 
 
-def among_devices(parts: Parts, sharding: Sharding | None) -> Parts:
+def among_devices(parts: Parts, sharding: Sharding | None, num_seeds: int) -> Parts:
     """Count what several devices hold together, or one of them that has memory of its own.
 
     Args:
       parts: of the training on one device.
       sharding: how it is divided; None for one device.
+      num_seeds: `S`.
     """
     if sharding is None:
         return parts
     number = sharding.num_devices
+    if sharding.shard == "seeds":
+        rows = padded(num_seeds, number)
+        parts = {name: size * rows // num_seeds for name, size in parts.items()}
     if device_free() is None:  # parts of a CPU share the machine's memory
         copied = REPLICATED if sharding.shard == "envs" else ()
         return {name: size * (number if name in copied else 1) for name, size in parts.items()}

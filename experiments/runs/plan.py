@@ -16,8 +16,10 @@ from ...core.hyper import check_count, fill_schedule_horizon
 from ...core.loop.interface import TrainerLike
 from ...core.loop.sharding import make_sharding
 from ...core.loop.trainer import updates_for
-from ...core.trainers import make_trainer
+from ...core.trainers import divide_seeds, make_trainer
 from .. import version
+from ..devices import most_devices
+from ..monitoring.schedule import check_schedule, describe_schedule
 from ..options import TrainOptions
 from ..registry.agents import make_agent
 from ..registry.algorithms import ALGORITHMS
@@ -78,6 +80,7 @@ class Plan:
         ]
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
+        lines += describe_schedule(options, per_update)
         starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
@@ -114,6 +117,7 @@ def prepare(
     *,
     folder: Path | None = None,
     training: bool = True,
+    divide: bool | None = None,
     check: Callable[[Agent], None] | None = None,
 ) -> Plan:
     """Check all options, build the agent and the trainer, and make the folder.
@@ -122,6 +126,7 @@ def prepare(
       options: what was chosen.
       folder: the run directory of a resumed training; None for a new one.
       training: whether the plan will be trained, and not only its state be read.
+      divide: whether to divide the seeds or environments among devices; None if it is trained.
       check: a further check of the agent, before the folder is made.
 
     Raises:
@@ -142,13 +147,17 @@ def prepare(
             "checkpoint_seconds must be finite and at least 0, got "
             f"{options.checkpoint_seconds}; 0 writes a checkpoint at the end only."
         )
+    divide = training if divide is None else divide
     networks = "custom" if options.network else options.backend
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    trainer, hyper, num_updates = build(options, effects=folder is None, divide=training)
-    if trainer.sharding is not None:
-        options = replace(options, shard=trainer.sharding.shard)
+    trainer, hyper, num_updates = build(options, effects=folder is None, divide=divide)
+    check_schedule(options, trainer.steps_per_update, num_updates)
+    sharding = trainer.sharding
+    if divide:
+        devices, shard = (1, None) if sharding is None else (sharding.num_devices, sharding.shard)
+        options = replace(options, devices=devices, shard=shard)
     if check is not None:
         check(trainer.agent)
     with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
@@ -162,7 +171,7 @@ def prepare(
                 num_lines=num_updates // options.metrics_every,
                 eval_episodes=options.eval_episodes,
             )
-    needed = memory.among_devices(needed, trainer.sharding)
+    needed = memory.among_devices(needed, sharding, options.num_seeds)
     memory.check(needed, num_seeds=options.num_seeds)
     if out is None:
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
@@ -191,7 +200,8 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     Args:
       options: what was chosen.
       effects: whether to refuse options that have no effect.
-      divide: whether to divide the training among the devices of the options.
+      divide: whether to divide the training among the devices of the options; without their
+        number, among those of a CPU, as far as there are seeds.
 
     Raises:
       TriglotError: if the components do not exist or do not fit each other, or the devices do not
@@ -211,16 +221,19 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     if effects:
         check_effects(options, type(agent), env, agent.config)
     sharding = None
-    if divide and options.devices > 1:
+    devices = options.devices
+    if divide and devices is not None and devices > 1:
         if "no-jit" in options.debug:
             raise TriglotError(
                 "--debug no-jit runs each operation by itself, on one device: leave --devices "
-                f"{options.devices} out."
+                f"{devices} out."
             )
         sharding = make_sharding(
-            options.devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
+            devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
         )
     trainer = make_trainer(agent, env, sharding=sharding)
+    if divide and devices is None and not options.debug:
+        trainer = divide_seeds(trainer, options.num_seeds, most_devices())
     if trainer.steps_on_host:
         # Otherwise each small program runs on another thread, which takes longer than the program.
         jax.config.update("jax_cpu_enable_async_dispatch", False)

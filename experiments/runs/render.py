@@ -58,7 +58,7 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     if not isinstance(env, HostRenderable):
         step = jax.eval_shape(env.reset, jax.random.key(0))
         memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
-    state: Any = restore(plan, previous=options.previous).state
+    state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
     # One key per episode, different from those of training and evaluation.
     key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)

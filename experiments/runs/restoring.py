@@ -4,16 +4,18 @@ from typing import NamedTuple
 
 import jax
 
-from ...core.errors import TriglotError
+from ...core.errors import TriglotError, unknown
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
+from ..monitoring.best import check_best
 from ..storage.config import read_config
 from .changing import Translation, with_schedule
 from .plan import Plan
 from .resuming import recorded_progress
 
 CHECKPOINTS = "checkpoints"
+KINDS = ("last", "best")
 
 
 def seed_keys(plan: Plan) -> jax.Array:
@@ -33,15 +35,25 @@ class Progress(NamedTuple):
     num_updates: int
 
 
-def restore(plan: Plan, *, previous: bool = False) -> Progress:
-    """Read the last checkpoint of a run.
+def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progress:
+    """Read a checkpoint of a run.
+
+    Args:
+      plan: the training.
+      previous: if the last checkpoint is damaged, read the one before it.
+      kind: last; or best, the one with the highest evaluated return.
 
     Raises:
       TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
     """
+    if kind not in KINDS:
+        raise unknown("checkpoint", kind, KINDS)
+    if kind == "best" and previous:
+        raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
     like = jax.eval_shape(lambda: initial(plan))
     recorded = recorded_progress(plan.out)
-    checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+    is_best = kind == "best"
+    checkpoints = check_best(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
     if recorded and not checkpoints.numbers():
         raise TriglotError(
             f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "

@@ -15,6 +15,8 @@ from ..storage.journal import Journal
 from .plan import Plan
 from .resuming import recorded_progress
 
+REACHED = "reached"
+
 
 class Stopwatch:
     """Splits the time since `started` (from `time.perf_counter`) into named laps, `seconds`."""
@@ -29,6 +31,11 @@ class Stopwatch:
         self.seconds[name] = now - self._last
         self._last = now
 
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count seconds that were spent in one lap to another."""
+        self.seconds[source] -= seconds
+        self.seconds[target] = self.seconds.get(target, 0.0) + seconds
+
 
 def summary(
     plan: Plan,
@@ -39,6 +46,7 @@ def summary(
     resumed_at: int,
     interrupted: bool,
     diverged: str | None,
+    reached: Mapping[str, Any] | None,
     warning: str | None,
 ) -> dict[str, Any]:
     """Build the contents of `summary.json`.
@@ -51,6 +59,7 @@ def summary(
       resumed_at: updates done before `seconds` were measured.
       interrupted: whether Ctrl-C or another signal stopped it.
       diverged: the description of a divergence, or None.
+      reached: of the evaluator, where the training stopped early, or None.
       warning: of parameters that are too large, or None.
 
     Returns:
@@ -69,6 +78,7 @@ def summary(
         "steps_per_second": all_steps / seconds["train"] if all_steps else None,
         "seconds": dict(seconds),
         "diverged": diverged,
+        REACHED: reached,
         "warning": warning,
     }
 
@@ -78,6 +88,13 @@ def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
+    if summary[REACHED]:
+        lines.append(
+            f"stopped early after {summary['num_updates']:,} updates: the "
+            "{measure} {value} reached --stop-at {stop_at:g}".format(
+                **summary[REACHED], value=format_return(summary[REACHED]["return"])
+            )
+        )
     if summary["diverged"]:
         saved = recorded_progress(out)
         kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
@@ -101,7 +118,7 @@ def next_commands(out: Path) -> str:
     return "\n".join(
         (
             "next:",
-            f"  triglot render {folder}    # watch an episode",
+            f"  triglot render {folder}",
             f"  triglot evaluate {folder} --episodes 1000",
             f"  triglot export {folder} --format stablehlo --out policy",
         )

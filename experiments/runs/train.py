@@ -18,11 +18,19 @@ from ...core.errors import CannotWrite, TriglotError, writing
 from ...core.host.trainer import HostFailure
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
-from ...core.loop.episode import Episodes
 from ...core.loop.interface import Program
-from ...core.loop.prepare import compile_evaluation, initialize_and_compile
+from ...core.loop.prepare import initialize_and_compile
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
+from ..monitoring.evaluating import (
+    AFTER_TRAINING,
+    METRIC,
+    Evaluator,
+    compile_play,
+    evaluation_key,
+    play,
+)
+from ..monitoring.video import Videos
 from ..options import TrainOptions
 from ..plots import learning_curves as plots
 from ..plots.values import draw_values
@@ -48,7 +56,6 @@ from .starting import Start, read_start
 from .summary import Stopwatch, describe_summary, next_commands, summary
 
 DIVERGED = 1
-MAX_STEPS = 100_000  # of an episode in an evaluation
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
 
 
@@ -163,6 +170,8 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
 
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
     options, profiler = plan.options, _profiler(plan)
+    videos = Videos(plan, journal.logs)
+    evaluator = Evaluator(plan, videos.add)
     background = ThreadPoolExecutor(1)
     with _debugging(options.debug), Interrupt() as interrupt, background:
         diverged = None
@@ -171,20 +180,25 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         else:
             with closing(plan.trainer.program()) as program:
                 state = _prepare(plan, program, progress.state, background, watch)
-                done = progress.num_updates
-                state, diverged = _train(plan, program, profiler, state, journal, interrupt, done)
+                state, diverged = _train(
+                    plan, program, profiler, evaluator, state, journal, interrupt,
+                    progress.num_updates,
+                )  # fmt: skip
         watch.lap("train")
-        if plan.trainer.sharding is not None:
-            state = gathered(state)
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
         episodes = None
         if options.eval_episodes and not interrupt.pressed and diverged is None:
+            key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
-                keys, how = _final_evaluation(plan)
-                episodes = plan.trainer.evaluate_seeds(state.agent, keys, **how)
+                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                state = gathered(state, options.num_seeds)
+                videos.add(journal.num_updates, state)
             watch.lap("evaluate")
+        state = gathered(state, options.num_seeds)
+        if evaluator.seconds:
+            watch.move("train", "evaluate", evaluator.seconds)
     results = summary(
         plan,
         journal,
@@ -193,6 +207,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         resumed_at=progress.num_updates,
         interrupted=interrupt.pressed,
         diverged=diverged,
+        reached=evaluator.reached,
         warning=None if diverged else absurd_parameters(state),
     )
     write_json(plan.out / "summary.json", results)
@@ -231,9 +246,8 @@ def _prepare(
         else:
             program.compile(state, on_stage)
     if plan.options.eval_episodes:
-        keys, how = _final_evaluation(plan)
-        shapes = jax.eval_shape(lambda: (state, keys))
-        background.submit(compile_evaluation, plan.trainer, *shapes, **how)
+        shapes = jax.eval_shape(lambda: state)  # training donates the state
+        background.submit(compile_play, plan, shapes, num_episodes=plan.options.eval_episodes)
     return state
 
 
@@ -241,15 +255,6 @@ def _import_for_saving() -> None:
     """Import what the checkpoint, the plot and the summary need."""
     for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
         importlib.import_module(name)
-
-
-def _final_evaluation(plan: Plan) -> tuple[jax.Array, dict[str, Any]]:
-    """Choose the keys `[S]` and the options of the episodes after the training."""
-    options = plan.options
-    # The keys of the seeds are folded from the numbers below num_seeds.
-    key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
-    how = {"num_episodes": options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
-    return jax.random.split(key, options.num_seeds), how
 
 
 def _profiler(plan: Plan) -> Profiler | None:
@@ -265,30 +270,18 @@ def _updates_before_learning(plan: Plan) -> int:
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
     if journal.num_lines:
-        env_steps, metrics = read_metrics(plan.out, plots.INFORMATIVE)
+        env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC))
         metric = plots.most_informative_metric(metrics)
         curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
+        if METRIC in metrics:
+            metric = plots.BOTH_RETURNS
+            both = {"in training": "episode_return", "greedy evaluation": METRIC}
+            curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)
     with writing(plan.out):
         path = plan.out / "values.png"
         draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
-
-
-def play(
-    plan: Plan,
-    agent_states: Any,
-    key: jax.Array,
-    *,
-    num_episodes: int,
-    max_steps: int = MAX_STEPS,
-    explore: bool = False,
-) -> Episodes:
-    """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
-    keys = jax.random.split(key, plan.options.num_seeds)
-    return plan.trainer.evaluate_seeds(
-        agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
-    )
 
 
 @contextmanager
@@ -310,12 +303,13 @@ def _train(
     plan: Plan,
     program: Program,
     profiler: Profiler | None,
+    evaluator: Evaluator,
     state: RunnerState,
     journal: Journal,
     interrupt: Interrupt,
     done: int,
 ) -> tuple[RunnerState, str | None]:
-    """Train in chunks of about `CHUNK_SECONDS` until done, interrupted or diverged.
+    """Train in chunks of about `CHUNK_SECONDS` until done, interrupted, diverged or at `--stop-at`.
 
     Returns:
       The last states, and a description of the divergence or None.
@@ -339,38 +333,49 @@ def _train(
         trainer.chunk_size,
         done=done,
         target_seconds=CHUNK_SECONDS,
+        boundary=evaluator.period,
     )
-    saved = time.perf_counter()
+    saved, shown = time.perf_counter(), {}
     with bar, profiler or nullcontext():
         try:
             for chunk in chunks:
                 state = chunk.runner_states
-                journal.add_chunk(chunk.metrics)
-                returns = chunk.metrics["episode_return"]
-                if np.isfinite(returns).any():
-                    mean = format_return(float(np.nanmean(returns)))
-                    bar.set_postfix({"return": mean}, refresh=False)
-                bar.update(chunk.count * steps_per_update)
                 before = chunk.num_updates - chunk.count
                 diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
+                played = None if diverged else state
+                metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
+                journal.add_chunk(metrics)
+                shown |= _last_returns(metrics)
+                bar.set_postfix(shown, refresh=False)
+                bar.update(chunk.count * steps_per_update)
                 if diverged is not None:
                     return state, diverged
-                if interrupt.pressed:
+                if interrupt.pressed or evaluator.reached is not None:
                     break
                 seconds = plan.options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)
                     saved = time.perf_counter()
         except HostFailure as failure:
+            if failure.metrics:
+                journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
             _save_before_failure(plan, journal, failure)
             raise
     return state, None
 
 
+def _last_returns(metrics: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Format the mean returns of a chunk for the progress bar, without those that are all NaN."""
+    found = {"return": metrics["episode_return"], "greedy": metrics.get(METRIC, np.array(np.nan))}
+    return {
+        name: format_return(float(np.nanmean(values)))
+        for name, values in found.items()
+        if np.isfinite(values).any()
+    }
+
+
 def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> None:
     """Save the state from before a host environment failed, and say how to resume."""
-    if failure.metrics:
-        journal.add_chunk(failure.metrics)
     _checkpoint(plan, journal, failure.runner_state)
     failure.args = (
         f"{failure} The state before it is saved: `triglot resume {plan.out}` continues from it.",
@@ -378,8 +383,7 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    if plan.trainer.sharding is not None:  # any number of devices may continue it
-        state = gathered(state)
+    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
     # Outside the checkpoints, so that their loss is noticed.
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

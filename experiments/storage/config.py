@@ -28,6 +28,8 @@ ADDED = {
     "preset": None,
     "devices": 1,
     "shard": None,
+    "eval_every": None,
+    "stop_at": None,
 }
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {

@@ -26,6 +26,7 @@ class Journal:
       folder: the run directory.
       num_updates: updates done so far.
       num_lines: how many of them are in the file.
+      logs: where all metrics go too, or None.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Journal:
         self.num_lines = 0
         self._steps_per_update = steps_per_update
         self._every = every
-        self._logs = logs
+        self.logs = logs
 
     def resume_after(self, num_updates: int) -> list[int]:
         """Keep the lines of the first `num_updates` updates, and delete all others.
@@ -48,7 +49,7 @@ class Journal:
         path = self.folder / METRICS
         missing = set(range(self._every, num_updates + 1, self._every))
         tail = _Columns()  # of the point that the logs have begun
-        begun = num_updates + 1 if self._logs is None else self._logs.begun_after(num_updates)
+        begun = num_updates + 1 if self.logs is None else self.logs.begun_after(num_updates)
         with replacing(path) as unfinished, unfinished.open("xb") as file:
             for line in _lines(path):
                 if line.update in missing:
@@ -58,8 +59,8 @@ class Journal:
                     if line.update > begun:
                         tail.add(line)
         self.num_updates = num_updates
-        if self._logs is not None:
-            self._logs.resume_after(num_updates, tail.metrics() if tail.env_steps else {})
+        if self.logs is not None:
+            self.logs.resume_after(num_updates, tail.metrics() if tail.env_steps else {})
         return sorted(missing)
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
@@ -81,8 +82,8 @@ class Journal:
                 }
                 file.write(json.dumps(plain(line), allow_nan=False) + "\n")
                 self.num_lines += 1
-        if self._logs is not None:
-            self._logs.add_chunk(metrics)
+        if self.logs is not None:
+            self.logs.add_chunk(metrics)
 
     @property
     def env_steps(self) -> int:

@@ -3,6 +3,7 @@
 A logger's library is imported when the logger is requested.
 """
 
+import importlib
 import importlib.util
 import json
 import os
@@ -12,12 +13,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from PIL import Image
 
 from ...core.errors import missing_extra, require, unknown, user_error_context, writing
 from ..plots.learning_curves import finite_mean
 from .files import write_json
 
 MAX_POINTS = 1000
+# Fields of config.json that are hyperparameters, besides those of the algorithm.
+CHOSEN = ("algorithm", "env", "backend", "arithmetic", "optimizer", "num_seeds", "seed",
+          "total_steps")  # fmt: skip
+RETURNS = ("episode_return", "eval_return")
 
 
 class Log(Protocol):
@@ -29,6 +35,14 @@ class Log(Protocol):
         Args:
           env_steps: environment steps per seed so far.
           metrics: by name, `[S]`; NaN where there was nothing to measure.
+        """
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        """Log a GIF.
+
+        Args:
+          env_steps: environment steps per seed so far.
+          path: the file, which is deleted afterwards.
         """
 
     def close(self) -> None:
@@ -90,6 +104,11 @@ class Logs:
         lost = np.full((len(values), count - known.shape[1]), np.nan, known.dtype)
         return np.concatenate([lost, known], axis=1)
 
+    def add_video(self, num_updates: int, path: Path) -> None:
+        """Log a GIF of an episode that was played after `num_updates` updates."""
+        for log in self._logs:
+            log.add_video(num_updates * self._steps_per_update, path)
+
     def close(self) -> None:
         """Close all logs."""
         for log in self._logs:
@@ -99,19 +118,23 @@ class Logs:
 class TensorBoard:
     """Writes event files: one curve per seed, and one for their mean if there are several.
 
+    The hyperparameters stand beside the last curve, for the tab HPARAMS, which compares runs.
+
     Args:
       folder: the run directory.
-      config: unused.
+      config: the run's configuration.
       start: environment steps at which a run resumes; later points in older files are discarded.
     """
 
     library = "tensorboardX"
 
     def __init__(self, folder: Path, config: Mapping[str, Any], start: int) -> None:
-        self._make = require("tensorboardX", "tensorboard").SummaryWriter
+        self._library = require("tensorboardX", "tensorboard")
         self._folder = folder / "tensorboard"
         self._start = start
         self._writers: dict[str, Any] = {}
+        if config and not start:
+            self._add_hyperparameters(config)
 
     def add(self, env_steps: int, metrics: Mapping[str, np.ndarray]) -> None:
         with writing(self._folder):
@@ -120,6 +143,27 @@ class TensorBoard:
                     if np.isfinite(value):
                         self._writer(curve).add_scalar(name, value, env_steps)
 
+    def add_video(self, env_steps: int, path: Path) -> None:
+        # As `add_video` of the library writes it, which needs moviepy to make a GIF.
+        proto = importlib.import_module("tensorboardX.proto.summary_pb2")
+        with Image.open(path) as frames:
+            width, height = frames.size
+        image = proto.Summary.Image(
+            width=width, height=height, colorspace=3, encoded_image_string=path.read_bytes()
+        )
+        value = proto.Summary.Value(tag="episode", image=image)
+        with writing(self._folder):
+            writer = self._writer("seed_0").file_writer
+            writer.add_summary(proto.Summary(value=[value]), env_steps)
+
+    def _add_hyperparameters(self, config: Mapping[str, Any]) -> None:
+        summary = importlib.import_module("tensorboardX.summary")
+        metrics = dict.fromkeys(RETURNS if config["eval_every"] else RETURNS[:1], 0.0)
+        with writing(self._folder):
+            writer = self._writer("mean" if config["num_seeds"] > 1 else "seed_0").file_writer
+            for part in summary.hparams(hyperparameters(config), metrics):
+                writer.add_summary(part)
+
     def close(self) -> None:
         with writing(self._folder):
             for writer in self._writers.values():
@@ -127,7 +171,7 @@ class TensorBoard:
 
     def _writer(self, curve: str) -> Any:
         if curve not in self._writers:
-            self._writers[curve] = self._make(
+            self._writers[curve] = self._library.SummaryWriter(
                 str(self._folder / curve),
                 purge_step=self._start + 1 if self._start else None,
                 filename_suffix=f".{self._start}",
@@ -170,6 +214,11 @@ class WeightsAndBiases:
         }
         with user_error_context("Weights & Biases failed to log a point"):
             self._run.log({"env_steps": env_steps, **point})
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        video = require("wandb", "wandb").Video
+        with user_error_context("Weights & Biases failed to log a video"):
+            self._run.log({"env_steps": env_steps, "episode": video(str(path), format="gif")})
 
     def close(self) -> None:
         with user_error_context("Weights & Biases failed to finish its run"):
@@ -217,6 +266,20 @@ def start(
     steps_per_update = config["steps_per_update"]
     started = [LOGS[name](folder, config, done * steps_per_update) for name in names]
     return Logs(started, num_updates, steps_per_update) if started else None
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect what was chosen for a run, as numbers, bools and texts; None is left out.
+
+    Args:
+      config: the contents of `config.json`.
+    """
+    chosen = {name: config[name] for name in CHOSEN} | config["config"] | config["hyper"]
+    return {
+        name: value if isinstance(value, bool | int | float) else str(value)
+        for name, value in chosen.items()
+        if value is not None
+    }
 
 
 def curves(values: np.ndarray) -> dict[str, float]:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError
+from ...core.hyper import check_count
 from ..compilation_cache import configure
+from ..devices import most_devices
 from ..jobs.choose import LOCAL, SEQUENTIAL, chosen, make_executor, on_cpu
 from ..jobs.cores import free_cores
 from ..jobs.custom import custom_files
@@ -20,12 +22,13 @@ from ..registry.overrides import from_overrides
 from ..registry.own import own_parts
 from ..runs.interrupt import Interrupt, Signalled
 from ..storage.files import plain
-from ..storage.ledger import FILE, JOBS, Ledger, load
+from ..storage.ledger import FILE, JOBS, Ledger, load, other_options
 from .batches import Batch
 from .plan import SweepPlan, make_plan
 from .training import Progress, Runner, saved_batches
 
-ONE_CORE = "one_core"  # a fact of the sweep's folder: each batch has one core
+# Facts of the sweep's folder: whether each batch has one core; else, the most devices for each.
+ONE_CORE, DEVICES = "one_core", "devices"
 
 
 def choose_executor(plan: SweepPlan, out: Path | None, num_batches: int) -> Executor | None:
@@ -41,12 +44,11 @@ def choose_executor(plan: SweepPlan, out: Path | None, num_batches: int) -> Exec
     """
     options = plan.options
     name = chosen(options)
-    begun = None
-    if out is not None and (out / FILE).exists():
-        found = load(out / FILE)
-        begun = found.get("facts", {}).get(ONE_CORE, False) if isinstance(found, dict) else None
+    facts = _facts(out)
+    begun = None if facts is None else facts.get(ONE_CORE, False)
     if name is None:
         parallel = num_batches > 1 and len(free_cores()) > 1 and on_cpu()
+        parallel = parallel and options.devices in (None, 1)
         name = LOCAL if (parallel if begun is None else begun) else SEQUENTIAL
     if begun is not None and begun != (name != SEQUENTIAL):
         had = "one core for each batch" if begun else "all cores for each batch"
@@ -61,6 +63,49 @@ def choose_executor(plan: SweepPlan, out: Path | None, num_batches: int) -> Exec
         return custom_files(part for group in parts for part in group)
 
     return make_executor(name, options, modules)
+
+
+def recorded_devices(out: Path | None) -> int | None:
+    """Return the most devices of each batch in a sweep's folder; None if there is no sweep yet."""
+    facts = _facts(out)
+    return None if facts is None else facts.get(DEVICES, 1)
+
+
+def num_devices(options: SweepOptions, out: Path | None, executor: Executor | None) -> int:
+    """Choose among how many devices a batch is divided at most.
+
+    Args:
+      options: of the sweep.
+      out: its folder, which may hold an interrupted one.
+      executor: what trains the batches.
+
+    Raises:
+      TriglotError: if options contradict each other or the folder.
+    """
+    given, recorded = options.devices, recorded_devices(out)
+    if executor is not None:
+        if given not in (None, 1):
+            raise TriglotError(
+                f"--devices {given} divides a batch among devices, and {executor.title} have one "
+                "core for each batch: add --executor sequential, or leave --devices out."
+            )
+        return 1
+    if given is not None:
+        check_count("devices", given)
+    if recorded is None:
+        return most_devices() if given is None else given
+    if given not in (None, recorded):
+        assert out is not None
+        raise other_options(out, "sweep", DEVICES, recorded, given)
+    return recorded
+
+
+def _facts(out: Path | None) -> Mapping[str, Any] | None:
+    """Read what was decided when the sweep in a folder was begun; None if there is none."""
+    if out is None or not (out / FILE).exists():
+        return None
+    found = load(out / FILE)
+    return found.get("facts", {}) if isinstance(found, dict) else None
 
 
 def train_batches(

@@ -128,7 +128,7 @@ def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
 def _group(members: Sequence[tuple[int, TrainOptions, Any]]) -> Group:
     numbers, chosen, hypers = zip(*members, strict=True)
     first: TrainOptions = chosen[0]
-    built = build(first, effects=False)
+    built = build(first, effects=False, divide=False)
     return Group(
         options=first,
         trainer=built.trainer,

@@ -71,6 +71,7 @@ def sweep(
     halving: bool = False,
     eta: int = 2,
     batch: int | None = None,
+    devices: int | None = None,
     backend: str = "linen",
     arithmetic: str | None = None,
     network: Named | Mapping[str, Named] = (),
@@ -109,6 +110,8 @@ def sweep(
       halving: stop the worse settings early, by the mean return of training episodes.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings in one compiled program; None for as many as fit in memory.
+      devices: the most devices that the trainings of a batch are divided among; None for those of a
+        CPU that JAX has: one, unless `jax_num_cpu_devices` was set before JAX started.
       backend: the network library: haiku, linen, nnx, equinox, or table.
       arithmetic: `native`, `leaf_order` or `canonical`; None as for `make_agent`.
       network: a custom network, a function of obs_spec and action_spec that returns one, or a
@@ -118,7 +121,7 @@ def sweep(
       hyper: the algorithm's `Hyperparams`, or values by field name.
       out: a folder for the results; None for a new one under `runs`.
       checkpoint_seconds: seconds between checkpoints; 0 writes one after Ctrl-C only.
-      executor: sequential, one batch after the other in this process, with all cores; local, each
+      executor: sequential, one batch after the other in this process; local, each
         batch in a process pinned to one core; ray, each batch on one core of a Ray cluster. None
         for local with `jobs`, else sequential.
       jobs: how many batches run at the same time; None for as many as there are cores.
@@ -143,6 +146,7 @@ def sweep(
         halving=halving,
         eta=eta,
         batch=batch,
+        devices=devices,
         backend=backend,
         arithmetic=arithmetic,
         network=_networks(network),

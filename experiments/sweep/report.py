@@ -32,7 +32,7 @@ MAX_ROWS = 200  # settings in the page's table and charts
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
     "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
-    "jobs", "address", "no_preset", "preset",
+    "jobs", "address", "devices", "no_preset", "preset",
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from ..storage.lock import locked
 from ..terminal.wrapping import bar_width, wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
-from .jobs import ONE_CORE, choose_executor, num_saved, train_batches
+from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches
 from .plan import SweepPlan, describe_setting, make_plan
 from .results import outcomes
 from .tables import SHOWN, ranking_table
@@ -58,6 +58,7 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     sizes = capacities(plan)
     (batches,) = _first_stage(plan, sizes, num_rungs)
     executor = choose_executor(plan, out, len(batches))
+    plan = replace(plan, options=replace(plan.options, devices=num_devices(options, out, executor)))
     with closing(executor) if executor else nullcontext():
         return _sweep(plan, num_rungs, sizes, executor, out)
 
@@ -74,7 +75,7 @@ def _sweep(
         sizes = capacities(plan, memory)
     if out is None:
         out = make_new_folder(folder)
-    facts = {"sizes": sizes, ONE_CORE: executor is not None}
+    facts = {"sizes": sizes, ONE_CORE: executor is not None, DEVICES: options.devices}
     ledger = Ledger.open(out, what="sweep", schema=SCHEMA, options=_computing(options), facts=facts)
     sizes = ledger.facts["sizes"]
     with locked(out), Interrupt() as interrupt:
@@ -83,6 +84,8 @@ def _sweep(
         batches = describe(plan, stages[0], memory)
         if executor is not None:
             batches += f"; {executor.title}"
+        elif options.devices is not None and options.devices > 1:
+            batches += f", divided among at most {options.devices} devices"
         print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)

@@ -16,9 +16,11 @@ from ...core.learner import LearnerState
 from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.chunks import run_chunks
-from ...core.loop.interface import Program
+from ...core.loop.interface import Program, TrainerLike
+from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
+from ...core.trainers import divide_seeds
 from ..runs.interrupt import Interrupt
 from ..runs.train import CHUNK_SECONDS
 from ..storage.ledger import Ledger
@@ -116,7 +118,7 @@ class Runner:
 
     def _program(self, batch: Batch, state: RunnerState) -> Program:
         """Compile the batch's program; another batch of the same shape uses it again."""
-        key, trainer = (batch.group, len(batch)), self.plan.groups[batch.group].trainer
+        key, trainer = (batch.group, len(batch)), self._trainer(batch)
         if key not in self.programs:
             self.progress.enter("compile")
             program = trainer.program()
@@ -126,6 +128,11 @@ class Runner:
             self.programs.clear()
             self.programs[key] = program
         return self.programs[key]
+
+    def _trainer(self, batch: Batch) -> TrainerLike:
+        """Divide the trainings of a batch among devices."""
+        trainer = self.plan.groups[batch.group].trainer
+        return divide_seeds(trainer, len(batch), self.plan.options.devices or 1)
 
     def _start(
         self, group: Group, batch: Batch, earlier: list[Batch]
@@ -173,15 +180,16 @@ class Runner:
     def _save(self, batch: Batch, state: RunnerState, learning: Learning, done: int) -> None:
         self.progress.enter("save")
         checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
-        checkpoints.save(done, {"state": state, **learning.packed()})
+        checkpoints.save(done, {"state": gathered(state, len(batch)), **learning.packed()})
         self.progress.enter("train")
 
     def _finish(self, group: Group, batch: Batch, state: RunnerState, learning: Learning) -> None:
+        whole = gathered(state, len(batch))
         arrays = {
             "returns": learning.returns,
             "episodes": learning.episodes,
             "recent": learning.recent(batch.stop),
-            "finite": finite_parameters(state),
+            "finite": finite_parameters(whole),
         }
         if batch.is_last and self.plan.options.eval_episodes:
             self.progress.enter("evaluate")
@@ -190,7 +198,7 @@ class Runner:
         with self.ledger.writing(batch.name) as folder:
             save_file(arrays, folder / ARRAYS)
             if not batch.is_last:
-                checkpoint.save(folder / STATE, state)
+                checkpoint.save(folder / STATE, whole)
 
     def _evaluate(self, group: Group, batch: Batch, state: RunnerState) -> dict[str, np.ndarray]:
         """Play greedy episodes, with the keys of `triglot train` in each setting."""
@@ -198,7 +206,7 @@ class Runner:
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
         keys = jax.random.split(key, options.num_seeds)[jnp.asarray(batch.seeds)]
-        episodes = group.trainer.evaluate_seeds(
+        episodes = self._trainer(batch).evaluate_seeds(
             state.agent,
             keys,
             num_episodes=options.eval_episodes,

@@ -12,6 +12,7 @@ commands:
   render     render episodes of a trained agent
   export     write the weights or the policy for use without triglot
   runs       list runs with their state and return
+  watch      show a run in the terminal while another program trains it
   curves     plot the learning curves of several runs
   compare    train with several network libraries from the same weights, and report differences
   sweep      train many settings of an algorithm, and rank them

@@ -99,7 +99,7 @@ def test_the_gradient_flows_through_the_chosen_value_alone() -> None:
 
 def test_three_steps_with_an_end_among_them() -> None:
     """Step through 0, 1, 2 and out: what the loss sees of each start, by hand."""
-    made = Replay(capacity=5, num_envs=1, n_step=3)
+    made = Replay(obs_spec=OBS, action_spec=ACTIONS, capacity=5, num_envs=1, n_step=3)
     column = jnp.zeros((5, 1), bool)
     steps = Step(
         obs=jnp.array([[0], [1], [2], [0], [1]]),
@@ -110,7 +110,7 @@ def test_three_steps_with_an_end_among_them() -> None:
         next_obs=jnp.array([[1], [2], [0], [1], [0]]),
         next_action_mask=jnp.ones((5, 1, 2), bool),
     )
-    state = made.add(made.init(OBS, ACTIONS), steps)
+    state = made.add(made.init(), steps)
     drawn = made.sample(state, jax.random.key(0), 256, 0.5)
     _, metrics = loss(drawn, [1.0] * 256)
     by_start = dict(zip(drawn.slot.tolist(), metrics["td_errors"].tolist(), strict=True))

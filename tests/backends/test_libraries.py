@@ -110,6 +110,7 @@ def test_it_is_compared_with_linen_and_equal(install: Install, tmp_path: Path) -
             out=tmp_path / "comparison",
             config={"hidden_sizes": [8], "rollout_length": 8, "num_minibatches": 1},
             eval_episodes=4,
+            repetitions=0,
         )
     )
     assert result["identity"]["identical"] is True

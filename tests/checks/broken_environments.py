@@ -245,6 +245,13 @@ class LeavesItsBounds(Walk):
     obs_spec: ClassVar[Spec] = Box((2,), "float32", (-2.0, 0.0), (2.0, 20.0))
 
 
+class Fractions(Walk):
+    obs_spec: ClassVar[Spec] = Box((2,), "float32", -20, 20, whole=True)
+
+    def observe(self, state: Place) -> jax.Array:
+        return super().observe(state) / 4
+
+
 class OneCellTooMany(Walk):
     obs_spec: ClassVar[Spec] = Discrete(20)
 
@@ -405,6 +412,7 @@ BROKEN: list[tuple[str, Any]] = [
     ("finite", NotANumber()),
     ("declared bounds", LeavesItsBounds()),
     ("declared bounds", OneCellTooMany()),
+    ("declared bounds", Fractions()),
     ("allowed actions", NothingAllowed()),
     ("every action", FearsTheEdge()),
     ("every action", FearsTheLast()),

@@ -14,7 +14,17 @@ from gymnasium import spaces
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.core.specs import Box, Dict, Discrete, Spec, mismatch, sample, zeros
+from triglot.core.specs import (
+    Box,
+    Dict,
+    Discrete,
+    Spec,
+    from_stored,
+    mismatch,
+    sample,
+    to_stored,
+    zeros,
+)
 from triglot.envs.gymnasium import space_from_spec, spec_from_space
 
 SPECS: list[Spec] = [
@@ -178,3 +188,31 @@ def test_spaces_without_a_counterpart_are_explained(space: Any, message: str) ->
 def test_what_is_no_spec_is_explained() -> None:
     with pytest.raises(TriglotError, match="expected a Discrete, a Box or a Dict of triglot"):
         space_from_spec(spaces.Discrete(2))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype"),
+    [
+        (Box((2,), "float32", 0, 255, whole=True), "uint8"),
+        (Box((2,), "float32", -1, 127, whole=True), "int8"),
+        (Box((2,), "int32", 0, 256, whole=True), "uint16"),
+        (Box((2,), "float32", -129, 0, whole=True), "int16"),
+        (Box((2,), "float32", 0, 70_000, whole=True), "float32"),
+        (Box((2,), "float32", 0, whole=True), "float32"),  # without a bound
+        (Box((2,), "float32", 0, 1), "float32"),
+    ],
+)
+def test_whole_numbers_are_stored_in_few_bytes_and_exactly(spec: Box, dtype: str) -> None:
+    tree, value = Dict({"x": spec}), {"x": sample(spec, jax.random.key(0))}
+    stored = to_stored(tree, value)
+    assert mismatch(tree, value) is None
+    assert stored["x"].dtype == dtype
+    back = from_stored(tree, stored)["x"]
+    assert back.dtype == spec.dtype
+    np.testing.assert_array_equal(back, value["x"])
+
+
+def test_a_fraction_is_no_whole_number() -> None:
+    spec = Box((2,), "float32", 0, 1, whole=True)
+    assert mismatch(spec, np.float32([0, 1])) is None
+    assert "expected whole numbers, got [0.5, 1.0]" in str(mismatch(spec, np.float32([0.5, 1])))

@@ -1,4 +1,4 @@
-"""`--devices`: a run that is divided, continued on another number of devices, and read on one."""
+"""Devices: chosen by the command, divided runs, other numbers of devices, and reading on one."""
 
 import json
 import os
@@ -13,12 +13,16 @@ import pytest
 import triglot
 from tests.printed import unwrapped
 from triglot.core.types import by_path
-from triglot.experiments import cli
+from triglot.experiments import cli, devices
+from triglot.experiments.jobs import cores
 from triglot.experiments.storage.config import read_config
 
 SMALL = "--num-envs 8 --rollout-length 4 --num-minibatches 2 --hidden-sizes 5 --eval-episodes 0"
 TRAIN = f"train ppo probe:two-step {SMALL} --checkpoint-seconds 0 --decay-updates 6"
 STEPS_PER_UPDATE = 32
+TABLE = "q_learning gridworld:3x3,max_steps=8 --backend table --num-envs 2 --rollout-length 4"
+QUICK = f"{TABLE} --total-steps 128 --eval-episodes 2"
+SWEPT = f"sweep {QUICK} --over learning_rate=0.1,0.2,0.5 --num-seeds 3"
 # One process, since JAX counts its devices once; the first command decides.
 SCRIPT = """
 import json, sys
@@ -51,6 +55,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"resume {runs / 'half'} {steps(6)}",
         f"{TRAIN} --devices 8 {steps(2)} --out {runs / 'moved'}",
         f"{TRAIN} --devices 8 --num-seeds 8 {steps(2)} --out {runs / 'seeds'}",
+        f"train {QUICK} --devices 2 --num-seeds 3 --out {runs / 'three'}",
+        f"train {QUICK} --devices 2 --num-seeds 4 --out {runs / 'four'}",
+        f"train {QUICK} --num-seeds 13 --out {runs / 'default'}",
+        f"evaluate {runs / 'default'} --episodes 3",
+        f"{SWEPT} --out {runs / 'swept'}",
     )
     return runs
 
@@ -99,3 +108,60 @@ def test_seeds_trained_apart_are_those_trained_together(runs: Path) -> None:
     for path, array in together.items():
         limit = 2e-5 * float(np.abs(array).max(initial=1e-3))
         np.testing.assert_allclose(apart[path], array, rtol=0, atol=limit, err_msg=path)
+
+
+def test_seeds_that_devices_do_not_divide_are_those_of_full_devices(runs: Path) -> None:
+    """Two devices train 2 + 1 seeds as 2 + 2: what fills the second one leaves no trace."""
+    three, four = numbers(runs / "three"), numbers(runs / "four")
+    for path, array in four.items():
+        np.testing.assert_array_equal(three[path], array[:3], err_msg=path)
+    lines = [(runs / name / "metrics.jsonl").read_text() for name in ("three", "four")]
+    for line, full in zip(*(map(json.loads, text.splitlines()) for text in lines), strict=True):
+        assert line["td_error"] == full["td_error"][:3] and len(line["td_error"]) == 3
+    summary = json.loads((runs / "three" / "summary.json").read_text())
+    assert len(summary["evaluation"]["return_per_seed"]) == 3
+
+
+def test_commands_divide_seeds_among_the_devices_of_a_cpu(runs: Path) -> None:
+    assert read_config(runs / "default")["devices"] == 7, "2 seeds on each, as on 8 devices"
+    evaluated = json.loads((runs / "default" / "evaluation.json").read_text())
+    assert evaluated["devices"] == 7 and np.shape(evaluated["returns"]) == (13, 3)
+    facts = json.loads((runs / "swept" / "jobs.json").read_text())["facts"]
+    assert facts["devices"] == 8 and not facts["one_core"]
+
+
+def test_a_divided_sweep_is_that_of_one_device(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(f"{SWEPT} --out {runs / 'alone'}".split()) == 0
+    alone, divided = (runs / name / "results.csv" for name in ("alone", "swept"))
+    assert alone.read_text() == divided.read_text()
+    assert cli.main(f"{SWEPT} --out {runs / 'swept'} --devices 2".split()) == 2
+    assert "a sweep with devices 8, and this command has 2" in unwrapped(capsys)
+    assert cli.main(f"{SWEPT} --out {runs / 'pinned'} --devices 2 --jobs 1".split()) == 2
+    assert "--devices 2 divides a batch among devices" in unwrapped(capsys)
+    assert not (runs / "pinned").exists()
+
+
+@pytest.mark.parametrize(
+    "given, num_seeds, made",
+    [(None, 5, 3), (None, 64, 4), (None, 1, None), (None, None, 4), (1, 5, None), (8, 5, 8)],
+)
+@pytest.mark.parametrize("limited", [False, True])
+def test_devices_are_made_for_the_cores(
+    given: int | None,
+    num_seeds: int | None,
+    made: int | None,
+    limited: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`JAX_NUM_CPU_DEVICES` limits what is made without `--devices`."""
+    found: list[Any] = []
+    monkeypatch.setattr(cores, "free_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr("jax.config.update", lambda *words: found.append(words))
+    monkeypatch.setenv(devices.COUNT, "1")
+    if not limited:
+        monkeypatch.delenv(devices.COUNT)
+    devices.start_for(given, num_seeds)
+    expected = made if given is not None or not limited else None
+    assert found == ([] if expected is None else [("jax_num_cpu_devices", expected)])

@@ -37,6 +37,13 @@ def programs(page: Path) -> list[str]:
     ]
 
 
+def tables(page: Path) -> list[list[list[str]]]:
+    """Split the tables of a page into rows of cells; the first row is the heading."""
+    blocks = re.findall(r"(?:^\|.*\n)+", FENCE.sub("", page.read_text()), re.MULTILINE)
+    rows = [[line.strip("|").split("|") for line in block.splitlines()] for block in blocks]
+    return [[[cell.strip() for cell in row] for row in (found[0], *found[2:])] for found in rows]
+
+
 def commands(page: Path, *names: str) -> list[list[str]]:
     """Split the `triglot` commands of a page's blocks into words, in order.
 

@@ -17,8 +17,10 @@ import triglot
 from tests.project.source import FILES, ROOT, imports, module_name, room_of
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
-ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium"}
-OF_OTHER_EXTRAS = {"jax2onnx", "onnxruntime", "pygame", "ray", "tensorboardX", "wandb"}
+ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
+OF_OTHER_EXTRAS = {
+    "jax2onnx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert", "wandb",
+}  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox")},

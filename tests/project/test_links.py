@@ -62,4 +62,5 @@ def test_the_site_lists_every_page() -> None:
     listed = re.findall(r"([\w/-]+\.md)$", nav, re.MULTILINE)
     pages = {p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md")}
     linked = {page for page in pages if page.endswith("/tables.md")}  # by reports/README.md
-    assert sorted(listed) == sorted(pages - linked)
+    notebooks = {f"notebooks/{path.stem}.md" for path in ROOT.glob("examples/notebooks/*.ipynb")}
+    assert sorted(listed) == sorted(pages - linked | notebooks)

@@ -2,6 +2,8 @@
 
 import ast
 import os
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,17 @@ def test_it_is_committed_as_it_ran(path: Path) -> None:
         assert machine not in shown
     assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
     assert path.stat().st_size < MAX_BYTES
+
+
+@every_notebook
+def test_its_second_cell_installs_from_the_projects_repository(path: Path) -> None:
+    cell = read(path).cells[1]
+    assert cell.metadata.tags == ["install"]
+    site = re.findall(r"^repo_url: (\S+)", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert f'repository = "{"".join(site)}"\n' in cell.source
+    (extras,) = re.findall(r'"triglot(?:\[([\w,]+)\])? @ git\+\{repository\}"', cell.source)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(filter(None, extras.split(","))) <= declared["optional-dependencies"].keys()
 
 
 @pytest.mark.packaging

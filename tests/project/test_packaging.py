@@ -114,3 +114,26 @@ print([name for name in {PARTS} if importlib.util.find_spec(name)])
 """
     printed = run("-S", "-c", program, cwd=tmp_path).splitlines()
     assert printed == [str(checkout / "triglot" / "core" / "__init__.py"), "[]"]
+
+
+def test_without_the_extra_report_only_its_commands_fail(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["vl_convert"] = None  # as if it were not installed
+from triglot.experiments import cli
+import triglot.experiments.runs.train
+words = "ppo", "probe:two-step", "--out", "out"
+print(cli.main(["compare", *words]), cli.main(["sweep", *words, "--over", "gamma=0.9,0.99"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "2 2\n", done.stderr
+    assert (
+        done.stderr.count("vl_convert is not installed: run `pip install 'triglot[report]'`") == 2
+    )
+    assert not (tmp_path / "out").exists()

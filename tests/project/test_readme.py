@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.documents import PAGES, ROOT, commands, files, name_of, programs
+from tests.project.documents import (
+    DOCS,
+    PAGES,
+    ROOT,
+    commands,
+    files,
+    name_of,
+    programs,
+    tables,
+)
 from triglot.experiments import cli
 from triglot.experiments.options import CompareOptions, SweepOptions, TrainOptions
 from triglot.experiments.runs.plan import prepare
@@ -23,6 +32,23 @@ def test_the_readme_runs(index: int, capsys: pytest.CaptureFixture[str]) -> None
     block = block.replace('"haiku", "linen", "nnx", "equinox"', '"nnx", "equinox"')
     exec(compile(block, f"README block {index}", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[0].read_text().splitlines()) < 200
+
+
+def test_the_comparison_is_that_of_the_page_with_its_sources() -> None:
+    (compared,) = (rows for rows in tables(PAGES[0]) if "rejax" in rows[0])
+    assert compared in tables(DOCS / "peers.md")
+
+
+def test_the_returns_are_those_of_the_measurements() -> None:
+    (results,) = (rows for rows in tables(PAGES[0]) if "return" in rows[0])
+    (measured,) = (rows for rows in tables(DOCS / "measurements.md") if "preset" in rows[0])
+    place = results[0].index("return")
+    known = {row[0]: row[3].split("; ")[0] for row in measured}
+    assert [row[place] for row in results[1:]] == [known[row[0]] for row in results[1:]]
 
 
 def test_the_example_equals_the_readmes() -> None:
@@ -82,7 +108,7 @@ def test_its_commands_can_start(
     written = words.index("--out") + 1 if "--out" in words else len(words) + 1
     given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
     options = cli._parse_with_algorithm(kind, given)
-    if kind is TrainOptions and options.devices == 1:  # this process has one
+    if kind is TrainOptions and options.devices in (None, 1):  # this process has one
         printed = prepare(options).announcement()
         assert "nothing will be learned" not in printed
     if kind is SweepOptions:
@@ -114,4 +140,6 @@ def test_the_commands_of_a_page_run_in_order(
         if "--total-steps" in words:  # 500,000 become 256, and an extended run 512
             steps = words.index("--total-steps") + 1
             words[steps] = str(max(256, int(words[steps]) // 2000))
+        elif words[0] == "train":
+            words += ["--total-steps", "256"]
         assert cli.main([*words, *SHORT.get(words[0], ())]) == 0, words

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,34 @@ STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
 RUN = "\n".join(step.get("run", "") for step in STEPS)
 
 
-def test_the_citation_is_of_this_version() -> None:
+def make(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run make."""
+    return subprocess.run(["make", *words], cwd=cwd, capture_output=True, text=True)
+
+
+def test_the_citation_and_the_changelog_are_of_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == triglot.__version__
     assert citation["license"] == PROJECT["license"]
+    headings = re.findall(r"^## (\d.+) - (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == (citation["version"], str(citation["date-released"]))
+
+
+def test_make_alone_lists_the_targets() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
+    listed = make().stdout
+    assert re.findall(r"^make ([a-z-]+)  ", listed, re.MULTILINE) == phony.split()[1:]  # no `help`
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    done = make("demo", "PYTHON=python2.5", cwd=tmp_path)
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    *first, last = versions
+    assert f"No Python {', '.join(first)} or {last} runs here (tried: python2.5)" in done.stderr
+    assert done.returncode == 2 and not (tmp_path / ".venv").exists()
 
 
 def test_ruff_is_the_same_before_a_commit_and_in_the_tests() -> None:

@@ -29,7 +29,7 @@ pytestmark = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site; a warning is an error."""
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -88,6 +88,21 @@ def test_the_reference_shows_short_names_and_sections(site: Path) -> None:
     for name, module in triglot._HOME.items():
         assert f'id="triglot.{module}.{name}"' in text, name
     assert "Returns:" in text and "Attributes:" in text
+
+
+def test_a_notebook_is_a_page_with_its_outputs_and_a_file(site: Path) -> None:
+    for path in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
+        text = (site / "notebooks" / f"{path.stem}.html").read_text()
+        figures = re.findall(rf'src="({path.stem}_files/[^"]+\.(?:png|gif))"', text)
+        assert figures and all((site / "notebooks" / figure).is_file() for figure in figures)
+        assert (site / "notebooks" / path.name).read_bytes() == path.read_bytes()
+        assert f'href="{path.name}"' in text and "colab" not in text  # there is no repository yet
+
+
+def test_a_repository_opens_the_notebooks_in_colab() -> None:
+    notebooks = importlib.import_module("docs.site.notebooks")
+    link = notebooks.links(Path("1_maze.ipynb"), "https://github.com/somebody/triglot/")
+    assert "/github/somebody/triglot/blob/main/examples/notebooks/1_maze.ipynb" in link
 
 
 def test_equations_need_no_script(site: Path) -> None:

@@ -5,7 +5,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,8 @@ def measure(
     """Measure every stage of a training with each library, from the same weights.
 
     In each repetition every library gets a new process, in random order, and only one process works
-    at a time. Steady parts run in turns, again in random order; a repetition's value is the median
-    over the turns.
+    at a time, on one device. Steady parts run in turns, again in random order; a repetition's value
+    is the median over the turns.
 
     Args:
       options: the training; `out` is ignored.
@@ -189,7 +189,7 @@ class _Measurement:
     def _once(self, worker: Worker, weights: Path) -> list[str]:
         samples = self.samples[worker.backend]
         self.noise.calibrate()
-        task = plain(vars(self.options))
+        task = plain(vars(replace(self.options, devices=1)))
         place = {
             "env": self.options.env,
             "rung": rung_of_arithmetic(self.options.arithmetic).name,

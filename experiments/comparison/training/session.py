@@ -14,15 +14,16 @@ import psutil
 from safetensors.numpy import load_file
 
 from ....core.errors import TriglotError
-from ....core.evaluate import evaluate
 from ....core.hyper import fill_schedule_horizon
 from ....core.loop import checkpoint
 from ....core.loop.chunks import run_chunk
+from ....core.loop.sharding import gathered
 from ....core.loop.state import RunnerState
-from ....core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
+from ....core.loop.trainer import CompiledProgram, Trainer, init_seeds, updates_for
 from ....core.loop.vectorize import VectorEnvironment
 from ....core.network import Variables
 from ....core.networks.combinators import start_from
+from ....core.trainers import divide_seeds
 from ... import version
 from ...options import CompareOptions
 from ...programs.describe import describe
@@ -150,11 +151,11 @@ class Session:
 
     def compile(self) -> Reply:
         """Trace, lower and compile the training program, without a cache."""
-        count = np.int32(1)
-        traced, trace_seconds = timed(lambda: train_seeds.trace(self.trainer, self.state, count))
+        self.program = CompiledProgram(self.trainer)
+        traced, trace_seconds = timed(lambda: self.program.trace(self.state))
         lowered, lower_seconds = timed(traced.lower)
         cpu = time.process_time()
-        self.program, compile_seconds = timed(lowered.compile)
+        self.program.compiled, compile_seconds = timed(lowered.compile)
         return Reply(
             {
                 "trace_seconds": trace_seconds,
@@ -180,7 +181,7 @@ class Session:
         if self.peak_memory is None:
             self.peak_memory = peak_memory_bytes()
         before = _resident_bytes()
-        checkpoint.save(Path(folder) / STATE, self.state)
+        checkpoint.save(Path(folder) / STATE, self.whole)
         write_json(Path(folder) / ORIGIN, self.origin)
         self.saving_bytes += _resident_bytes() - before
         return Reply()
@@ -195,19 +196,19 @@ class Session:
         for name, value in self.origin.items():
             if found.get(name) != value:
                 raise TriglotError(f"its checkpoint was written with another {name}.")
-        self.state = checkpoint.restore(Path(folder) / STATE, self.state)
+        self.state = checkpoint.restore(Path(folder) / STATE, self.whole)
         return Reply()
 
     @functools.cached_property
     def origin(self) -> dict[str, Any]:
         """What must be equal, so that a training that continues has the same numbers."""
         versions = {f"version of {name}": found for name, found in version.versions().items()}
-        program = hashlib.sha256(program_text(self.program).encode()).hexdigest()
+        program = hashlib.sha256(program_text(self.program.compiled).encode()).hexdigest()
         return {**versions, "device": self.facts["device"], "compiled program": program}
 
     def snapshot(self) -> Reply:
         """Return every seed's parameters, and the network's outputs on the fixed inputs."""
-        outputs = self._vmapped_outputs(identity.learned(self.state.agent))
+        outputs = self._vmapped_outputs(self._learned())
         return Reply(
             {},
             {
@@ -228,19 +229,20 @@ class Session:
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
         keys = jax.random.split(key, self.options.num_seeds)
-        play = functools.partial(evaluate, self.agent, self.env, num_episodes=eval_episodes)
-        returns = jax.vmap(play)(self.state.agent, keys).returns
+        played = self.trainer.evaluate_seeds(
+            self.state.agent, keys, num_episodes=eval_episodes, max_steps=100_000, explore=False
+        )
         facts |= {
-            "final_returns": np.asarray(returns).mean(axis=1).tolist(),
+            "final_returns": np.asarray(played.returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
-            "program": describe(self.program),
+            "program": describe(self.program.compiled),
         }
         return Reply(facts, params)
 
     def program_text(self) -> Reply:
         """Return the text of the optimized program, with all its constants."""
-        return Reply({"text": program_text(self.program)})
+        return Reply({"text": program_text(self.program.compiled)})
 
     def random_return(self, num_episodes: int) -> Reply:
         """Play with uniformly random actions."""
@@ -249,20 +251,28 @@ class Session:
 
     def named_params(self) -> Arrays:
         """Encode every seed's parameters by shared names, `[S, ...]`."""
-        params = identity.learned(self.state.agent).params
-        return {name: np.asarray(a) for name, a in self._encode(params).items()}
+        return {name: np.asarray(a) for name, a in self._encode(self._learned().params).items()}
+
+    def _learned(self) -> Variables:
+        return gathered(identity.learned(self.state.agent), self.options.num_seeds)
+
+    @property
+    def whole(self) -> RunnerState:
+        """The states of all seeds on one device."""
+        return gathered(self.state, self.options.num_seeds)
 
     @functools.cached_property
     def _encode(self) -> Any:
         return jax.jit(jax.vmap(self.names.encode))
 
-    def _trainer(self, chunk_size: int) -> Trainer:
-        return Trainer(
+    def _trainer(self, chunk_size: int) -> Any:
+        trainer = Trainer(
             self.agent,
             VectorEnvironment(self.env, self.agent.num_envs),
             chunk_size=chunk_size,
             monitor=identity.fingerprints(self.names.encode),
         )
+        return divide_seeds(trainer, self.options.num_seeds, self.options.devices or 1)
 
 
 def _resident_bytes() -> int:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ....backends import libraries
 from ....core.errors import TriglotError
+from ...devices import make
 from ...jobs.process import cause_of_death
 from ...options import CompareOptions
 from ...registry.overrides import from_overrides
@@ -147,6 +148,7 @@ class _Stages:
         library = libraries.find(backend).module  # imports neither JAX nor the library
         jax, jax_seconds = _import("jax")
         jax.config.update("jax_enable_compilation_cache", False)
+        make(arguments["options"]["devices"] or 1)
         _, library_seconds = _import(library)
         module, _, session = arguments.get("session", SESSION).partition(":")
         imported, rest_seconds = _import(module)

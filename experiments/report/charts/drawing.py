@@ -12,12 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import vl_convert
 from PIL import Image
 
-from ....core.errors import TriglotError
+from ....core.errors import TriglotError, require
 from .chart import Chart
 from .theme import Spec, finished
+
+vl_convert = require("vl_convert", "report")
 
 VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
 COLOURS = 128  # of a PNG, with their shades at edges

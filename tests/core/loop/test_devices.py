@@ -15,13 +15,19 @@ from tests.core.loop.on_devices import NUM_UPDATES
 # Relative to the largest number of an array; 3e-7 was measured after 1 and after 10 updates.
 TOLERANCE = {1: 2e-6, 10: 1e-5}
 CASES = {"ppo": ("ppo-envs", "ppo-seeds"), "dqn": ("dqn-envs",), "sac": ("sac-envs",)}
+CACHE_ALL = {  # 1 and 10 updates are one program
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 SLOW = {name: [] if name == "ppo" else [pytest.mark.slow] for name in CASES}
 
 
 def started(folder: Path, devices: int, cases: Sequence[str], *more: str) -> subprocess.Popen:
     words = [word for case in cases for word in ("--case", case)]
     command = [sys.executable, "-m", "tests.core.loop.on_devices", str(folder), *words]
-    return subprocess.Popen([*command, "--devices", str(devices), *more], env=os.environ.copy())
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")} | CACHE_ALL
+    env = {**os.environ, **cache}
+    return subprocess.Popen([*command, "--devices", str(devices), *more], env=env)
 
 
 def numbers(folder: Path, case: str, num_updates: int) -> dict[str, np.ndarray]:

@@ -31,18 +31,18 @@ def train(**how: Any) -> Any:
 
 @pytest.mark.parametrize(
     "devices, shard, chosen",
-    [(2, None, "seeds"), (4, None, "seeds"), (3, None, "envs"), (2, "envs", "envs")],
+    [(2, None, "seeds"), (3, None, "seeds"), (6, None, "envs"), (2, "envs", "envs")],
 )
-def test_seeds_are_divided_if_they_can_be(devices: int, shard: Any, chosen: str) -> None:
+def test_seeds_are_divided_if_there_are_enough(devices: int, shard: Any, chosen: str) -> None:
     assert choose_shard(devices, shard, num_seeds=4, num_envs=6) == chosen
 
 
 @pytest.mark.parametrize(
     "devices, shard, says",
     [
-        (5, None, "divide num_seeds, 4 or num_envs, 6; got 5. Numbers that do: 1, 2, 3, 4, 6."),
-        (3, "seeds", "divide num_seeds, 4; got 3. Numbers that do: 1, 2, 4."),
-        (4, "envs", "divide num_envs, 6; got 4. Numbers that do: 1, 2, 3, 6."),
+        (5, None, "devices must be at most num_seeds, 4, or divide num_envs, 6; got 5."),
+        (5, "seeds", "devices must be at most num_seeds, 4; got 5."),
+        (4, "envs", "devices must divide num_envs, 6; got 4."),
         (2, "seed", "unknown shard 'seed'; did you mean 'seeds'?"),
         (0, None, "devices must be"),
         (2, None, "2 devices were asked for, and JAX has 1 (cpu): `triglot train --devices 2`"),

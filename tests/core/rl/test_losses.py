@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from triglot.core.rl.distributions import categorical
-from triglot.core.rl.losses import clipped_value_loss, explained_variance, gae
+from triglot.core.rl.losses import (
+    clipped_value_loss,
+    explained_variance,
+    gae,
+    successor_values,
+)
 
 DISCOUNT, LAMBDA = 0.9, 0.5
 
@@ -57,6 +62,49 @@ def test_a_truncation_bootstraps_on_the_true_successor_and_stops_the_sum() -> No
     # does not leak in (another published GAE lets it): A_1 = 27; A_0 = 1.8 + 0.45 * 27 = 13.95
     advantage, _ = estimate(NONE, MIDDLE)
     np.testing.assert_allclose(advantage, [13.95, 27.0, 3.6], rtol=1e-6)
+
+
+def ends(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw flags of 9 steps in 3 environments; the first is truncated several times."""
+    terminated_key, truncated_key = jax.random.split(key)
+    truncated = jax.random.bernoulli(truncated_key, jnp.array([[0.5, 0.2, 0.0]]), (9, 3))
+    return jax.random.bernoulli(terminated_key, 0.2, (9, 3)), truncated
+
+
+def test_values_of_successors_are_those_of_a_pass_over_all_of_them() -> None:
+    def both(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        terminated, truncated = ends(key)
+        obs = jax.random.normal(jax.random.fold_in(key, 1), (10, 3))
+        fresh = jax.random.normal(jax.random.fold_in(key, 2), (9, 3))
+        ended = terminated | truncated
+        successors = jnp.where(
+            ended, fresh, obs[1:]
+        )  # an episode's end is not the next one's start
+        values = successor_values(jnp.sin, jnp.sin(obs[:-1]), successors, terminated, truncated)
+        kept = ~terminated  # there is no bootstrap after the others
+        return jnp.where(kept, values, 0.0), jnp.where(kept, jnp.sin(successors), 0.0)
+
+    keys = jax.random.split(jax.random.key(0), 8)
+    for found, expected in (both(keys[0]), jax.vmap(both)(keys)):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("truncated", "num_passes"), [((), 1), (((4, 0), (6, 2)), 2)])
+def test_the_network_is_applied_to_unknown_successors_alone(
+    truncated: tuple[tuple[int, int], ...], num_passes: int
+) -> None:
+    never, value, passes = jnp.zeros((9, 3), bool), jnp.zeros((9, 3)), []
+    cut = never
+    for place in truncated:
+        cut = cut.at[place].set(True)
+
+    def value_of(obs: jax.Array) -> jax.Array:
+        passes.append(obs.shape)
+        return obs
+
+    with jax.disable_jit():
+        successor_values(value_of, value, value, never, cut)
+    assert passes == [(3,)] * num_passes
 
 
 def test_gae_keeps_environments_apart() -> None:

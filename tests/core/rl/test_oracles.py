@@ -138,9 +138,16 @@ def test_a_replay_is_a_list_of_the_last_steps(
     kept = min(num_rollouts * length, length * num_blocks)  # of each environment
     if kept < n_step:
         return
-    replay = Replay(capacity=capacity, num_envs=num_envs, n_step=n_step, prioritized=prioritized)
+    replay = Replay(
+        obs_spec=Box((1,)),
+        action_spec=Discrete(1000),
+        capacity=capacity,
+        num_envs=num_envs,
+        n_step=n_step,
+        prioritized=prioritized,
+    )
     rng = np.random.default_rng(seed)
-    state = replay.init(Box((1,)), Discrete(1000))
+    state = replay.init()
     total = num_rollouts * length
     reward = rng.normal(size=(total, num_envs)).astype(np.float32)
     terminated, truncated = flags(rng, reward.shape, 0.2)

@@ -30,11 +30,11 @@ def rollout(start: int, length: int, num_envs: int) -> Step:
     )
 
 
-SPECS = (Box((1,), "uint8", 0, 255), Discrete(2))
+SPECS = {"obs_spec": Box((1,), "uint8", 0, 255), "action_spec": Discrete(2)}
 
 
 def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
-    state = made.init(*SPECS)
+    state = made.init()
     add = jax.jit(made.add)
     for index in range(num_rollouts):
         state = add(state, rollout(index * length, length, made.num_envs))
@@ -56,7 +56,7 @@ def filled(made: Replay, num_rollouts: int, length: int) -> ReplayState:
 def test_samples_start_wherever_all_their_steps_are_kept(
     n_step: int, num_rollouts: int, length: int, starts: range, prioritized: bool
 ) -> None:
-    made = Replay(capacity=12, num_envs=2, n_step=n_step, prioritized=prioritized)
+    made = Replay(**SPECS, capacity=12, num_envs=2, n_step=n_step, prioritized=prioritized)
     state = filled(made, num_rollouts, length)
     assert int(made.num_starts(state)) == 2 * len(starts)
 
@@ -76,20 +76,35 @@ def test_samples_start_wherever_all_their_steps_are_kept(
 
 
 def test_observations_keep_their_dtype() -> None:
-    made = Replay(capacity=4, num_envs=2)
+    made = Replay(**SPECS, capacity=4, num_envs=2)
     state = filled(made, 1, 2)
     assert state.steps.obs.dtype == jnp.uint8
     assert made.sample(state, jax.random.key(0), 3, DISCOUNT).next_obs.dtype == jnp.uint8
 
 
+def test_whole_numbers_are_stored_in_bytes_and_sampled_as_declared() -> None:
+    spec = Box((1,), "float32", 0, 255, whole=True)
+    made = replace(Replay(**SPECS, capacity=4, num_envs=2), obs_spec=spec)
+    steps = rollout(3, 2, 2)
+    floats = replace(
+        steps, obs=steps.obs.astype(jnp.float32), next_obs=steps.next_obs.astype(jnp.float32)
+    )
+    state = made.add(made.init(), floats)
+    assert state.steps.obs.dtype == state.steps.next_obs.dtype == jnp.uint8
+    drawn = made.sample(state, jax.random.key(0), 8, DISCOUNT)
+    assert drawn.obs.dtype == drawn.next_obs.dtype == jnp.float32
+    np.testing.assert_array_equal(drawn.obs, floats.obs.reshape(4, 1)[drawn.slot])
+    np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)
+
+
 def test_a_rollout_that_does_not_divide_the_slots_is_refused() -> None:
-    made = Replay(capacity=10, num_envs=2)
+    made = Replay(**SPECS, capacity=10, num_envs=2)
     with pytest.raises(TriglotError, match="10 slots takes rollouts that divide it, got one of 6"):
-        made.add(made.init(*SPECS), rollout(0, 3, 2))
+        made.add(made.init(), rollout(0, 3, 2))
 
 
 def test_uniform_samples_are_uniform() -> None:
-    made = Replay(capacity=8, num_envs=2)
+    made = Replay(**SPECS, capacity=8, num_envs=2)
     sample = made.sample(filled(made, 1, 4), jax.random.key(0), 80_000, DISCOUNT)
     counts = np.bincount(sample.slot, minlength=8)
     np.testing.assert_allclose(counts, 10_000, atol=500)  # five standard deviations
@@ -154,7 +169,7 @@ def test_choices_never_fall_on_a_weight_of_zero() -> None:
 
 
 def test_samples_by_priority_follow_it() -> None:
-    made = Replay(capacity=8, num_envs=2, prioritized=True)
+    made = Replay(**SPECS, capacity=8, num_envs=2, prioritized=True)
     state = filled(made, 1, 2)  # four steps of weight 1
     state = made.update_priorities(state, jnp.array([1, 2]), jnp.array([5.0, 0.5]))
     sample = made.sample(state, jax.random.key(0), 3000, DISCOUNT)
@@ -166,7 +181,7 @@ def test_samples_by_priority_follow_it() -> None:
 
 
 def test_new_steps_get_the_greatest_weight_so_far() -> None:
-    made = Replay(capacity=8, num_envs=2, n_step=2, prioritized=True)
+    made = Replay(**SPECS, capacity=8, num_envs=2, n_step=2, prioritized=True)
     state = filled(made, 1, 2)
     weights = [1, 1, 0, 0, 0, 0, 0, 0]  # the second step of both waits for its successor
 
@@ -186,17 +201,17 @@ def test_new_steps_get_the_greatest_weight_so_far() -> None:
 
 
 def test_reweighting_a_uniform_replay_changes_nothing() -> None:
-    made = Replay(capacity=8, num_envs=2)
+    made = Replay(**SPECS, capacity=8, num_envs=2)
     state = filled(made, 1, 2)
     assert made.update_priorities(state, jnp.array([0]), jnp.array([1.0])) is state
 
 
 def test_seeds_are_batched_by_vmap() -> None:
-    made = Replay(capacity=8, num_envs=2, n_step=2, prioritized=True)
+    made = Replay(**SPECS, capacity=8, num_envs=2, n_step=2, prioritized=True)
 
     def draw(key: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         steps = rollout(0, 4, 2)
-        state = made.add(made.init(*SPECS), replace(steps, reward=steps.reward + start))
+        state = made.add(made.init(), replace(steps, reward=steps.reward + start))
         sample = made.sample(state, key, 4, DISCOUNT)
         return sample.slot, sample.reward
 

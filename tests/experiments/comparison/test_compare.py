@@ -39,6 +39,8 @@ OPTIONS = CompareOptions(
     eval_episodes=4,
     preset="ppo on probe:two-step",  # as the command line states it
 )
+# One device trains two seeds, the other one and a repetition of it, which is dropped.
+DIVIDED = replace(OPTIONS, num_seeds=3, devices=2)
 POSITIVE = (
     "steps_per_second", "compile_seconds", "compile_cpu_seconds", "trace_seconds", "lower_seconds",
     "init_seconds", "construct_seconds", "import_seconds", "import_library_seconds",
@@ -53,9 +55,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]
     first = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new" / "comparison"
     with FileLock(f"{first.parent}.lock"):
         if not (first / "comparison.json").exists():
-            compare(replace(OPTIONS, out=first))
+            compare(replace(DIVIDED, out=first))
     out = shutil.copytree(first, tmp_path_factory.mktemp("copy") / "comparison")
-    return compare(replace(OPTIONS, out=out)), out
+    return compare(replace(OPTIONS, num_seeds=3, out=out)), out  # on as many devices
 
 
 def test_the_libraries_are_equal(run: tuple[dict[str, Any], Path]) -> None:
@@ -79,7 +81,8 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     read = json.loads((out / "comparison.json").read_text())
     assert read["arithmetic"] == "canonical" and read["schema"] == 2
     assert read["num_updates"] == 6 and read["steps_per_update"] == 32
-    assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 2 --seed 0")
+    assert read["command"].startswith("triglot compare ppo probe:two-step --num-seeds 3 --seed 0")
+    assert read["devices"] == 2 and "--devices 2 " in read["command"]
     assert "--hidden-sizes 8 " in read["command"]
     assert read["preset"] == OPTIONS.preset and "no_preset" not in read
     assert f"<dd>{OPTIONS.preset}</dd>" in (out / "report.html").read_text()
@@ -99,7 +102,7 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     assert all("TorsoAndHeads" in read["code"][name]["source"] for name in ("equinox",))
     assert read["failures"] == [] and read["ladder"] is None and read["against"] is None
     statistics = result["statistics"]["backends"]["haiku"]
-    assert statistics["mean"]["low"] is None, "two seeds give no interval"
+    assert statistics["mean"]["low"] is None, "three seeds give no interval"
 
 
 def test_no_metric_is_lost(run: tuple[dict[str, Any], Path]) -> None:
@@ -108,7 +111,7 @@ def test_no_metric_is_lost(run: tuple[dict[str, Any], Path]) -> None:
         folder = out / "jobs" / f"0-canonical-{backend}"
         metrics = load_file(folder / "metrics.safetensors")
         assert {"loss", "episode_return", "fingerprint/actor/torso/0/kernel"} <= metrics.keys()
-        assert {values.shape for values in metrics.values()} == {(2, 6)}
+        assert {values.shape for values in metrics.values()} == {(3, 6)}
         final = load_file(folder / "params.safetensors")
         initial = load_file(out / "initial_params.safetensors")
         assert final.keys() == initial.keys()
@@ -124,7 +127,7 @@ def test_a_finished_comparison_is_not_run_again(
     stored = tmp_path / "stored.json"
     stored.write_bytes((out / "comparison.json").read_bytes())
     monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
-    again = compare(replace(OPTIONS, out=out, against=stored))
+    again = compare(replace(DIVIDED, out=out, against=stored))
     assert again["backends"] == result["backends"]
     assert again["against"]["level"] == "unchanged"
     assert again["against"]["sentence"] == "Nothing changed since stored.json."
@@ -132,7 +135,9 @@ def test_a_finished_comparison_is_not_run_again(
 
 def test_a_folder_holds_one_comparison(run: tuple[dict[str, Any], Path]) -> None:
     with pytest.raises(TriglotError, match="a comparison with seed 0, and this command has 1"):
-        compare(replace(OPTIONS, out=run[1], seed=1))
+        compare(replace(DIVIDED, out=run[1], seed=1))
+    with pytest.raises(TriglotError, match="a comparison with devices 2, and this command has 3"):
+        compare(replace(DIVIDED, out=run[1], devices=3))
 
 
 def test_the_ladder_adds_to_a_finished_comparison(tmp_path: Path) -> None:
@@ -296,4 +301,4 @@ def test_a_worker_ends_with_its_parent() -> None:
 
 def test_final_returns_are_those_of_the_seeds(run: tuple[dict[str, Any], Path]) -> None:
     returns = run[0]["statistics"]["backends"]["haiku"]["final_returns"]
-    assert np.shape(returns) == (2,)
+    assert np.shape(returns) == (3,)

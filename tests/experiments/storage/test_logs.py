@@ -1,5 +1,6 @@
 """Logs beside the JSON lines, and a function that is called from inside the compiled program."""
 
+import importlib
 import importlib.util
 import struct
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.printed import unwrapped
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.experiments import cli
 from triglot.experiments.storage import logs
 from triglot.experiments.storage.logs import Logs, TensorBoard
 
@@ -28,6 +31,9 @@ class Kept:
 
     def add(self, env_steps: int, metrics: Any) -> None:
         self.points.append((env_steps, float(metrics["loss"][0])))
+
+    def add_video(self, env_steps: int, path: Path) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -102,6 +108,45 @@ def test_tensorboard_gets_each_seed_and_the_mean(tmp_path: Path) -> None:
     # TensorBoard drops from older files what a resumed training says again.
     started = [e.step for e in events(tmp_path / "tensorboard" / "mean") if e.session_log.status]
     assert started == [17]
+
+
+def test_tensorboard_gets_hyperparameters_and_videos(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    plugin = importlib.import_module("tensorboardX.proto.plugin_hparams_pb2").HParamsPluginData
+    small = "--backend table --num-envs 1 --rollout-length 8 --num-minibatches 1 --num-epochs 1"
+    command = f"train ppo gridworld:2x2 {small} --total-steps 24 --eval-every 16 --eval-episodes 2"
+    out = tmp_path / "run"
+    assert cli.main([*command.split(), "--log", "tensorboard", "--out", str(out)]) == 0
+    written = [
+        (event.step, value)
+        for event in events(out / "tensorboard" / "seed_0")
+        for value in event.summary.value
+    ]
+    stored = {
+        value.tag: plugin.FromString(value.metadata.plugin_data.content)
+        for _, value in written
+        if value.metadata.plugin_data.plugin_name == "hparams"
+    }
+    chosen = stored["_hparams_/session_start_info"].session_start_info.hparams
+    assert chosen["env"].string_value == "gridworld:2x2" and chosen["discount"].number_value == 0.99
+    assert chosen["clip_value"].bool_value and chosen["rollout_length"].number_value == 8
+    shown = [info.name.tag for info in stored["_hparams_/experiment"].experiment.metric_infos]
+    assert shown == ["episode_return", "eval_return"]
+    assert [step for step, value in written if value.tag == "eval_return"] == [16]
+    videos = {step: value.image for step, value in written if value.tag == "episode"}
+    assert set(videos) == {16, 24}  # with the evaluation, and at the end
+    assert all(video.encoded_image_string.startswith(b"GIF8") for video in videos.values())
+    assert (videos[16].width, videos[16].height) == (49, 49)
+
+
+def test_without_a_picture_the_training_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorboardX")
+    small = "--hidden-sizes 4 --num-envs 1 --rollout-length 8 --num-minibatches 1 --num-epochs 1"
+    command = f"train ppo probe:two-step {small} --total-steps 16 --eval-every 8 --eval-episodes 2"
+    assert cli.main([*command.split(), "--log", "tensorboard", "--out", str(tmp_path / "a")]) == 0
+    assert unwrapped(capsys).count("no videos are logged: probe:two-step cannot be rendered") == 1
 
 
 def test_no_log_is_no_object() -> None:

@@ -155,4 +155,4 @@ def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.Mo
     # Half of the memory is used, and each of two jobs has half of that.
     assert [len(batch) for batch in seen[0]] == [2, 2, 2, 2]
     facts = json.loads((tmp_path / "out" / "jobs.json").read_text())["facts"]
-    assert facts == {"sizes": [2], "one_core": True}
+    assert facts == {"sizes": [2], "one_core": True, "devices": 1}

@@ -1,0 +1,62 @@
+"""triglot's own program: the pieces that `triglot.train` calls, compiled ahead of time."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+import triglot
+from triglot.core.agent import PolicyInput
+from triglot.core.hyper import fill_schedule_horizon
+from triglot.core.loop.chunks import run_chunks
+from triglot.core.loop.trainer import init_seeds, updates_for
+from triglot.core.trainers import make_trainer
+
+from .contender import Contender, Train
+
+
+def contender(
+    algorithm: str,
+    env_id: str,
+    total_steps: int,
+    options: Mapping[str, Mapping[str, Any]],
+    backend: str,
+) -> Contender:
+    """Build triglot's program.
+
+    Args:
+      algorithm: a name of `triglot.make_agent`.
+      env_id: of gymnax.
+      total_steps: environment steps of each seed.
+      options: `config` and `hyper` of `make_agent`.
+      backend: library of the networks.
+    """
+    env = triglot.make_env(f"gymnax:{env_id}")
+    agent = triglot.make_agent(algorithm, env, backend=backend, **options)
+    trainer = make_trainer(agent, env)
+    num_updates = updates_for(trainer, total_steps)
+    hyper = fill_schedule_horizon(agent.hyper, num_updates)
+
+    def compile(keys: jax.Array) -> tuple[Train, float]:
+        start = time.perf_counter()
+        init = init_seeds.lower(trainer, keys[0], hyper).compile()
+        program = trainer.program()
+        program.compile(jax.eval_shape(lambda keys: init_seeds(trainer, keys, hyper), keys[0]))
+
+        seconds = time.perf_counter() - start
+
+        def train(index: int) -> Any:
+            states = init(keys[index], hyper)
+            for chunk in run_chunks(program, states, num_updates, trainer.chunk_size):
+                states = chunk.runner_states
+            return states.agent
+
+        return train, seconds
+
+    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+        inputs = PolicyInput(obs=obs, first=jax.numpy.zeros(len(obs), bool), action_mask=None)
+        carry = agent.initial_carry(state, len(obs))
+        return agent.act(state, carry, inputs, jax.random.key(0), explore=False).action
+
+    return Contender(compile=compile, act=greedy, version=triglot.__version__)

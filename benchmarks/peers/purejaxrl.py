@@ -1,0 +1,106 @@
+"""PureJaxRL (https://github.com/luchris429/purejaxrl): PPO and DQN, one file each.
+
+It is not a package: its files are imported from a folder that the user names.
+"""
+
+import importlib
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+from gymnax.wrappers.compat import LegacyStepAPIWrapper
+
+from .contender import (
+    Contender,
+    NotInstalled,
+    Overridden,
+    compile_one_program,
+    empty_modules,
+    revision_of,
+)
+
+FIVE_VALUES = (
+    "wrapped in gymnax's LegacyStepAPIWrapper: PureJaxRL unpacks five values from step, and gymnax "
+    "1.x returns six"
+)
+
+UNUSED: Mapping[str, tuple[str, ...]] = {
+    "wandb": (),
+    "navix": (),
+    "brax": ("envs",),
+    "brax.envs": (),
+    "brax.envs.wrappers": (),
+    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
+}
+
+
+def contender(
+    algorithm: str, env_id: str, total_steps: int, options: Mapping[str, Any], folder: Path | None
+) -> Contender:
+    """Build PureJaxRL's program.
+
+    Args:
+      algorithm: `ppo` or `dqn`.
+      env_id: of gymnax.
+      total_steps: environment steps of each seed.
+      options: of its `config`.
+      folder: of its repository.
+
+    Raises:
+      NotInstalled: if the folder does not hold its files.
+    """
+    if folder is None or not (folder / "purejaxrl" / f"{algorithm}.py").exists():
+        raise NotInstalled("give --purejaxrl the folder of a clone of its repository")
+    module, patches = _patched(algorithm, folder / "purejaxrl")
+    config = {"ENV_NAME": env_id, "TOTAL_TIMESTEPS": total_steps, **options}
+    train = module.make_train(config)
+    network = _network(module, algorithm, env_id, config)
+
+    def greedy(params: Any, obs: jax.Array) -> jax.Array:
+        outputs = network.apply(params, obs)
+        return jnp.argmax(outputs[0].logits if algorithm == "ppo" else outputs, axis=-1)
+
+    return Contender(
+        compile=compile_one_program(train, lambda out: out["runner_state"][0].params),
+        act=greedy,
+        version=revision_of(folder),
+        patches=tuple(patches),
+    )
+
+
+def _network(module: types.ModuleType, algorithm: str, env_id: str, config: dict[str, Any]) -> Any:
+    num_actions = gymnax.make(env_id)[0].num_actions
+    if algorithm == "ppo":
+        return module.ActorCritic(num_actions, activation=config["ACTIVATION"])
+    return module.QNetwork(action_dim=num_actions)
+
+
+def _patched(algorithm: str, sources: Path) -> tuple[types.ModuleType, list[str]]:
+    """Import the algorithm's file, adapted to the installed libraries."""
+    patches = ["wandb, navix and brax replaced by empty modules: imported, and not used here"]
+    sys.path.insert(0, str(sources))
+    try:
+        with empty_modules(UNUSED):
+            module: Any = importlib.import_module(algorithm)
+    except ImportError as error:
+        raise NotInstalled(f"{error}; pip install it") from error
+    finally:
+        sys.path.remove(str(sources))
+    if algorithm == "ppo":
+        make = gymnax.make
+        module.gymnax = Overridden(
+            gymnax, make=lambda env_id: (LegacyStepAPIWrapper(make(env_id)[0]), make(env_id)[1])
+        )
+        patches.append(f"environments {FIVE_VALUES}")
+    else:
+        log = module.LogWrapper
+        module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
+        module.jax = Overridden(jax, tree_map=jax.tree.map)
+        patches.append(f"its LogWrapper {FIVE_VALUES}")
+        patches.append("jax.tree_map given as jax.tree.map: removed from JAX")
+    return module, patches

@@ -1,0 +1,109 @@
+"""Stoix (https://github.com/EdanToledo/Stoix): PPO, from its system `anakin/ff_ppo`.
+
+Its packages fix JAX below 0.6, so it is imported from a folder that the user names, beside the
+installed versions. Networks and optimizers are initialized before the clock starts.
+"""
+
+import contextlib
+import importlib
+import io
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gymnax.wrappers.compat import LegacyStepAPIWrapper
+
+from .contender import Contender, NotInstalled, Train, empty_modules, revision_of
+
+UNUSED: Mapping[str, tuple[str, ...]] = {
+    "wandb": (),
+    "neptune": (),
+    "neptune.utils": ("stringify_unsupported",),
+    "tensorboard_logger": ("configure", "log_value"),
+    "pandas.io.json._normalize": ("_simple_json_normalize",),
+    "stoix.utils.env_factory": ("EnvFactory",),
+    "stoix.wrappers.jax_to_factory": ("JaxEnvFactory",),
+}
+PATCHES = (
+    "environments wrapped in gymnax's LegacyStepAPIWrapper: Stoix's adapter unpacks five values "
+    "from step, and gymnax 1.x returns six",
+    "loggers and factories of host environments replaced by empty modules: imported, and not used "
+    "here",
+)
+
+
+def contender(
+    algorithm: str, env_id: str, total_steps: int, options: Mapping[str, Any], folder: Path | None
+) -> Contender:
+    """Build Stoix's program.
+
+    Args:
+      algorithm: `ppo`.
+      env_id: `CartPole-v1`, of gymnax.
+      total_steps: environment steps of each seed.
+      options: overrides of its configuration, by dotted name.
+      folder: of its repository.
+
+    Raises:
+      NotInstalled: if the folder or a package that it imports is missing.
+    """
+    assert (algorithm, env_id) == ("ppo", "CartPole-v1")  # its default configuration
+    if folder is None or not (folder / "stoix" / "configs").exists():
+        raise NotInstalled("give --stoix the folder of a clone of its repository")
+    sys.path.insert(0, str(folder))
+    try:
+        with empty_modules(UNUSED):
+            system = importlib.import_module("stoix.systems.ppo.anakin.ff_ppo")
+            make_env = importlib.import_module("stoix.utils.make_env")
+            steps = importlib.import_module("stoix.utils.total_timestep_checker")
+            adapters: Any = importlib.import_module("stoa.env_adapters.gymnax")
+    except ImportError as error:
+        raise NotInstalled(f"{error}; pip install it") from error
+    finally:
+        sys.path.remove(str(folder))
+    adapter = adapters.GymnaxToStoa
+    adapters.GymnaxToStoa = lambda env, params: adapter(LegacyStepAPIWrapper(env), params)
+    with contextlib.redirect_stdout(io.StringIO()):  # coloured headers
+        config = steps.check_total_timesteps(_config(folder, total_steps, options))
+        env, _ = make_env.make(config=config)
+    actors = []
+
+    def compile(keys: jax.Array) -> tuple[Train, float]:
+        states = []
+        for key in jax.random.key_data(keys[:, 0]):
+            parts = tuple(jax.random.split(key, 3))
+            learn, actor, state = system.learner_setup(env, parts, config)
+            actors[:], states = [actor], [*states, state]
+        start = time.perf_counter()
+        program = learn.lower(states[0]).compile()  # a pmap has no `trace`
+        seconds = time.perf_counter() - start
+
+        def train(index: int) -> Any:
+            trained = program(states[index]).learner_state.params.actor_params
+            return jax.tree.map(lambda leaf: leaf[0], trained)
+
+        return train, seconds
+
+    def greedy(params: Any, obs: jax.Array) -> jax.Array:
+        return jnp.argmax(actors[0].apply(params, obs).logits, axis=-1)
+
+    return Contender(compile=compile, act=greedy, version=revision_of(folder), patches=PATCHES)
+
+
+def _config(folder: Path, total_steps: int, options: Mapping[str, Any]) -> Any:
+    import hydra  # pyright: ignore[reportMissingImports]
+    from omegaconf import OmegaConf  # pyright: ignore[reportMissingImports]
+
+    configs = folder.resolve() / "stoix" / "configs"
+    given = {"arch.total_timesteps": total_steps, "arch.num_evaluation": 1, **options}
+    overrides = [f"hydra.searchpath=[file://{configs}]"]
+    overrides += [f"{name}={value}" for name, value in given.items()]
+    with hydra.initialize_config_dir(str(configs / "default" / "anakin"), version_base="1.2"):
+        config = hydra.compose("default_ff_ppo", overrides)
+    OmegaConf.set_struct(config, False)
+    config.num_devices = len(jax.devices())
+    return config
