@@ -22,7 +22,7 @@ def compiler_options() -> dict[str, Any]:
 
 
 class WholeProgram:
-    """`jax.jit` with `compiler_options`; without them inside another jitted function.
+    """`jax.jit` with `compiler_options`; inside another jitted function, without them.
 
     The options are chosen at the first call, since they depend on the backend, and importing must
     not start it.

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ...core.loop.episode import Episodes
+from ...core.loop.prepare import compile_evaluation
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ..plots.learning_curves import finite_mean
@@ -36,6 +37,14 @@ def play(
     return plan.trainer.evaluate_seeds(
         agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
     )
+
+
+def compile_play(plan: Plan, runner_states: RunnerState, *, num_episodes: int) -> None:
+    """Compile `play` of greedy episodes before it is called; shapes of the states suffice."""
+    key = evaluation_key(plan, AFTER_TRAINING)
+    keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
+    how = {"num_episodes": num_episodes, "max_steps": MAX_STEPS, "explore": False}
+    compile_evaluation(plan.trainer, runner_states, keys, **how)
 
 
 def evaluation_key(plan: Plan, number: int) -> jax.Array:

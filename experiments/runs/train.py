@@ -19,15 +19,16 @@ from ...core.host.trainer import HostFailure
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.chunks import run_chunks
 from ...core.loop.interface import Program
-from ...core.loop.prepare import compile_evaluation, initialize_and_compile
+from ...core.loop.prepare import initialize_and_compile
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ..monitoring.evaluating import (
     AFTER_TRAINING,
-    MAX_STEPS,
     METRIC,
     Evaluator,
+    compile_play,
     evaluation_key,
+    play,
 )
 from ..monitoring.video import Videos
 from ..options import TrainOptions
@@ -189,9 +190,9 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         watch.lap("save")
         episodes = None
         if options.eval_episodes and not interrupt.pressed and diverged is None:
+            key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
-                keys, how = _final_evaluation(plan)
-                episodes = plan.trainer.evaluate_seeds(state.agent, keys, **how)
+                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
                 state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
@@ -245,9 +246,8 @@ def _prepare(
         else:
             program.compile(state, on_stage)
     if plan.options.eval_episodes:
-        keys, how = _final_evaluation(plan)
-        shapes = jax.eval_shape(lambda: (state, keys))
-        background.submit(compile_evaluation, plan.trainer, *shapes, **how)
+        shapes = jax.eval_shape(lambda: state)  # training donates the state
+        background.submit(compile_play, plan, shapes, num_episodes=plan.options.eval_episodes)
     return state
 
 
@@ -255,14 +255,6 @@ def _import_for_saving() -> None:
     """Import what the checkpoint, the plot and the summary need."""
     for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
         importlib.import_module(name)
-
-
-def _final_evaluation(plan: Plan) -> tuple[jax.Array, dict[str, Any]]:
-    """Choose the keys `[S]` and the options of the episodes after the training."""
-    options = plan.options
-    key = evaluation_key(plan, AFTER_TRAINING)
-    how = {"num_episodes": options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
-    return jax.random.split(key, options.num_seeds), how
 
 
 def _profiler(plan: Plan) -> Profiler | None:
