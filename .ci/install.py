@@ -60,14 +60,10 @@ class Progress:
 
 
 def make_environment() -> None:
-    """Create .venv, unless it is one of this version of Python, and renew its pip."""
+    """Create .venv, unless it is one of this version of Python with pip."""
     tried = [PYTHON, "-c", SAME_VERSION]
     if not PYTHON.exists() or subprocess.run(tried, stderr=subprocess.DEVNULL).returncode:
         venv.create(VENV, clear=True, with_pip=True)
-    # Debian 12's pip, 23.0, takes more than 5 minutes to add `dev`, newer ones some seconds. If the
-    # index cannot be reached, the installation itself says so.
-    newer = ["--quiet", "--constraint", "constraints.txt", "--upgrade", "pip"]
-    subprocess.run([PYTHON, "-m", "pip", "install", *newer], capture_output=True)
 
 
 def install(extras: list[str]) -> int:
