@@ -14,6 +14,7 @@ from triglot import Box, Dict, Discrete
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.host.player import film
 from triglot.core.host_environment import HostEnvironment, HostVector
+from triglot.core.specs import zeros
 from triglot.envs.envpool import make
 
 needs_envpool = pytest.mark.skipif(
@@ -61,9 +62,7 @@ def test_an_environment_hashes_and_declares_what_it_returns(
     assert hash(env) == hash(make(name)) and env != make(name, max_episode_steps=7)
     obs = env.open(2).reset(seed=0)
     found = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), obs)
-    assert found == jax.tree.map(
-        lambda leaf: ((2, *leaf.shape), leaf.dtype), triglot.core.specs.zeros(obs_spec)
-    )
+    assert found == jax.tree.map(lambda leaf: ((2, *leaf.shape), leaf.dtype), zeros(obs_spec))
 
 
 @needs_envpool
@@ -136,7 +135,7 @@ def test_ppo_trains() -> None:
     np.testing.assert_array_equal(result.metrics["episode_length"], [[5, 5]])
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)
     with pytest.raises(TriglotError, match="HalfCheetah-v5 cannot render"):
-        next(film(agent, env, state, jax.random.key(0)))
+        next(film(agent, make("HalfCheetah-v5"), state, jax.random.key(0)))
 
 
 @needs_envpool
