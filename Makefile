@@ -34,7 +34,7 @@ help:
 	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"
 
-demo: $(READY)  ## trains PPO on four libraries, writes a report (5 minutes)
+demo: $(READY)  ## trains PPO on four libraries, writes a report (6 minutes)
 	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
 	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"

@@ -18,6 +18,7 @@ VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
 LOG = VENV / "install.log"
 WHEEL = re.compile(r"\s*Downloading \S+\.(?:whl|tar\.gz) \(([\d.]+) (kB|MB)\)")
+COLLECTED = re.compile(r"Collecting ([\w.-]+)")
 NAMES = "Installing collected packages: "
 SAME_VERSION = f"import pip, sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
 
@@ -32,6 +33,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.megabytes = 0.0
+        self.package = ""  # whose requirements it reads
         self.packages: list[str] = []  # that it installs, once it knows
         self.before = installed()
 
@@ -39,6 +41,8 @@ class Progress:
         """Take a line that pip printed."""
         if found := WHEEL.match(line):
             self.megabytes += float(found[1]) / (1000 if found[2] == "kB" else 1)
+        elif found := COLLECTED.match(line):
+            self.package = found[1]
         elif line.startswith(NAMES):
             self.packages = line.removeprefix(NAMES).split(", ")
 
@@ -50,7 +54,7 @@ class Progress:
     def __str__(self) -> str:
         downloaded = f"{self.megabytes:,.0f} MB"
         if not self.packages:
-            return f"downloads: {downloaded}"
+            return f"downloads: {downloaded} {self.package}".rstrip()
         done = len(installed() - self.before)
         return f"downloaded {downloaded}; installs: {done} of {len(self.packages)} packages"
 

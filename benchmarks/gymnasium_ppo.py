@@ -1,12 +1,16 @@
-"""PPO on Gymnasium's CartPole-v1 with 8 environments: triglot against Stable-Baselines3.
+"""PPO on CartPole-v1, or on a task of MuJoCo: triglot against Stable-Baselines3.
 
-Both use one setting: 8 environments, two networks of 64-64 tanh units, Adam at a constant rate,
-clip 0.2, GAE(0.99, 0.95), global norm 0.5; and either triglot's defaults (`--setting triglot`:
+Both use one setting: 8 environments of CartPole-v1 or 16 of MuJoCo (`--env HalfCheetah-v5`), two
+networks of 64-64 tanh units, Adam at a constant rate, clip 0.2, GAE(0.99, 0.95), global norm 0.5,
+observations and rewards as they are; and either triglot's defaults (`--setting triglot`:
 rollouts of 128, 4 epochs of 4 minibatches, rate 2.5e-4, value clipping, entropy bonus 0.01) or
 those of Stable-Baselines3 (`--setting sb3`: rollouts of 2,048, 10 epochs of 256 minibatches, rate
 3e-4, no entropy bonus). triglot steps Gymnasium's own vector of CartPoles, and, as
 Stable-Baselines3 does, one environment after the other ("sync"). It also trains five seeds at once,
-each in its own 8 environments, as `--num-seeds 5` does; its steps/s count all seeds. Each program
+each in its own 8 environments, as `--num-seeds 5` does; its steps/s count all seeds. MuJoCo's tasks
+are stepped by EnvPool and by Gymnasium in triglot, and in Stable-Baselines3 one after the other or
+by one process each ("processes"). One difference remains there: triglot squashes actions by tanh
+into their bounds, and Stable-Baselines3 clips them. Each program
 is a separate process. In each round, one program runs at a time, in a new random order, and
 continues its training for the same number of steps per seed. The table includes greedy returns.
 
@@ -30,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NUM_ENVS = 8
+NUM_ENVS = {"CartPole-v1": 8}  # 16 of other tasks
 EPISODES = 64
 AT_ONCE = 5  # seeds
 
@@ -46,11 +50,6 @@ class Setting:
     entropy_coef: float
     clip_value: bool
     updates: int  # default number in a round
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of all environments."""
-        return NUM_ENVS * self.rollout_length
 
 
 SETTINGS = {
@@ -78,23 +77,27 @@ SETTINGS = {
 class Triglot:
     """triglot's PPO; the update and the policy are compiled in the constructor."""
 
-    def __init__(self, mode: str, num_seeds: int, seed: int, setting: Setting) -> None:
+    def __init__(self, env: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
         import jax
 
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # as `triglot train` does
         import triglot
         from triglot.core.host.trainer import HostProgram, HostTrainer
         from triglot.core.loop.trainer import init_seeds
-        from triglot.envs.gymnasium import make
 
         self.key = jax.random.key(seed)
-        self.env = make("CartPole-v1", vectorization_mode=mode)
+        suite, _, mode = how.partition("/")
+        self.env = triglot.make_env(
+            f"{suite}:{env}", **({"vectorization_mode": mode} if mode else {})
+        )
+        unscaled = {} if env in NUM_ENVS else {"normalize_obs": False, "scale_rewards": False}
         self.agent = triglot.make_agent(
             "ppo",
             self.env,
             backend="equinox",
             config={
-                "num_envs": NUM_ENVS,
+                "num_envs": NUM_ENVS.get(env, 16),
+                **unscaled,
                 "rollout_length": setting.rollout_length,
                 "num_epochs": setting.num_epochs,
                 "num_minibatches": setting.num_minibatches,
@@ -139,20 +142,23 @@ class Triglot:
 class StableBaselines3:
     """Stable-Baselines3's PPO with some PyTorch threads (1 is the fastest at this size)."""
 
-    def __init__(self, threads: str, num_seeds: int, seed: int, setting: Setting) -> None:
+    def __init__(self, env: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
         assert num_seeds == 1  # it cannot train several at once
         import torch  # pyright: ignore[reportMissingImports]
         from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
-        from stable_baselines3.common import env_util  # pyright: ignore[reportMissingImports]
+        from stable_baselines3.common import env_util, vec_env  # pyright: ignore[reportMissingImports]
 
+        threads, _, kind = how.partition("/")
         torch.set_num_threads(int(threads))
-        self.steps_per_update = setting.steps_per_update
-        self.env = env_util.make_vec_env("CartPole-v1", NUM_ENVS, seed=seed)
+        num_envs = NUM_ENVS.get(env, 16)
+        self.steps_per_update = num_envs * setting.rollout_length
+        vector = vec_env.SubprocVecEnv if kind == "processes" else vec_env.DummyVecEnv
+        self.env = env_util.make_vec_env(env, num_envs, seed=seed, vec_env_cls=vector)
         self.model = PPO(
             "MlpPolicy",
             self.env,
             n_steps=setting.rollout_length,
-            batch_size=setting.steps_per_update // setting.num_minibatches,
+            batch_size=self.steps_per_update // setting.num_minibatches,
             n_epochs=setting.num_epochs,
             learning_rate=setting.learning_rate,
             clip_range=0.2,
@@ -179,7 +185,12 @@ class StableBaselines3:
 
 
 class Program(NamedTuple):
-    """How to start a program: `how` is a `vectorization_mode`, or the number of PyTorch threads."""
+    """How to start a program.
+
+    Attributes:
+      how: `suite` or `suite/vectorization_mode`; of Stable-Baselines3 the number of PyTorch
+        threads, or `threads/processes`.
+    """
 
     python: str
     kind: str
@@ -187,10 +198,29 @@ class Program(NamedTuple):
     num_seeds: int = 1
 
 
-def serve(kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
+def programs_for(env: str, sb3: str, threads: str) -> dict[str, Program]:
+    """Choose the programs to compare; `Stable-Baselines3` is the baseline."""
+    one_by_one = Program(sb3, "sb3", threads)
+    if env not in NUM_ENVS:
+        return {
+            "EnvPool": Program(sys.executable, "triglot", "envpool"),
+            "sync": Program(sys.executable, "triglot", "gymnasium/sync"),
+            "Stable-Baselines3": one_by_one,
+            "Stable-Baselines3, processes": Program(sb3, "sb3", f"{threads}/processes"),
+        }
+    own = "gymnasium/vector_entry_point"
+    return {
+        "own vector": Program(sys.executable, "triglot", own),
+        f"own vector, {AT_ONCE} seeds": Program(sys.executable, "triglot", own, AT_ONCE),
+        "sync": Program(sys.executable, "triglot", "gymnasium/sync"),
+        "Stable-Baselines3": one_by_one,
+    }
+
+
+def serve(env: str, kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> None:
     """Read numbers of updates from lines of the input, train, and print the seconds taken."""
     make = Triglot if kind == "triglot" else StableBaselines3
-    program = make(how, num_seeds, seed, setting)
+    program = make(env, how, num_seeds, seed, setting)
     print(json.dumps(program.versions()), flush=True)
     for line in sys.stdin:
         if line.strip() == "end":
@@ -204,9 +234,11 @@ def serve(kind: str, how: str, num_seeds: int, seed: int, setting: Setting) -> N
 class Process:
     """A program in a child process."""
 
-    def __init__(self, stack: ExitStack, program: Program, *, seed: int, setting: str) -> None:
+    def __init__(
+        self, stack: ExitStack, program: Program, *, env: str, seed: int, setting: str
+    ) -> None:
         serving = ["--serve", program.kind, program.how, str(program.num_seeds), str(seed)]
-        arguments = [program.python, __file__, *serving, "--setting", setting]
+        arguments = [program.python, __file__, *serving, "--setting", setting, "--env", env]
         if program.kind == "triglot":
             arguments[1:2] = ["-m", "benchmarks.gymnasium_ppo"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -234,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sb3", help="the interpreter of an environment with Stable-Baselines3")
+    parser.add_argument("--env", default="CartPole-v1", help="Gymnasium's id (default CartPole-v1)")
     parser.add_argument("--rounds", type=int, default=10, help="timed rounds (default 10)")
     parser.add_argument(
         "--updates", type=int, help="updates per round (default 12, or 1 with --setting sb3)"
@@ -252,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.serve:
         kind, how, num_seeds, seed = options.serve
-        return serve(kind, how, int(num_seeds), int(seed), SETTINGS[options.setting])
+        return serve(options.env, kind, how, int(num_seeds), int(seed), SETTINGS[options.setting])
     if options.sb3 is None or not _has_sb3(options.sb3):
         parser.error(
             "give --sb3 the interpreter of an environment with Stable-Baselines3: `python -m venv "
@@ -268,14 +301,7 @@ def _compare(options: argparse.Namespace) -> None:
 
     setting = SETTINGS[options.setting]
     updates = options.updates or setting.updates
-    programs = {
-        "own vector": Program(sys.executable, "triglot", "vector_entry_point"),
-        f"own vector, {AT_ONCE} seeds": Program(
-            sys.executable, "triglot", "vector_entry_point", AT_ONCE
-        ),
-        "sync": Program(sys.executable, "triglot", "sync"),
-        "Stable-Baselines3": Program(options.sb3, "sb3", options.threads),
-    }
+    programs = programs_for(options.env, options.sb3, options.threads)
     rng = np.random.default_rng(0)
     kept: dict[str, list[float]] = {name: [] for name in programs}  # per round and seed
     returns: dict[str, list[float]] = {name: [] for name in programs}
@@ -283,7 +309,7 @@ def _compare(options: argparse.Namespace) -> None:
     for seed in range(options.seeds):
         with ExitStack() as stack:
             running = {
-                name: Process(stack, program, seed=seed, setting=options.setting)
+                name: Process(stack, program, env=options.env, seed=seed, setting=options.setting)
                 for name, program in programs.items()
             }
             versions = {name: process.versions for name, process in running.items()}
@@ -295,7 +321,7 @@ def _compare(options: argparse.Namespace) -> None:
             for name, process in running.items():
                 returns[name].append(process.ask("end"))
     seconds = {name: np.asarray(values) for name, values in kept.items()}
-    steps = updates * setting.steps_per_update
+    steps = updates * NUM_ENVS.get(options.env, 16) * setting.rollout_length
     faster = {
         name: time_ratio(seconds, "Stable-Baselines3", name)
         for name in programs
@@ -318,6 +344,7 @@ def _compare(options: argparse.Namespace) -> None:
     if options.out:
         found = {"seconds": seconds, "faster": faster, "rates": rates, "returns": returns}
         how = {
+            "env": options.env,
             "setting": options.setting,
             "versions": versions,
             "environment": environment(),

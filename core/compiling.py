@@ -44,7 +44,8 @@ class WholeProgram:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function."""
         # JAX has no other public question for it, and refuses options there.
-        inside = jex.unsafe_am_i_under_a_jit_DO_NOT_USE()
+        under_jit: Any = jex.unsafe_am_i_under_a_jit_DO_NOT_USE  # pyright: ignore[reportPrivateImportUsage]
+        inside = under_jit()
         return (self._part if inside else self._jitted)(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:

@@ -66,7 +66,7 @@ class _Deferred(ModuleType):
             if spec is not None and isinstance(spec.loader, _Deferring):
                 loader = spec.loader = self.__loader__ = spec.loader.loader
                 loader.exec_module(self)
-                self.__class__ = ModuleType
+                self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
         if name in self.__dict__:
             return self.__dict__[name]
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 Its algorithms evaluate during training; an `eval_callback` that does nothing removes that.
 """
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +43,7 @@ def contender(
       NotInstalled: if rejax is not installed.
     """
     try:
-        import rejax  # pyright: ignore[reportMissingImports]
+        rejax: Any = importlib.import_module("rejax")
     except ImportError as error:
         raise NotInstalled("pip install --no-deps rejax") from error
     env, env_params = gymnax.make(env_id)

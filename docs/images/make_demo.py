@@ -176,7 +176,7 @@ def few_colors(image: Image.Image, number: int) -> Image.Image:
 
 def main() -> None:
     """Record, draw and write the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=HERE / "demo.gif", help="the picture")
     parser.add_argument(
         "command", nargs="*", default=["make", "demo"], help="what is run, after --"

@@ -82,8 +82,8 @@ def _num_devices(options: CompareOptions, executor: Executor | None, before: Any
     """
     if options.devices is not None and options.devices > 1 and executor is not None:
         raise TriglotError(
-            f"--devices {options.devices} divides the seeds among devices, and {executor.title} "
-            "have one core for each training: leave one of them out."
+            f"--devices {options.devices} divides the seeds among devices, and each training has "
+            f"one core here ({executor.title}): leave out --devices, or --jobs and --executor."
         )
     recorded = recorded_devices(options.out)
     if options.devices is not None:

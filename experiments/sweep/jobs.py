@@ -86,8 +86,8 @@ def num_devices(options: SweepOptions, out: Path | None, executor: Executor | No
     if executor is not None:
         if given not in (None, 1):
             raise TriglotError(
-                f"--devices {given} divides a batch among devices, and {executor.title} have one "
-                "core for each batch: add --executor sequential, or leave --devices out."
+                f"--devices {given} divides a batch among devices, and each batch has one core "
+                f"here ({executor.title}): leave out --devices, or --jobs and --executor."
             )
         return 1
     if given is not None:

@@ -214,5 +214,7 @@ def test_whole_numbers_are_stored_in_few_bytes_and_exactly(spec: Box, dtype: str
 
 def test_a_fraction_is_no_whole_number() -> None:
     spec = Box((2,), "float32", 0, 1, whole=True)
-    assert mismatch(spec, np.float32([0, 1])) is None
-    assert "expected whole numbers, got [0.5, 1.0]" in str(mismatch(spec, np.float32([0.5, 1])))
+    assert mismatch(spec, np.array([0, 1], np.float32)) is None
+    assert "expected whole numbers, got [0.5, 1.0]" in str(
+        mismatch(spec, np.array([0.5, 1], np.float32))
+    )

@@ -14,6 +14,7 @@ from triglot import Box, Dict, Discrete
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.host.player import film
 from triglot.core.host_environment import HostEnvironment, HostVector
+from triglot.core.specs import zeros
 from triglot.envs.envpool import make
 
 needs_envpool = pytest.mark.skipif(
@@ -61,13 +62,11 @@ def test_an_environment_hashes_and_declares_what_it_returns(
     assert hash(env) == hash(make(name)) and env != make(name, max_episode_steps=7)
     obs = env.open(2).reset(seed=0)
     found = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), obs)
-    assert found == jax.tree.map(
-        lambda leaf: ((2, *leaf.shape), leaf.dtype), triglot.core.specs.zeros(obs_spec)
-    )
+    assert found == jax.tree.map(lambda leaf: ((2, *leaf.shape), leaf.dtype), zeros(obs_spec))
 
 
 @needs_envpool
-def test_steps_follow_each_other_across_ends() -> None:
+def test_each_step_follows_from_the_last_across_resets() -> None:
     vector = make("CartPole-v1", max_episode_steps=12).open(3)
     alone: Any = gymnasium.make("CartPole-v1").unwrapped
     alone.reset(seed=0)
@@ -93,7 +92,7 @@ def test_steps_follow_each_other_across_ends() -> None:
 
 
 @needs_envpool
-def test_an_end_at_the_limit_is_an_end_and_not_a_cut() -> None:
+def test_a_termination_at_the_limit_is_no_truncation() -> None:
     length, terminated, _ = steps_to_end(500)
     assert terminated and 5 < length < 50
     assert steps_to_end(length) == (length, True, False)
@@ -136,7 +135,7 @@ def test_ppo_trains() -> None:
     np.testing.assert_array_equal(result.metrics["episode_length"], [[5, 5]])
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)
     with pytest.raises(TriglotError, match="HalfCheetah-v5 cannot render"):
-        next(film(agent, env, state, jax.random.key(0)))
+        next(film(agent, make("HalfCheetah-v5"), state, jax.random.key(0)))
 
 
 @needs_envpool
@@ -161,7 +160,7 @@ def test_a_film_shows_the_end_and_no_new_start() -> None:
         ("Pong-v5", {"max_episode_steps": 0}, "max_episode_steps .* must be at least 1, got 0"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_a_sentence(name: str, options: dict, says: str) -> None:
+def test_an_invalid_name_or_option_is_explained(name: str, options: dict, says: str) -> None:
     with pytest.raises(TriglotError, match=says):
         triglot.make_env(f"envpool:{name}", **options)
 

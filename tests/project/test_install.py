@@ -46,7 +46,7 @@ def test_the_progress_follows_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     progress = install.Progress()
     for line in PRINTED.splitlines():
         progress.read(line)
-    assert str(progress) == "downloads: 4 MB"
+    assert str(progress) == "downloads: 4 MB jax"
     progress.read("Installing collected packages: absl-py, jax, triglot")
     (packages / "absl_py-2.5.1.dist-info").mkdir()
     assert str(progress) == "downloaded 4 MB; installs: 1 of 3 packages"
