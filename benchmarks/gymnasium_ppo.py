@@ -87,7 +87,7 @@ class Triglot:
 
         self.key = jax.random.key(seed)
         suite, _, mode = how.partition("/")
-        self.env = triglot.make_env(
+        self.env: Any = triglot.make_env(
             f"{suite}:{env}", **({"vectorization_mode": mode} if mode else {})
         )
         unscaled = {} if env in NUM_ENVS else {"normalize_obs": False, "scale_rewards": False}

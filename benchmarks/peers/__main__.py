@@ -12,6 +12,7 @@ CartPole with 8 environments, each program in a process of its own, on all cores
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,9 +120,9 @@ def installed_peers(
 ) -> dict[str, Contender]:
     """Build the row's peers; print one line for each that is not installed."""
     builders: dict[str, Callable[..., Contender]] = {
-        "PureJaxRL": lambda *given: peer_purejaxrl.contender(*given, folders["PureJaxRL"]),
+        "PureJaxRL": partial(peer_purejaxrl.contender, folder=folders["PureJaxRL"]),
         "rejax": peer_rejax.contender,
-        "Stoix": lambda *given: peer_stoix.contender(*given, folders["Stoix"]),
+        "Stoix": partial(peer_stoix.contender, folder=folders["Stoix"]),
     }
     found = {}
     for name, options in row.peers.items():

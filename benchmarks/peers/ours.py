@@ -33,7 +33,13 @@ def contender(
       backend: library of the networks.
     """
     env = triglot.make_env(f"gymnax:{env_id}")
-    agent = triglot.make_agent(algorithm, env, backend=backend, **options)
+    agent = triglot.make_agent(
+        algorithm,
+        env,
+        backend=backend,
+        config=options.get("config"),
+        hyper=options.get("hyper"),
+    )
     trainer = make_trainer(agent, env)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper, num_updates)

@@ -229,7 +229,8 @@ def _prepare(
     """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
     if plan.options.debug:  # the debug modes cannot look into a compiled program
         with phase("initializing"):
-            state = jax.block_until_ready(initial(plan) if state is None else state)
+            state = initial(plan) if state is None else state
+            jax.block_until_ready(state)
         watch.lap("init")
         return state
 
