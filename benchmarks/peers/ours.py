@@ -20,7 +20,7 @@ def contender(
     algorithm: str,
     env_id: str,
     total_steps: int,
-    options: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
     backend: str,
 ) -> Contender:
     """Build triglot's program.
