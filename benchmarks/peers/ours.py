@@ -20,7 +20,7 @@ def contender(
     algorithm: str,
     env_id: str,
     total_steps: int,
-    options: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
     backend: str,
 ) -> Contender:
     """Build triglot's program.
@@ -33,13 +33,7 @@ def contender(
       backend: library of the networks.
     """
     env = triglot.make_env(f"gymnax:{env_id}")
-    agent = triglot.make_agent(
-        algorithm,
-        env,
-        backend=backend,
-        config=options.get("config"),
-        hyper=options.get("hyper"),
-    )
+    agent = triglot.make_agent(algorithm, env, backend=backend, **options)
     trainer = make_trainer(agent, env)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper, num_updates)

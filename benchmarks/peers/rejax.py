@@ -43,13 +43,13 @@ def contender(
       NotInstalled: if rejax is not installed.
     """
     try:
-        rejax: Any = importlib.import_module("rejax")
+        library: Any = importlib.import_module("rejax")
     except ImportError as error:
         raise NotInstalled("pip install --no-deps rejax") from error
     env, env_params = gymnax.make(env_id)
     options = dict(options)
     q_network = options.pop("q_network", None)
-    algo = rejax.get_algo(algorithm).create(
+    algo = library.get_algo(algorithm).create(
         env=FiveValues(env),
         env_params=env_params,
         total_timesteps=total_steps,

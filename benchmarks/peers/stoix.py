@@ -73,13 +73,11 @@ def contender(
     actors = []
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
-        states, learn = [], None
-        for key in jax.random.key_data(keys[:, 0]):
-            parts = tuple(jax.random.split(key, 3))
-            learn, actor, state = system.learner_setup(env, parts, config)
-            actors[:], states = [actor], [*states, state]
+        first = jax.random.key_data(keys[:, 0])
+        parts = [tuple(jax.random.split(key, 3)) for key in first]
+        made = [system.learner_setup(env, part, config) for part in parts]
+        learn, actors[:], states = made[0][0], [made[0][1]], [state for *_, state in made]
         start = time.perf_counter()
-        assert learn is not None  # there is a key
         program = learn.lower(states[0]).compile()  # a pmap has no `trace`
         seconds = time.perf_counter() - start
 
