@@ -15,38 +15,42 @@ CPU_LEVEL = 1
 
 
 def compiler_options() -> dict[str, Any]:
-    """Choose the options for JAX's default backend; none where `XLA_FLAGS` sets the level."""
-    if jax.default_backend() != "cpu" or LEVEL in os.environ.get("XLA_FLAGS", ""):
-        return {}
-    return {LEVEL: CPU_LEVEL}
+    """Choose the options for JAX's default backend; none where another setting has the level."""
+    stated = LEVEL in os.environ.get("XLA_FLAGS", "") or jax.config.read(
+        "jax_disable_most_optimizations"
+    )
+    return {} if stated or jax.default_backend() != "cpu" else {LEVEL: CPU_LEVEL}
 
 
 class WholeProgram:
     """`jax.jit` with `compiler_options`; inside another jitted function, without them.
 
-    The options are chosen at the first call, since they depend on the backend, and importing must
-    not start it.
+    The options are chosen at each call, since they depend on the backend, and importing must not
+    start it.
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         """Take a function and the options of `jax.jit`."""
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
+        self._programs: dict[tuple[tuple[str, Any], ...], Any] = {}
 
-    @functools.cached_property
+    @property
     def _jitted(self) -> Any:
-        return jax.jit(self._function, compiler_options=compiler_options(), **self._options)
+        return self._with(compiler_options())
 
-    @functools.cached_property
-    def _part(self) -> Any:
-        return jax.jit(self._function, **self._options)
+    def _with(self, chosen: dict[str, Any]) -> Any:
+        key = tuple(chosen.items())
+        if key not in self._programs:
+            how = {"compiler_options": chosen} if chosen else {}
+            self._programs[key] = jax.jit(self._function, **how, **self._options)
+        return self._programs[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function."""
         # JAX has no other public question for it, and refuses options there.
-        under_jit: Any = jex.unsafe_am_i_under_a_jit_DO_NOT_USE  # pyright: ignore[reportPrivateImportUsage]
-        inside = under_jit()
-        return (self._part if inside else self._jitted)(*args, **kwargs)
+        inside = jex.unsafe_am_i_under_a_jit_DO_NOT_USE  # pyright: ignore[reportPrivateImportUsage]
+        return self._with({} if inside() else compiler_options())(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace for these arguments, which may be abstract; see `jax.jit`."""
@@ -62,4 +66,4 @@ class WholeProgram:
 
     def num_programs(self) -> int:
         """Count the argument types for which the function was compiled by a call."""
-        return self._jitted._cache_size()
+        return sum(program._cache_size() for program in self._programs.values())
