@@ -19,7 +19,7 @@ from .jobs import Job, Ledger
 from .rungs import rung_of_arithmetic
 from .verdict.causes import find_growth
 
-COST_BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
+COST_BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
 MAX_PROGRAM_LINES = 200  # of each pair in `comparison.json`
 
 
