@@ -22,7 +22,7 @@ def parse_input(text: str) -> Box:
     embedding accepts.
 
     >>> parse_input("uint8:84,84,4")
-    Box(shape=(84, 84, 4), dtype='uint8', low=0, high=255)
+    Box(shape=(84, 84, 4), dtype='uint8', low=0, high=255, whole=False)
     >>> parse_input("int32:16:0..99").high
     99
 

@@ -212,7 +212,7 @@ def test_it_agrees_with_jumanji_from_the_same_state(env_id: str, num_steps: int)
 def test_a_maze_is_an_image_of_walls_agent_and_target(
     maze: jumanji.Jumanji, maze_start: Any
 ) -> None:
-    assert maze.obs_spec == specs.Box((10, 10, 3), "float32", 0.0, 1.0)
+    assert maze.obs_spec == specs.Box((10, 10, 3), "float32", 0.0, 1.0, whole=True)
     assert (maze_start.obs.shape, maze_start.obs.dtype) == ((10, 10, 3), jnp.float32)
     step = maze_start
     walls, agent, target = np.moveaxis(np.asarray(step.obs), -1, 0)
@@ -282,7 +282,7 @@ def test_a_steps_randomness_comes_from_its_key() -> None:
 
 def test_options_reach_the_environment_and_its_generator() -> None:
     env = jumanji.make("Maze-v0", num_rows=5, time_limit=7)
-    assert env.obs_spec == specs.Box((5, 10, 3), "float32", 0.0, 1.0)
+    assert env.obs_spec == specs.Box((5, 10, 3), "float32", 0.0, 1.0, whole=True)
     assert env == jumanji.make("Maze-v0", time_limit=7, num_rows=5)
     assert env != jumanji.make("Maze-v0")
     assert jumanji.make("Connector-v3", num_agents=2).action_spec == specs.Discrete(25)
