@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, TextIO
 
 KEPT = "\N{NO-BREAK SPACE}"
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 WIDTHS = (40, 200)  # in columns; tyro takes minutes for far narrower help
 
 
@@ -27,7 +28,7 @@ def wrapped(text: str, width: int | None = None) -> str:
     command continues after a backslash, so that it can be copied.
 
     Args:
-      text: lines, of which those that fit are kept.
+      text: lines, of which those that fit are kept; colors take no width.
       width: columns; None for the terminal's.
 
     >>> print(wrapped("  run   trains and reports", 20))
@@ -39,7 +40,8 @@ def wrapped(text: str, width: int | None = None) -> str:
     """
     width = width or terminal_width()
     return "\n".join(
-        line if len(line) <= width else _wrapped_line(line, width) for line in text.split("\n")
+        line if len(COLOR.sub("", line)) <= width else _wrapped_line(line, width)
+        for line in text.split("\n")
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from triglot.experiments import cli
-from triglot.experiments.terminal.wrapping import terminal_width, wrapped
+from triglot.experiments.terminal.wrapping import COLOR, terminal_width, wrapped
 
 SENTENCE = "  run       trains, and then reports what was learned"
 
@@ -65,6 +65,20 @@ def test_help_fits_the_terminal(
     assert cli.main(command.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5 and max(map(len, lines)) <= columns
+
+
+def test_help_in_color_has_the_lines_of_help_without(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert cli.main(["evaluate", "--help"]) == 0
+    plain = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.main(["evaluate", "--help"]) == 0
+    colored = capsys.readouterr().out
+    assert colored != plain
+    assert COLOR.sub("", colored) == plain
 
 
 def test_a_training_fits_a_terminal_of_80_columns(
