@@ -56,7 +56,8 @@ def watch(options: WatchOptions) -> int:
     from rich.live import Live
     from rich.text import Text
 
-    with raising(), Live(console=Console(), auto_refresh=False) as live:
+    # Redirected output has no encoding, by which the characters of the curve are chosen.
+    with raising(), Live(console=Console(), auto_refresh=False, redirect_stdout=False) as live:
         try:
             for text in frames(options):
                 live.update(Text(text), refresh=True)

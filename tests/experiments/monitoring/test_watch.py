@@ -1,5 +1,6 @@
 """`triglot watch`: what it shows of a run in each state, and that it only reads."""
 
+import io
 import json
 import os
 import platform
@@ -114,3 +115,17 @@ def test_an_unknown_metric_is_named(run: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(["watch", str(run), "--metric", "eval_retrun"]) == 2
     assert "did you mean 'eval_return'" in capsys.readouterr().err
     assert unwrapped(capsys) == ""
+
+
+def test_a_terminal_of_unicode_shows_the_curve_in_dots(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(run, 6)
+    end(run, evaluation=EVALUATED)
+    shown = io.BytesIO()
+    terminal = io.TextIOWrapper(shown, encoding="utf-8", write_through=True)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert cli.main(["watch", str(run)]) == 0
+    text = shown.getvalue().decode()
+    assert "finished" in text and any("\u2801" <= char <= "\u28ff" for char in text)
