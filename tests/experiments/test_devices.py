@@ -137,9 +137,9 @@ def test_a_divided_sweep_is_that_of_one_device(
     alone, divided = (runs / name / "results.csv" for name in ("alone", "swept"))
     assert alone.read_text() == divided.read_text()
     assert cli.main(f"{SWEPT} --out {runs / 'swept'} --devices 2".split()) == 2
-    assert "a sweep with devices 8, and this command has 2" in unwrapped(capsys)
+    assert "a sweep with devices 8, and this command has 2" in capsys.readouterr().err
     assert cli.main(f"{SWEPT} --out {runs / 'pinned'} --devices 2 --jobs 1".split()) == 2
-    assert "--devices 2 divides a batch among devices" in unwrapped(capsys)
+    assert "--devices 2 divides a batch among devices" in capsys.readouterr().err
     assert not (runs / "pinned").exists()
 
 
