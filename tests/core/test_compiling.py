@@ -35,6 +35,14 @@ def test_the_options_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
         WholeProgram(lambda x: x)(jnp.zeros(1))
 
 
+def test_a_program_may_need_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "compiler_options", lambda: {"xla_no_such_option": 1})
+    program = WholeProgram(lambda x: x, needs_default=lambda x: x.size == 2)
+    assert program(jnp.zeros(2)).shape == (2,)
+    with pytest.raises(Exception, match="xla_no_such_option"):
+        program(jnp.zeros(1))
+
+
 def test_a_program_is_compiled_once_ahead_of_time_and_by_calls() -> None:
     traced = []
 
