@@ -34,7 +34,7 @@ help:
 	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"
 
-demo: $(READY)  ## trains PPO on four libraries, writes a report (6 minutes)
+demo: $(READY)  ## trains PPO on four libraries, writes a report (4 minutes)
 	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
 	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
@@ -49,7 +49,7 @@ test: $(READY_DEV)  ## the tests (15 minutes)
 
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
 # what starts, stops and continues programs (runs, sweeps).
-test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (15 minutes)
+test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (8 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
