@@ -9,7 +9,7 @@ import jax
 from jax.extend import core as jex
 
 LEVEL = "xla_backend_optimization_level"
-# Of LLVM, whose default is 3. On CPU it takes up to 40 % less time, and most steps are as fast:
+# Of LLVM, whose default is 3. On CPU it takes up to a third less time, and most steps are as fast:
 # loops are vectorized at both levels.
 CPU_LEVEL = 1
 
