@@ -27,6 +27,24 @@ class HostStep(NamedTuple):
     next_obs: Arrays
     obs: Arrays
 
+    @classmethod
+    def of(
+        cls,
+        reward: Any,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        next_obs: Arrays,
+        obs: Arrays,
+    ) -> "HostStep":
+        """Make it of what a vector environment returns, where both flags may be True."""
+        return cls(
+            reward=np.asarray(reward, np.float32),
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            next_obs=next_obs,
+            obs=obs,
+        )
+
 
 class HostVector(Protocol):
     """`N` open, stateful environments. Returned arrays must not be modified later."""

@@ -65,13 +65,7 @@ class EnvPoolVector:
             self._steps[done] = 0
             starts, info = pool.reset(np.flatnonzero(done).astype(np.int32))
             obs = _with_starts(next_obs, _read(self._obs_spec, starts), info["env_id"])
-        return HostStep(
-            reward=np.asarray(reward, np.float32),
-            terminated=terminated,
-            truncated=truncated & ~terminated,
-            next_obs=next_obs,
-            obs=obs,
-        )
+        return HostStep.of(reward, terminated, truncated, next_obs, obs)
 
     def close(self) -> None:
         self._pool = None  # its threads end with it

@@ -56,13 +56,7 @@ class GymnasiumVector:
                 obs = _cast(self._obs_spec, self._restart(self._vector.unwrapped, done))
             else:
                 next_obs = _with_final(self._obs_spec, obs, info["final_obs"], done)
-        return HostStep(
-            reward=np.asarray(reward, np.float32),
-            terminated=terminated,
-            truncated=truncated & ~terminated,
-            next_obs=next_obs,
-            obs=obs,
-        )
+        return HostStep.of(reward, terminated, truncated, next_obs, obs)
 
     def close(self) -> None:
         self._vector.close()
