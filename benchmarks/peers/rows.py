@@ -1,7 +1,7 @@
 """What is compared: one setting per row, in the words of each framework."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -93,26 +93,18 @@ DQN_PEERS_DIFFERENCES = (
     "rejax samples its minibatches without replacement, by random keys for the whole buffer",
 )
 
+PPO_ROW = Row(
+    algorithm="ppo",
+    env_id="CartPole-v1",
+    total_steps=500_000,
+    rounds=10,
+    triglot=PPO,
+    peers={**PPO_PEERS, "Stoix": STOIX_PPO},
+    differences=PPO_DIFFERENCES,
+)
 ROWS: Mapping[str, Row] = {
-    "ppo": Row(
-        algorithm="ppo",
-        env_id="CartPole-v1",
-        total_steps=500_000,
-        rounds=10,
-        triglot=PPO,
-        peers={**PPO_PEERS, "Stoix": STOIX_PPO},
-        differences=PPO_DIFFERENCES,
-    ),
-    "ppo-seeds": Row(
-        algorithm="ppo",
-        env_id="CartPole-v1",
-        total_steps=50_000,
-        num_seeds=16,
-        rounds=8,
-        triglot=PPO,
-        peers=PPO_PEERS,
-        differences=PPO_DIFFERENCES,
-    ),
+    "ppo": PPO_ROW,
+    "ppo-seeds": replace(PPO_ROW, total_steps=50_000, num_seeds=16, rounds=8, peers=PPO_PEERS),
     "dqn": Row(
         algorithm="dqn",
         env_id="CartPole-v1",

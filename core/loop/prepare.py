@@ -59,8 +59,8 @@ def compile_evaluation(
     if not _compiles_from_shapes(trainer):
         return
     given = (runner_states.agent, keys)
-    if trainer.divides_seeds and trainer.sharding is not None:
-        given = trainer.sharding.placed_shapes(given)
+    if trainer.seed_sharding is not None:
+        given = trainer.seed_sharding.placed_shapes(given)
     play_seeds.lower(trainer, *given, **options).compile()
 
 

@@ -1,8 +1,9 @@
 """Divide one training among several devices: its seeds, or the environments of each seed.
 
-*Seeds*: each device trains its share of them, as one program of that many seeds does, bit for bit
-(`jax.shard_map`); devices exchange nothing. All shares are equally large: the last seed is repeated
-where the devices do not divide the seeds, and the results of the repetitions are dropped.
+*Seeds*: each device trains its share of them (`jax.shard_map`); devices exchange nothing. The bits
+depend on the size of a share, not on the number of devices from two on; one device agrees up to
+rounding. All shares are equally large: the last seed is repeated where the devices do not divide
+the seeds, and the results of the repetitions are dropped.
 
 *Environments*: one program with a global view, which XLA partitions (`jax.jit` over a mesh).
 Environments, and the batches that networks read, are divided; parameters, optimizer, replay and

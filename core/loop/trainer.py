@@ -180,16 +180,16 @@ class Trainer:
 
         Divided seeds are played by their devices; their agent states may be placed already.
         """
-        if not self.divides_seeds:
+        if self.seed_sharding is None:
             return play_seeds(self, agent_states, keys, **options)
-        assert self.sharding is not None
-        given = self.sharding.place((agent_states, keys))
+        given = self.seed_sharding.place((agent_states, keys))
         return gathered(play_seeds(self, *given, **options), keys.shape[0])
 
     @property
-    def divides_seeds(self) -> bool:
-        """Whether each device has some of the seeds."""
-        return self.sharding is not None and self.sharding.shard == "seeds"
+    def seed_sharding(self) -> Sharding | None:
+        """How the seeds are divided; None where each device has all of them."""
+        sharding = self.sharding
+        return sharding if sharding is not None and sharding.shard == "seeds" else None
 
 
 def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
@@ -246,9 +246,9 @@ def train_seeds(
 def play_seeds(trainer: Trainer, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
     """Play whole episodes with every seed; divided ones must be placed. See `evaluate_seeds`."""
     play = jax.vmap(lambda state, key: trainer.evaluate(state, key, **options))
-    if trainer.sharding is None or not trainer.divides_seeds:
+    if trainer.seed_sharding is None:
         return play(agent_states, keys)
-    return trainer.sharding.over_seeds(play, agent_states, keys)
+    return trainer.seed_sharding.over_seeds(play, agent_states, keys)
 
 
 def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any) -> Updated:
