@@ -166,13 +166,14 @@ def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> 
     return lambda: run(given)
 
 
-TRAINED = "ppo gymnax:CartPole-v1 --no-preset --total-steps"
+LONG = "ppo gymnax:CartPole-v1 --no-preset --total-steps 500000"
+SHORT = "ppo gymnax:CartPole-v1 --no-preset --total-steps 100000"
 COMMANDS = {
-    "train, 4 seeds": f"train {TRAINED} 500000 --num-seeds 4",
-    "train, 5 seeds": f"train {TRAINED} 500000 --num-seeds 5",
-    "train, 16 seeds": f"train {TRAINED} 500000 --num-seeds 16",
-    "sweep, 3 x 4 seeds": f"sweep {TRAINED} 100000 --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
-    "compare, 4 seeds": f"compare {TRAINED} 100000 --num-seeds 4 --backends haiku nnx --repetitions 0",
+    "train, 4 seeds": f"train {LONG} --num-seeds 4",
+    "train, 5 seeds": f"train {LONG} --num-seeds 5",
+    "train, 16 seeds": f"train {LONG} --num-seeds 16",
+    "sweep, 3 x 4 seeds": f"sweep {SHORT} --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
+    "compare, 4 seeds": f"compare {SHORT} --num-seeds 4 --backends haiku nnx --repetitions 0",
     # A run of the first command.
     "evaluate, 4 seeds": "evaluate {runs}/train-4-seeds-all-0 --episodes 2048 --max-steps 500",
 }
