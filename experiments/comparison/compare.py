@@ -10,8 +10,6 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from ...backends import libraries
 from ...core.errors import TriglotError
 from ...core.loop.sharding import fewest_devices
@@ -32,7 +30,8 @@ from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
 from ..storage.lock import locked
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar
+from ..terminal.wrapping import wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
@@ -173,7 +172,7 @@ def _train(
     try:
         if executor is not None:
             return run_at_once(executor, options, ledger, left)
-        with tqdm(bar_format=BAR, **bar_width(sys.stderr), leave=False) as progress.bar:
+        with Bar(bar_format=BAR, leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
     except BaseException:
         _say_what_is_left(options, ledger, jobs, progress)

@@ -1,20 +1,19 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from ...core.loop.episode import Episodes
 from ..monitoring.evaluating import play
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar
+from ..terminal.wrapping import wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .restoring import restore
@@ -87,7 +86,7 @@ def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
     played = []
     total = num_batches * size * num_seeds
-    with tqdm(total=total, unit=" episodes", **bar_width(sys.stderr)) as bar:
+    with Bar(total=total, unit=" episodes") as bar:
         for batch_key in jax.random.split(key, num_batches):
             batch = play(
                 plan,

@@ -8,8 +8,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from tqdm import tqdm
-
 from ..jobs.executor import Executor
 from ..options import SweepOptions
 from ..presets.describe import announcement
@@ -21,7 +19,8 @@ from ..runs.plan import default_folder
 from ..storage.files import check_free, make_new_folder
 from ..storage.ledger import FILE, Ledger
 from ..storage.lock import locked
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar
+from ..terminal.wrapping import wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches
@@ -134,10 +133,9 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     progress = Progress(None)
     finished = False
     try:
-        shape = bar_width(sys.stderr)
         # An executor has its own bars; this one then counts.
-        shape |= {"disable": sweep.executor is not None}
-        with tqdm(bar_format=BAR, **shape, leave=False, unit_scale=True) as progress.bar:
+        shape: dict[str, Any] = {"leave": False, "disable": sweep.executor is not None}
+        with Bar(bar_format=BAR, unit_scale=True, **shape) as progress.bar:
             runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
                 if stage:
