@@ -40,11 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             with checked_stdout():
                 return _run(arguments, started)
         except TriglotError as error:
-            print(f"triglot: error: {error}", file=sys.stderr)
+            _print_error(error)
             return 2
         except SystemExit as stop:
             what = describe(stop)
-            print(f"triglot: error: custom code ended the program: {what}.", file=sys.stderr)
+            _print_error(f"custom code ended the program: {what}.")
             return 2
         except KeyboardInterrupt as stop:
             print("triglot: interrupted", file=sys.stderr)
@@ -54,8 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             if not _out_of_memory(error):
                 raise
-            print(f"triglot: error: out of memory: {describe(error)}.", file=sys.stderr)
+            _print_error(f"out of memory: {describe(error)}.")
             return 2
+
+
+def _print_error(error: object) -> None:
+    """Print an error: in one line, which a terminal wraps between words."""
+    text = f"triglot: error: {error}"
+    print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -147,9 +153,10 @@ def _evaluate(arguments: list[str], started: float) -> int:
     overwrites.
     """
     options = _parse(commands.EvaluateOptions, arguments)
-    run_options = _options_of_run(options)
-    devices.start_for(options.devices, run_options.num_seeds)
-    from .runs.evaluate import evaluate_run
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        devices.start_for(options.devices, run_options.num_seeds)
+        from .runs.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
 
@@ -163,8 +170,9 @@ def _render(arguments: list[str], started: float) -> int:
     install 'triglot[render]'. A custom environment needs a method draw.
     """
     options = _parse(commands.RenderOptions, arguments)
-    run_options = _options_of_run(options)
-    from .runs.render import render
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        from .runs.render import render
 
     return render(options, run_options)
 
@@ -178,8 +186,9 @@ def _export(arguments: list[str], started: float) -> int:
     observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
     """
     options = _parse(commands.ExportOptions, arguments)
-    run_options = _options_of_run(options)
-    from .export.export import export
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        from .export.export import export
 
     return export(options, run_options)
 

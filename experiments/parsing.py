@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
 
 import tyro
+from tqdm import tqdm
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Suppress, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
@@ -85,7 +86,8 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             listed = "".join(f"  {example}\n" for example in examples)
-            print(wrapped(f"{stdout.text()}\nexamples:\n{listed}", width), end="")
+            text = wrapped(f"{stdout.text()}\nexamples:\n{listed}", width)
+            tqdm.write(text, end="")  # removes a progress bar first
             return None
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:

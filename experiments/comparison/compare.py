@@ -30,7 +30,7 @@ from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
 from ..storage.lock import locked
-from ..terminal.progress import Bar
+from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from . import against
 from .assemble import Finished, assemble
@@ -124,19 +124,22 @@ def _compare(
             options=options, ledger=ledger, jobs=done, bounds=bounds, operations=operations
         )
         cost = measure_costs(options, ledger, done)
-        result = assemble(finished, command(options))
-        result["full_command"] = command(_spelled_out(options))
-        result["cost"] = cost
-        result["programs"] = programs(finished)
-        add_operations(operations, result, finished.compared)
-        result["executor"] = executor.title if executor else None
-        result["failures"] = [failure.as_json() for failure in failures]
-        result["code"] = {name: _code(options, name) for name in result["backends"]}
-        add_causes(result, finished)
-        result["against"] = (
-            against.changes(options.against, before, result) if options.against and before else None
-        )
-        report.write(out, result)
+        with phase("writing the report"):
+            result = assemble(finished, command(options))
+            result["full_command"] = command(_spelled_out(options))
+            result["cost"] = cost
+            result["programs"] = programs(finished)
+            add_operations(operations, result, finished.compared)
+            result["executor"] = executor.title if executor else None
+            result["failures"] = [failure.as_json() for failure in failures]
+            result["code"] = {name: _code(options, name) for name in result["backends"]}
+            add_causes(result, finished)
+            result["against"] = (
+                against.changes(options.against, before, result)
+                if options.against and before
+                else None
+            )
+            report.write(out, result)
     print(report.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if executor is not None and not result["cost"]:

@@ -12,7 +12,7 @@ from ..monitoring.evaluating import play
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
-from ..terminal.progress import Bar
+from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
@@ -38,10 +38,11 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     """
     check_minimums(options, episodes=1, max_steps=1)
     run_options = replace(run_options, devices=options.devices, shard="seeds")
-    plan = prepare(run_options, folder=options.run, training=False, divide=True)
-    num_episodes = options.episodes * run_options.num_seeds
-    memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
-    progress = restore(plan, previous=options.previous, kind=options.checkpoint)
+    with phase("building"):
+        plan = prepare(run_options, folder=options.run, training=False, divide=True)
+        num_episodes = options.episodes * run_options.num_seeds
+        memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
+        progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
     print(wrapped(f"{plan.title}, {done}"))
     state: Any = progress.state

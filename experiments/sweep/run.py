@@ -19,7 +19,7 @@ from ..runs.plan import default_folder
 from ..storage.files import check_free, make_new_folder
 from ..storage.ledger import FILE, Ledger
 from ..storage.lock import locked
-from ..terminal.progress import Bar
+from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
@@ -91,10 +91,11 @@ def _sweep(
         done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages)
         if not done:
             return interrupt.exit_code, None
-        found = outcomes(plan, ledger, stages)
-        rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
-        result = report.result_of(plan, found, batches=batches, halving=rungs)
-        report.write(out, plan, result, found)
+        with phase("writing the report"):
+            found = outcomes(plan, ledger, stages)
+            rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
+            result = report.result_of(plan, found, batches=batches, halving=rungs)
+            report.write(out, plan, result, found)
     print(_ending(plan, result, out))
     if options.open:
         open_report(out)

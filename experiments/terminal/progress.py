@@ -14,7 +14,8 @@ SHORT_SECONDS = 1.0  # a phase that is shorter gets no line in a file
 
 
 class Bar(tqdm):
-    """A progress bar on standard error, as wide as the terminal.
+    """A progress bar on standard error, as wide as the terminal; as a context manager, it is
+    redrawn while nothing advances it, so that the elapsed time does not stand still.
 
     In a file or a pipe, which cannot redraw a line, it is a line per description and half minute,
     and a last one unless `leave=False`.
@@ -26,6 +27,7 @@ class Bar(tqdm):
     def __init__(self, iterable: Any = None, **options: Any) -> None:
         self._in_file = not sys.stderr.isatty()
         self._next_seconds, self._shown = 0.0, None
+        self._done, self._thread = threading.Event(), None
         width: dict[str, Any] = {"dynamic_ncols": True}
         if self._in_file:
             width = {"smoothing": 0}  # the mean speed
@@ -34,6 +36,12 @@ class Bar(tqdm):
             else:
                 width["ncols"] = 0  # tqdm's own format without a bar
         super().__init__(iterable, file=sys.stderr, **width, **options)
+
+    def __enter__(self) -> "Bar":
+        if not self.disable:
+            self._thread = threading.Thread(target=self._redraw, daemon=True)
+            self._thread.start()
+        return self
 
     def display(self, msg: str | None = None, pos: int | None = None) -> Any:
         """Draw the bar, or print a line if it is time."""
@@ -53,11 +61,18 @@ class Bar(tqdm):
 
     def close(self) -> None:
         """Remove the bar, or leave its last state."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
         if self._in_file and not self.disable:
             if self.leave:
                 self._print_line(self.format_dict["elapsed"])
             self.leave = False
         super().close()
+
+    def _redraw(self) -> None:
+        while not self._done.wait(REFRESH_SECONDS):
+            self.refresh()
 
     def _print_line(self, seconds: float) -> None:
         self._next_seconds, self._shown = seconds + SECONDS_PER_LINE, self.desc
@@ -72,18 +87,6 @@ def phase(name: str) -> Iterator[None]:
     >>> with phase("compiling"):
     ...     pass
     """
-    done = threading.Event()
     delay = 0.0 if sys.stderr.isatty() else SHORT_SECONDS
-    with Bar(desc=name, bar_format="{desc} {elapsed}", leave=False, delay=delay) as line:
-
-        def refresh() -> None:
-            while not done.wait(REFRESH_SECONDS):
-                line.refresh()
-
-        thread = threading.Thread(target=refresh, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+    with Bar(desc=name, bar_format="{desc} {elapsed}", leave=False, delay=delay):
+        yield
