@@ -1,6 +1,7 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import inspect
+import os
 import signal
 import sys
 import time
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with checked_stdout():
                 return _run(arguments, started)
         except TriglotError as error:
-            _print_error(error)
+            _print_error(_missing_devices() or error)
             return 2
         except SystemExit as stop:
             what = describe(stop)
@@ -52,9 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             return 1
         except Exception as error:
-            if not _out_of_memory(error):
+            reason = _reason_of_machine(error)
+            if reason is None:
                 raise
-            _print_error(f"out of memory: {describe(error)}.")
+            _print_error(reason)
             return 2
 
 
@@ -64,14 +66,25 @@ def _print_error(error: object) -> None:
     print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
 
 
-def _out_of_memory(error: Exception) -> bool:
-    """Return whether Python or XLA could not allocate an array."""
+def _reason_of_machine(error: Exception) -> str | None:
+    """Say what the machine lacks, if that caused the error: memory, or the devices asked for."""
     text = str(error)
-    return (
+    if (
         isinstance(error, MemoryError)
         or "RESOURCE_EXHAUSTED" in text
         or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
-    )
+    ):
+        return f"out of memory: {describe(error)}."
+    return _missing_devices()
+
+
+def _missing_devices() -> str | None:
+    """Say that JAX lacks the devices that the user chose, if it was imported; a suite or a network
+    may have failed for it.
+    """
+    if "jax" not in sys.modules or devices.can_start():
+        return None
+    return devices.CANNOT_START.format(os.environ[devices.KINDS])
 
 
 class _HelpShown(Exception):
@@ -242,9 +255,10 @@ def _compare(arguments: list[str], started: float) -> int:
     """
     from .registry.overrides import overrides_of
 
-    options = _parse_with_algorithm(CompareOptions, arguments)
-    devices.start_for(options.devices, options.num_seeds)
-    from .comparison.compare import compare, exit_code
+    with phase("importing"):
+        options = _parse_with_algorithm(CompareOptions, arguments)
+        devices.start_for(options.devices, options.num_seeds)
+        from .comparison.compare import compare, exit_code
 
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return exit_code(options, compare(replace(options, config=config, hyper=hyper)))
@@ -262,10 +276,11 @@ def _sweep(arguments: list[str], started: float) -> int:
     sweep.png and .svg, report.html, a self-contained page, and best.toml, the settings of the best.
     The same command with the same --out continues an interrupted sweep.
     """
-    options = _parse_with_algorithm(commands.SweepOptions, arguments)
-    _set_compilation_cache(options)
-    from .sweep.jobs import recorded_devices
-    from .sweep.run import sweep
+    with phase("importing"):
+        options = _parse_with_algorithm(commands.SweepOptions, arguments)
+        _set_compilation_cache(options)
+        from .sweep.jobs import recorded_devices
+        from .sweep.run import sweep
 
     devices.start_for(options.devices or recorded_devices(options.out))
     return sweep(options)[0]
@@ -406,6 +421,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from .presets.use import use_preset
     from .registry.algorithms import algorithm_names, find_algorithm
+    from .registry.environments import suites
 
     prog = f"triglot {arguments[0]}"
     file, given = config_files.split(arguments[1:])
@@ -416,6 +432,8 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         choices = ", ".join(algorithm_names())
         note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
         _parse(options, arguments[:2], note=note)
+    if len(given) > 1 and given[0].partition(":")[0] in suites() and given[1] in algorithm_names():
+        raise TriglotError(f"the algorithm comes first: {prog} {given[1]} {given[0]}")
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
     if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
         raise TriglotError(

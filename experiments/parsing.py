@@ -22,12 +22,28 @@ from .arg import Arg, marked
 from .arguments import check_contradictions, check_path, join_repeated
 from .option_groups import GROUPS, groups_of
 from .options import NoOptions
-from .terminal.wrapping import terminal_width, wrapped
+from .terminal.wrapping import COLOR, terminal_width, wrapped
 
 Options = TypeVar("Options")
 
 OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
+# Options by their names in CleanRL, Stable-Baselines3 and rejax.
+OTHER_NAMES = {
+    "--lr": "--learning-rate",
+    "--gamma": "--discount",
+    "--total-timesteps": "--total-steps",
+    "--num-steps": "--rollout-length",
+    "--n-steps": "--rollout-length",
+    "--n-envs": "--num-envs",
+    "--update-epochs": "--num-epochs",
+    "--n-epochs": "--num-epochs",
+    "--clip-coef": "--clip-epsilon",
+    "--clip-range": "--clip-epsilon",
+    "--ent-coef": "--entropy-coef",
+    "--vf-coef": "--value-coef",
+    "--track": "--log",
+}
 GROUP = "_group"  # ends the names of groups, which are no options
 
 
@@ -93,7 +109,9 @@ def parse(
     for word in rest:
         if word.startswith("-"):
             name = word.partition("=")[0]
-            near = difflib.get_close_matches(name, _option_names(options, nested), n=1)
+            names = _option_names(options, nested)
+            other = OTHER_NAMES.get(name.replace("_", "-"))
+            near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ";"
             raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
     if rest:
@@ -220,9 +238,10 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
 def _one_sentence(box: str) -> str:
     """Extract tyro's message from its frame, below the title; what follows the next rule is help.
 
-    The frame is of ASCII characters where the encoding of standard output lacks others.
+    The frame has colors where standard output is a terminal, and is of ASCII characters where its
+    encoding lacks others.
     """
-    lines = [line.strip("│| ") for line in box.splitlines()[1:]]
+    lines = [line.strip("│| ") for line in COLOR.sub("", box).splitlines()[1:]]
     rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
     first = rules.pop(0) + 1 if rules[:1] == [0] else 0
     message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())

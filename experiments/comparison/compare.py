@@ -4,8 +4,8 @@ import inspect
 import itertools
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     """
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     options = with_backends(replace(options, config=config, hyper=hyper))
-    before = against.read(options.against, options) if options.against else None
-    excluded, bounds = check(options)
+    with phase("building"):
+        before = against.read(options.against, options) if options.against else None
+        excluded, bounds = check(options)
     executor = _executor(options)
     options = replace(options, devices=_num_devices(options, executor, before))
     with closing(executor) if executor else nullcontext():
@@ -123,8 +124,9 @@ def _compare(
         finished = Finished(
             options=options, ledger=ledger, jobs=done, bounds=bounds, operations=operations
         )
-        cost = measure_costs(options, ledger, done)
-        with phase("writing the report"):
+        with _continuable(out):
+            cost = measure_costs(options, ledger, done)
+        with _continuable(out), phase("writing the report"):
             result = assemble(finished, command(options))
             result["full_command"] = command(_spelled_out(options))
             result["cost"] = cost
@@ -198,6 +200,17 @@ def _say_what_is_left(
         f"{running}. Continue with the same command and --out {options.out}"
     )
     print(wrapped(text), file=sys.stderr)
+
+
+@contextmanager
+def _continuable(out: Path) -> Iterator[None]:
+    """Say how to get the report, if the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = "All trainings are done and kept. Write the report with the same command and"
+        print(wrapped(f"{text} --out {out}"), file=sys.stderr)
+        raise
 
 
 def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:

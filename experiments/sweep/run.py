@@ -52,10 +52,11 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)
-    plan = make_plan(options)
-    num_rungs = halving.count_rungs(plan)
-    sizes = capacities(plan)
-    (batches,) = _first_stage(plan, sizes, num_rungs)
+    with phase("building"):
+        plan = make_plan(options)
+        num_rungs = halving.count_rungs(plan)
+        sizes = capacities(plan)
+        (batches,) = _first_stage(plan, sizes, num_rungs)
     executor = choose_executor(plan, out, len(batches))
     plan = replace(plan, options=replace(plan.options, devices=num_devices(options, out, executor)))
     with closing(executor) if executor else nullcontext():

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 REFRESH_SECONDS = 0.2
 SECONDS_PER_LINE = 30.0  # in a file
-SHORT_SECONDS = 1.0  # a phase that is shorter gets no line in a file
+SHORT_SECONDS = 10.0  # a phase that is shorter gets no line in a file
 
 
 class Bar(tqdm):

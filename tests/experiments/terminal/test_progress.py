@@ -24,6 +24,42 @@ def test_a_terminal_shows_the_phase_until_it_ends(monkeypatch: pytest.MonkeyPatc
     assert stream.getvalue().rpartition("compiling")[2].strip(" \r:0") == ""  # then it is cleared
 
 
+def test_a_bar_that_does_not_advance_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.01)
+    with progress.Bar(total=4):
+        time.sleep(0.2)
+        assert stream.getvalue().count("0/4") > 2
+
+
+def test_help_is_printed_without_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    monkeypatch.setattr("sys.stdout", stream)
+    assert main(["train", "ppo", "--help"]) == 0
+    before = stream.getvalue().partition("usage: ")[0]
+    assert "importing" in before and before.endswith("\r")
+
+
+def test_a_terminal_wraps_an_error_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    assert main(["trian"]) == 2
+    lines = stream.getvalue().splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 60
+
+
+def test_an_error_in_a_terminal_is_one_without_colors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["version", "--help"]) == 0
+    assert "\x1b[" in capsys.readouterr().out  # tyro colors what it prints there
+    assert main(["evaluate", "runs/x", "--episodes", "many"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "triglot: error: --episodes: expected a number, got 'many'."
+
+
 def test_a_file_gets_a_line_for_a_phase_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", stream := io.StringIO())
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.01)
