@@ -87,8 +87,8 @@ def _missing_devices() -> str | None:
     return devices.CANNOT_START.format(os.environ[devices.KINDS])
 
 
-class _HelpShown(Exception):
-    """The help of a command was printed, and nothing else is to be done."""
+class _HelpAsked(Exception):
+    """The help of a command is to be printed, once no progress is shown, and nothing else done."""
 
 
 def _run(arguments: list[str], started: float) -> int:
@@ -106,7 +106,8 @@ def _run(arguments: list[str], started: float) -> int:
     defer(DRAWING)
     try:
         return COMMANDS[arguments[0]](arguments, started)
-    except _HelpShown:
+    except _HelpAsked as text:
+        print(text, end="")
         return 0
 
 
@@ -412,8 +413,8 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
         examples=examples_of(command),
         algorithm=algorithm,
     )
-    if parsed is None:
-        raise _HelpShown
+    if isinstance(parsed, str):
+        raise _HelpAsked(parsed)
     return parsed
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
 
 import tyro
-from tqdm import tqdm
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Suppress, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
@@ -55,7 +54,7 @@ def parse(
     description: str,
     examples: Sequence[str] = (),
     algorithm: Any = None,
-) -> Options | None:
+) -> Options | str:
     """Parse a command line.
 
     Args:
@@ -68,7 +67,7 @@ def parse(
         the fields `config` and `hyper`.
 
     Returns:
-      The options; None if there is a `--help`, which is printed.
+      The options; the help text if there is a `--help`.
 
     Raises:
       TriglotError: in one sentence, with the nearest existing option.
@@ -102,9 +101,7 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             listed = "".join(f"  {example}\n" for example in examples)
-            text = wrapped(f"{stdout.text()}\nexamples:\n{listed}", width)
-            tqdm.write(text, end="")  # removes a progress bar first
-            return None
+            return wrapped(f"{stdout.text()}\nexamples:\n{listed}", width)
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
         if word.startswith("-"):
