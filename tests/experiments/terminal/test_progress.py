@@ -33,6 +33,7 @@ def test_a_bar_that_does_not_advance_is_redrawn(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_help_is_printed_without_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("sys.stderr", stream := Terminal())
     monkeypatch.setattr("sys.stdout", stream)
     assert main(["train", "ppo", "--help"]) == 0
