@@ -140,8 +140,8 @@ class _Captured(io.TextIOWrapper):
         self._bytes, self._stream = io.BytesIO(), stream
         super().__init__(self._bytes, stream.encoding, errors="backslashreplace", newline="")
 
-    def isatty(self) -> bool:
-        return self._stream.isatty()
+    def isatty(self) -> bool:  # where tyro uses colors
+        return self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def text(self) -> str:
         self.flush()

@@ -37,8 +37,10 @@ def test_help_is_printed_without_the_phase(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sys.stderr", stream := Terminal())
     monkeypatch.setattr("sys.stdout", stream)
     assert main(["train", "ppo", "--help"]) == 0
-    before = stream.getvalue().partition("usage: ")[0]
+    shown = stream.getvalue()
+    before = shown.partition("usage: ")[0]
     assert "importing" in before and before.endswith("\r")
+    assert "\x1b" not in shown
 
 
 def test_a_terminal_wraps_an_error_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
