@@ -16,7 +16,8 @@ from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
-from ..terminal.progress import Bar
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from .heads import check_for_algorithm
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def check(component: Component, options: CheckOptions) -> int:
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
         print(f"checking {label} ...", file=sys.stderr, flush=True)
-        with user_error_context(f"{label} could not be checked"):
+        with user_error_context(f"{label} could not be checked"), phase("checking"):
             report = task()
-        print(report)
+        print(wrapped(str(report)) if sys.stdout.isatty() else report)
         return PASSED if report.passed else FAILED
     return _check_all(component.text, tasks)
 
