@@ -1,6 +1,7 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import inspect
+import os
 import signal
 import sys
 import time
@@ -40,11 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             with checked_stdout():
                 return _run(arguments, started)
         except TriglotError as error:
-            print(f"triglot: error: {error}", file=sys.stderr)
+            _print_error(_missing_devices() or error)
             return 2
         except SystemExit as stop:
             what = describe(stop)
-            print(f"triglot: error: custom code ended the program: {what}.", file=sys.stderr)
+            _print_error(f"custom code ended the program: {what}.")
             return 2
         except KeyboardInterrupt as stop:
             print("triglot: interrupted", file=sys.stderr)
@@ -52,24 +53,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             return 1
         except Exception as error:
-            if not _out_of_memory(error):
+            reason = _reason_of_machine(error)
+            if reason is None:
                 raise
-            print(f"triglot: error: out of memory: {describe(error)}.", file=sys.stderr)
+            _print_error(reason)
             return 2
 
 
-def _out_of_memory(error: Exception) -> bool:
-    """Return whether Python or XLA could not allocate an array."""
+def _print_error(error: object) -> None:
+    """Print an error: in one line, which a terminal wraps between words."""
+    text = f"triglot: error: {error}"
+    print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
+
+
+def _reason_of_machine(error: Exception) -> str | None:
+    """Say what the machine lacks, if that caused the error: memory, or the devices asked for."""
     text = str(error)
-    return (
+    if (
         isinstance(error, MemoryError)
         or "RESOURCE_EXHAUSTED" in text
         or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
-    )
+    ):
+        return f"out of memory: {describe(error)}."
+    return _missing_devices()
 
 
-class _HelpShown(Exception):
-    """The help of a command was printed, and nothing else is to be done."""
+def _missing_devices() -> str | None:
+    """Say that JAX lacks the devices that the user chose, if it was imported; a suite or a network
+    may have failed for it.
+    """
+    if "jax" not in sys.modules or devices.can_start():
+        return None
+    return devices.CANNOT_START.format(os.environ[devices.KINDS])
+
+
+class _HelpAsked(Exception):
+    """The help of a command is to be printed, once no progress is shown, and nothing else done."""
 
 
 def _run(arguments: list[str], started: float) -> int:
@@ -87,7 +106,8 @@ def _run(arguments: list[str], started: float) -> int:
     defer(DRAWING)
     try:
         return COMMANDS[arguments[0]](arguments, started)
-    except _HelpShown:
+    except _HelpAsked as text:
+        print(text, end="")
         return 0
 
 
@@ -147,9 +167,10 @@ def _evaluate(arguments: list[str], started: float) -> int:
     overwrites.
     """
     options = _parse(commands.EvaluateOptions, arguments)
-    run_options = _options_of_run(options)
-    devices.start_for(options.devices, run_options.num_seeds)
-    from .runs.evaluate import evaluate_run
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        devices.start_for(options.devices, run_options.num_seeds)
+        from .runs.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
 
@@ -163,8 +184,9 @@ def _render(arguments: list[str], started: float) -> int:
     install 'triglot[render]'. A custom environment needs a method draw.
     """
     options = _parse(commands.RenderOptions, arguments)
-    run_options = _options_of_run(options)
-    from .runs.render import render
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        from .runs.render import render
 
     return render(options, run_options)
 
@@ -178,8 +200,9 @@ def _export(arguments: list[str], started: float) -> int:
     observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
     """
     options = _parse(commands.ExportOptions, arguments)
-    run_options = _options_of_run(options)
-    from .export.export import export
+    with phase("importing"):
+        run_options = _options_of_run(options)
+        from .export.export import export
 
     return export(options, run_options)
 
@@ -233,9 +256,10 @@ def _compare(arguments: list[str], started: float) -> int:
     """
     from .registry.overrides import overrides_of
 
-    options = _parse_with_algorithm(CompareOptions, arguments)
-    devices.start_for(options.devices, options.num_seeds)
-    from .comparison.compare import compare, exit_code
+    with phase("importing"):
+        options = _parse_with_algorithm(CompareOptions, arguments)
+        devices.start_for(options.devices, options.num_seeds)
+        from .comparison.compare import compare, exit_code
 
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return exit_code(options, compare(replace(options, config=config, hyper=hyper)))
@@ -253,10 +277,11 @@ def _sweep(arguments: list[str], started: float) -> int:
     sweep.png and .svg, report.html, a self-contained page, and best.toml, the settings of the best.
     The same command with the same --out continues an interrupted sweep.
     """
-    options = _parse_with_algorithm(commands.SweepOptions, arguments)
-    _set_compilation_cache(options)
-    from .sweep.jobs import recorded_devices
-    from .sweep.run import sweep
+    with phase("importing"):
+        options = _parse_with_algorithm(commands.SweepOptions, arguments)
+        _set_compilation_cache(options)
+        from .sweep.jobs import recorded_devices
+        from .sweep.run import sweep
 
     devices.start_for(options.devices or recorded_devices(options.out))
     return sweep(options)[0]
@@ -388,8 +413,8 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
         examples=examples_of(command),
         algorithm=algorithm,
     )
-    if parsed is None:
-        raise _HelpShown
+    if isinstance(parsed, str):
+        raise _HelpAsked(parsed)
     return parsed
 
 
@@ -397,6 +422,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from .presets.use import use_preset
     from .registry.algorithms import algorithm_names, find_algorithm
+    from .registry.environments import suites
 
     prog = f"triglot {arguments[0]}"
     file, given = config_files.split(arguments[1:])
@@ -407,6 +433,8 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         choices = ", ".join(algorithm_names())
         note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
         _parse(options, arguments[:2], note=note)
+    if len(given) > 1 and given[0].partition(":")[0] in suites() and given[1] in algorithm_names():
+        raise TriglotError(f"the algorithm comes first: {prog} {given[1]} {given[0]}")
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
     if not asks_for_help and (len(given) < 2 or any(word.startswith("-") for word in given[:2])):
         raise TriglotError(

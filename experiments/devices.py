@@ -12,6 +12,11 @@ from .options import TrainOptions
 # What the user may have set instead: JAX's variable, and the flag before it.
 COUNT = "JAX_NUM_CPU_DEVICES"
 COUNT_FLAG = "xla_force_host_platform_device_count"
+KINDS = "JAX_PLATFORMS"  # the user's choice
+CANNOT_START = (
+    f"JAX cannot start on {KINDS}={{}}: install JAX for these devices, such as `pip install "
+    f"'jax[cuda12]'` for NVIDIA GPUs, or unset {KINDS}."
+)
 
 
 def start(options: TrainOptions) -> None:
@@ -66,6 +71,19 @@ def make(number: int) -> None:
 
         with suppress(RuntimeError):  # a notebook or a test called the command
             jax.config.update("jax_num_cpu_devices", number)
+
+
+def can_start() -> bool:
+    """Return whether JAX finds the devices that the user chose."""
+    if KINDS not in os.environ:
+        return True
+    import jax
+
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError):  # jax 0.10 asserts that a GPU's plugin is there
+        return False
+    return True
 
 
 def most_devices() -> int:

@@ -21,12 +21,28 @@ from .arg import Arg, marked
 from .arguments import check_contradictions, check_path, join_repeated
 from .option_groups import GROUPS, groups_of
 from .options import NoOptions
-from .terminal.wrapping import terminal_width, wrapped
+from .terminal.wrapping import COLOR, terminal_width, wrapped
 
 Options = TypeVar("Options")
 
 OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
+# Options by their names in CleanRL, Stable-Baselines3 and rejax.
+OTHER_NAMES = {
+    "--lr": "--learning-rate",
+    "--gamma": "--discount",
+    "--total-timesteps": "--total-steps",
+    "--num-steps": "--rollout-length",
+    "--n-steps": "--rollout-length",
+    "--n-envs": "--num-envs",
+    "--update-epochs": "--num-epochs",
+    "--n-epochs": "--num-epochs",
+    "--clip-coef": "--clip-epsilon",
+    "--clip-range": "--clip-epsilon",
+    "--ent-coef": "--entropy-coef",
+    "--vf-coef": "--value-coef",
+    "--track": "--log",
+}
 GROUP = "_group"  # ends the names of groups, which are no options
 
 
@@ -38,7 +54,7 @@ def parse(
     description: str,
     examples: Sequence[str] = (),
     algorithm: Any = None,
-) -> Options | None:
+) -> Options | str:
     """Parse a command line.
 
     Args:
@@ -51,7 +67,7 @@ def parse(
         the fields `config` and `hyper`.
 
     Returns:
-      The options; None if there is a `--help`, which is printed.
+      The options; the help text if there is a `--help`.
 
     Raises:
       TriglotError: in one sentence, with the nearest existing option.
@@ -85,13 +101,14 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             listed = "".join(f"  {example}\n" for example in examples)
-            print(wrapped(f"{stdout.text()}\nexamples:\n{listed}", width), end="")
-            return None
+            return wrapped(f"{stdout.text()}\nexamples:\n{listed}", width)
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:
         if word.startswith("-"):
             name = word.partition("=")[0]
-            near = difflib.get_close_matches(name, _option_names(options, nested), n=1)
+            names = _option_names(options, nested)
+            other = OTHER_NAMES.get(name.replace("_", "-"))
+            near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ";"
             raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
     if rest:
@@ -123,8 +140,8 @@ class _Captured(io.TextIOWrapper):
         self._bytes, self._stream = io.BytesIO(), stream
         super().__init__(self._bytes, stream.encoding, errors="backslashreplace", newline="")
 
-    def isatty(self) -> bool:
-        return self._stream.isatty()
+    def isatty(self) -> bool:  # where tyro uses colors
+        return self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def text(self) -> str:
         self.flush()
@@ -218,9 +235,10 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
 def _one_sentence(box: str) -> str:
     """Extract tyro's message from its frame, below the title; what follows the next rule is help.
 
-    The frame is of ASCII characters where the encoding of standard output lacks others.
+    The frame has colors where standard output is a terminal, and is of ASCII characters where its
+    encoding lacks others.
     """
-    lines = [line.strip("│| ") for line in box.splitlines()[1:]]
+    lines = [line.strip("│| ") for line in COLOR.sub("", box).splitlines()[1:]]
     rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
     first = rules.pop(0) + 1 if rules[:1] == [0] else 0
     message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())

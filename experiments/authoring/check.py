@@ -7,8 +7,6 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tqdm import tqdm
-
 from ...backends import libraries
 from ...core.errors import TriglotError, user_error_context
 from ...core.host_environment import require_jittable
@@ -18,6 +16,8 @@ from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from .heads import check_for_algorithm
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def check(component: Component, options: CheckOptions) -> int:
     if len(tasks) == 1:
         ((label, task),) = tasks.items()
         print(f"checking {label} ...", file=sys.stderr, flush=True)
-        with user_error_context(f"{label} could not be checked"):
+        with user_error_context(f"{label} could not be checked"), phase("checking"):
             report = task()
-        print(report)
+        print(wrapped(str(report)) if sys.stdout.isatty() else report)
         return PASSED if report.passed else FAILED
     return _check_all(component.text, tasks)
 
@@ -108,7 +108,7 @@ def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     reports: dict[str, Report] = {}
     rows: dict[str, str] = {}
     interrupted = False
-    with tqdm(tasks.items(), desc=title, dynamic_ncols=True, file=sys.stderr) as bar:
+    with Bar(tasks.items(), desc=title) as bar:
         for label, task in bar:
             bar.set_postfix_str(label)
             try:

@@ -99,6 +99,9 @@ def _about(module: str) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Align the first two columns; a third stands below them, where a terminal has no place."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [map(str.ljust, row, widths) for row in rows]
-    return ["  " + "   ".join(row).rstrip() for row in padded]
+    lines = []
+    for name, text, *rest in rows:
+        lines += [f"  {name:<{widths[0]}}   {text}", *(f"      {each}" for each in rest)]
+    return lines

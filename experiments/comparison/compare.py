@@ -4,13 +4,11 @@ import inspect
 import itertools
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from ...backends import libraries
 from ...core.errors import TriglotError
@@ -32,7 +30,8 @@ from ..runs.interrupt import raising
 from ..runs.plan import default_folder
 from ..storage.files import make_new_folder
 from ..storage.lock import locked
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends
@@ -56,8 +55,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     """
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     options = with_backends(replace(options, config=config, hyper=hyper))
-    before = against.read(options.against, options) if options.against else None
-    excluded, bounds = check(options)
+    with phase("building"):
+        before = against.read(options.against, options) if options.against else None
+        excluded, bounds = check(options)
     executor = _executor(options)
     options = replace(options, devices=_num_devices(options, executor, before))
     with closing(executor) if executor else nullcontext():
@@ -124,20 +124,24 @@ def _compare(
         finished = Finished(
             options=options, ledger=ledger, jobs=done, bounds=bounds, operations=operations
         )
-        cost = measure_costs(options, ledger, done)
-        result = assemble(finished, command(options))
-        result["full_command"] = command(_spelled_out(options))
-        result["cost"] = cost
-        result["programs"] = programs(finished)
-        add_operations(operations, result, finished.compared)
-        result["executor"] = executor.title if executor else None
-        result["failures"] = [failure.as_json() for failure in failures]
-        result["code"] = {name: _code(options, name) for name in result["backends"]}
-        add_causes(result, finished)
-        result["against"] = (
-            against.changes(options.against, before, result) if options.against and before else None
-        )
-        report.write(out, result)
+        with _continuable(out):
+            cost = measure_costs(options, ledger, done)
+        with _continuable(out), phase("writing the report"):
+            result = assemble(finished, command(options))
+            result["full_command"] = command(_spelled_out(options))
+            result["cost"] = cost
+            result["programs"] = programs(finished)
+            add_operations(operations, result, finished.compared)
+            result["executor"] = executor.title if executor else None
+            result["failures"] = [failure.as_json() for failure in failures]
+            result["code"] = {name: _code(options, name) for name in result["backends"]}
+            add_causes(result, finished)
+            result["against"] = (
+                against.changes(options.against, before, result)
+                if options.against and before
+                else None
+            )
+            report.write(out, result)
     print(report.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if executor is not None and not result["cost"]:
@@ -173,7 +177,7 @@ def _train(
     try:
         if executor is not None:
             return run_at_once(executor, options, ledger, left)
-        with tqdm(bar_format=BAR, **bar_width(sys.stderr), leave=False) as progress.bar:
+        with Bar(bar_format=BAR, leave=False) as progress.bar:
             return run_jobs(options, ledger, left, progress)
     except BaseException:
         _say_what_is_left(options, ledger, jobs, progress)
@@ -196,6 +200,17 @@ def _say_what_is_left(
         f"{running}. Continue with the same command and --out {options.out}"
     )
     print(wrapped(text), file=sys.stderr)
+
+
+@contextmanager
+def _continuable(out: Path) -> Iterator[None]:
+    """Say how to get the report, if the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = "All trainings are done and kept. Write the report with the same command and"
+        print(wrapped(f"{text} --out {out}"), file=sys.stderr)
+        raise
 
 
 def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:

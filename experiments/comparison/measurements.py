@@ -3,16 +3,13 @@
 import itertools
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
-
-from tqdm import tqdm
 
 from ..options import CompareOptions
 from ..programs.diff import diff_programs
 from ..storage.files import write_json
-from ..terminal.wrapping import bar_width
+from ..terminal.progress import Bar
 from .assemble import Finished
 from .cost.measure import measure
 from .jobs import Job, Ledger
@@ -36,7 +33,7 @@ def measure_costs(
         found = json.loads(path.read_text())
         if found["repetitions"] == options.repetitions:
             return found["cost"]
-    with tqdm(bar_format=COST_BAR, **bar_width(sys.stderr), leave=False) as bar:
+    with Bar(bar_format=COST_BAR, leave=False) as bar:
         bar.total = options.repetitions * len(backends)
 
         def announce(text: str) -> None:

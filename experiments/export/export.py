@@ -8,6 +8,7 @@ from ...core.hyper import check_count
 from ..options import ExportOptions, TrainOptions
 from ..runs.load import Run, load_run
 from ..storage.files import check_free, write_files
+from ..terminal.progress import phase
 from ..version import versions
 from .acting import Acting
 from .models import LIBRARIES, model_files
@@ -44,14 +45,16 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
     if options.format == "onnx":
         check_installed()
     check_free(options.out)
-    run = load_run(
-        options.run,
-        previous=options.previous,
-        trust=options.trust,
-        checkpoint=options.checkpoint,
-    )
+    with phase("building"):
+        run = load_run(
+            options.run,
+            previous=options.previous,
+            trust=options.trust,
+            checkpoint=options.checkpoint,
+        )
     check_seed_index(options.seed_index, run)
-    files = _files(options, run_options, run)
+    with phase("exporting"):
+        files = _files(options, run_options, run)
     write_files(options.out, files)
     print(f"{_title(options, run_options, run)}\nin {options.out}: {', '.join(sorted(files))}")
     return 0

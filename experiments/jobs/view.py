@@ -5,13 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tqdm import tqdm
-
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar
+from ..terminal.wrapping import wrapped
 from .executor import Task
 
 WHOLE = "{desc:<32.32}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
-REFRESH_SECONDS, REFRESH_SECONDS_IN_FILE = 0.5, 10.0
+REFRESH_SECONDS = 0.5
 ONE = "  {desc:<38.38}{bar} {percentage:3.0f}%"
 
 
@@ -33,9 +32,8 @@ class View:
         self._labels = {task.name: task.label for task in tasks}
         self._shares = dict.fromkeys(self._sizes, 0.0)
         self._before = done
-        self._shape = bar_width(sys.stderr)
         total = sum(self._sizes.values()) if total is None else total
-        self._whole = tqdm(total=total, bar_format=WHOLE, leave=False, **self._shape)
+        self._whole = Bar(total=total, bar_format=WHOLE, leave=False)
         self._bars: dict[str, Any] = {}
         self._drawn = 0.0
 
@@ -51,7 +49,7 @@ class View:
         self._shares[name] = share
         if sys.stderr.isatty():
             if name not in self._bars:
-                self._bars[name] = tqdm(total=1.0, bar_format=ONE, leave=False, **self._shape)
+                self._bars[name] = Bar(total=1.0, bar_format=ONE, leave=False)
             self._bars[name].n = share
             self._bars[name].set_description_str(f"{self._labels[name]}: {phase}")
 
@@ -73,7 +71,6 @@ class View:
         self._whole.n = min(self._before + done, self._whole.total)
         text = f"{self._num_done} of {self._num_tasks} done, {num_running} running"
         now = time.monotonic()
-        pause = REFRESH_SECONDS if sys.stderr.isatty() else REFRESH_SECONDS_IN_FILE
-        if text != self._whole.desc or now - self._drawn >= pause:
+        if text != self._whole.desc or now - self._drawn >= REFRESH_SECONDS:
             self._drawn = now
             self._whole.set_description_str(text)

@@ -1,20 +1,19 @@
 """`triglot evaluate`: play whole episodes with the agent of a run's last checkpoint."""
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from ...core.loop.episode import Episodes
 from ..monitoring.evaluating import play
 from ..options import EvaluateOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import write_json
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from . import memory
 from .plan import Plan, check_minimums, prepare
 from .restoring import restore
@@ -39,10 +38,11 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     """
     check_minimums(options, episodes=1, max_steps=1)
     run_options = replace(run_options, devices=options.devices, shard="seeds")
-    plan = prepare(run_options, folder=options.run, training=False, divide=True)
-    num_episodes = options.episodes * run_options.num_seeds
-    memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
-    progress = restore(plan, previous=options.previous, kind=options.checkpoint)
+    with phase("building"):
+        plan = prepare(run_options, folder=options.run, training=False, divide=True)
+        num_episodes = options.episodes * run_options.num_seeds
+        memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
+        progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
     print(wrapped(f"{plan.title}, {done}"))
     state: Any = progress.state
@@ -87,7 +87,7 @@ def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)
     played = []
     total = num_batches * size * num_seeds
-    with tqdm(total=total, unit=" episodes", **bar_width(sys.stderr)) as bar:
+    with Bar(total=total, unit=" episodes") as bar:
         for batch_key in jax.random.split(key, num_batches):
             batch = play(
                 plan,

@@ -19,6 +19,7 @@ from ...envs.gif import write_gif
 from ..options import RenderOptions, TrainOptions
 from ..statistics import format_return
 from ..storage.files import replacing
+from ..terminal.progress import phase
 from . import memory
 from .interrupt import raising
 from .plan import check_minimums, prepare
@@ -52,13 +53,14 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             f"seed_index must be less than the run's number of seeds, {run_options.num_seeds}; "
             f"got {options.seed_index}."
         )
-    plan = prepare(run_options, folder=options.run, training=False)
-    env, suffix = plan.env, suffix_of(plan.env)
-    out = _target(env.name, suffix, options)
-    if not isinstance(env, HostRenderable):
-        step = jax.eval_shape(env.reset, jax.random.key(0))
-        memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
-    state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
+    with phase("building"):
+        plan = prepare(run_options, folder=options.run, training=False)
+        env, suffix = plan.env, suffix_of(plan.env)
+        out = _target(env.name, suffix, options)
+        if not isinstance(env, HostRenderable):
+            step = jax.eval_shape(env.reset, jax.random.key(0))
+            memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
+        state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
     # One key per episode, different from those of training and evaluation.
     key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)
@@ -75,10 +77,11 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
             write_gif(str(unfinished), frames(), milliseconds=env.milliseconds)
     else:
         states = []
-        for number, key in keys:
-            episode = play_episode(plan.trainer.agent, env, agent_state, key, **how)
-            _report(number, episode)
-            states.append(episode.played())
+        with phase("playing"):
+            for number, key in keys:
+                episode = play_episode(plan.trainer.agent, env, agent_state, key, **how)
+                _report(number, episode)
+                states.append(episode.played())
         draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
     print(f"written: {out}")
     return 0

@@ -1,7 +1,6 @@
 """`triglot train` and `triglot resume`: train with a progress bar, checkpoints and logs."""
 
 import importlib
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -12,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from ...core.errors import CannotWrite, TriglotError, writing
 from ...core.host.trainer import HostFailure
@@ -44,8 +42,8 @@ from ..storage.files import check_free, write_json
 from ..storage.journal import Journal, read_metrics
 from ..storage.lock import locked
 from ..storage.trust import remember
-from ..terminal.progress import phase
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from .changing import NO_CHANGE, Change
 from .divergence import absurd_parameters, divergence
 from .interrupt import Interrupt
@@ -318,14 +316,12 @@ def _train(
     trainer = plan.trainer
     steps_per_update = trainer.steps_per_update * plan.options.num_seeds
     empty = _updates_before_learning(plan)
-    bar = tqdm(
+    bar = Bar(
         total=plan.num_updates * steps_per_update,
         initial=done * steps_per_update,
         unit=" steps",
         unit_scale=True,
-        **bar_width(sys.stderr),
         desc="all seeds" if plan.options.num_seeds > 1 else None,
-        file=sys.stderr,
     )
     chunks = (run_chunks if profiler is None else profiler.run_chunks)(
         program,

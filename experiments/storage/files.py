@@ -32,8 +32,11 @@ def check_free(folder: Path) -> None:
     except OSError as error:
         raise TriglotError(f"{folder} cannot be used: {error.strerror}.") from None
     if taken:
+        is_run = (folder / "config.json").is_file()
+        other = f", or continue its run: triglot resume {folder}" if is_run else "."
         raise TriglotError(
-            f"{folder} exists and is not empty, and would be overwritten: choose another folder."
+            f"{folder} exists and is not empty, and would be overwritten: choose another folder"
+            f"{other}"
         )
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from tqdm import tqdm
-
 from ..jobs.executor import Executor
 from ..options import SweepOptions
 from ..presets.describe import announcement
@@ -21,7 +19,8 @@ from ..runs.plan import default_folder
 from ..storage.files import check_free, make_new_folder
 from ..storage.ledger import FILE, Ledger
 from ..storage.lock import locked
-from ..terminal.wrapping import bar_width, wrapped
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches
@@ -53,10 +52,11 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)
-    plan = make_plan(options)
-    num_rungs = halving.count_rungs(plan)
-    sizes = capacities(plan)
-    (batches,) = _first_stage(plan, sizes, num_rungs)
+    with phase("building"):
+        plan = make_plan(options)
+        num_rungs = halving.count_rungs(plan)
+        sizes = capacities(plan)
+        (batches,) = _first_stage(plan, sizes, num_rungs)
     executor = choose_executor(plan, out, len(batches))
     plan = replace(plan, options=replace(plan.options, devices=num_devices(options, out, executor)))
     with closing(executor) if executor else nullcontext():
@@ -92,10 +92,11 @@ def _sweep(
         done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages)
         if not done:
             return interrupt.exit_code, None
-        found = outcomes(plan, ledger, stages)
-        rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
-        result = report.result_of(plan, found, batches=batches, halving=rungs)
-        report.write(out, plan, result, found)
+        with phase("writing the report"):
+            found = outcomes(plan, ledger, stages)
+            rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
+            result = report.result_of(plan, found, batches=batches, halving=rungs)
+            report.write(out, plan, result, found)
     print(_ending(plan, result, out))
     if options.open:
         open_report(out)
@@ -134,10 +135,9 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     progress = Progress(None)
     finished = False
     try:
-        shape = bar_width(sys.stderr)
         # An executor has its own bars; this one then counts.
-        shape |= {"disable": sweep.executor is not None}
-        with tqdm(bar_format=BAR, **shape, leave=False, unit_scale=True) as progress.bar:
+        shape: dict[str, Any] = {"leave": False, "disable": sweep.executor is not None}
+        with Bar(bar_format=BAR, unit_scale=True, **shape) as progress.bar:
             runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
                 if stage:

@@ -3,7 +3,6 @@
 import re
 import shutil
 import textwrap
-from typing import Any, TextIO
 
 KEPT = "\N{NO-BREAK SPACE}"
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -14,11 +13,6 @@ def terminal_width() -> int:
     """Return the columns of the terminal, or `COLUMNS`; 80 if neither is known."""
     low, high = WIDTHS
     return min(max(shutil.get_terminal_size().columns, low), high)
-
-
-def bar_width(stream: TextIO) -> dict[str, Any]:
-    """Give tqdm's arguments for a bar that follows the terminal, or has `COLUMNS` in a file."""
-    return {"dynamic_ncols": True} if stream.isatty() else {"ncols": terminal_width()}
 
 
 def wrapped(text: str, width: int | None = None) -> str:

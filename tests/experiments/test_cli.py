@@ -213,6 +213,19 @@ def test_version_shows_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     assert triglot.__version__ in shown
 
 
+def test_missing_devices_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr("jax.devices", fails)
+    monkeypatch.setattr(cli, "COMMANDS", {"list": fails})
+    assert cli.main(["list"]) == 2
+    assert "JAX cannot start on JAX_PLATFORMS=cuda: install" in capsys.readouterr().err
+
+
 def test_ctrl_c_outside_training_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

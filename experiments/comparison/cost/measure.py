@@ -165,7 +165,7 @@ class _Measurement:
         with ExitStack() as stack:
             parts: dict[Worker, list[str]] = {}
             for name in self._shuffled(backends):
-                self.announce(f"cost {number}: {name}")
+                self.announce(f"measure speed {number}: {name}")
                 worker = stack.enter_context(Worker(name))
                 try:
                     parts[worker] = self._once(worker, weights)

@@ -20,7 +20,7 @@ from ..results import Arrays, Record
 from .saved import Saved, Unusable
 from .worker import Worker, WorkerDied
 
-BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # counts chunks of training
+BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts chunks of training
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
 MAX_SNAPSHOTS, MIN_SNAPSHOTS, MAX_SNAPSHOT_BYTES = 40, 3, 2**27
 CHECKPOINT_SECONDS = 60.0

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -241,6 +242,10 @@ def test_an_interrupted_comparison_is_continued(
     assert not (tmp_path / "out" / "comparison.json").exists()
     assert Ledger(tmp_path / "out").is_done(job_list(options)[0])
     monkeypatch.setattr(Fails, "backend_that_fails", "none")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(report, "write", Mock(side_effect=KeyboardInterrupt))
+        compare(options)
+    assert "All trainings are done and kept." in capsys.readouterr().err
     result = compare(options)
     assert result["verdict"]["level"] == "identical"
     assert started == ["haiku", "equinox", "equinox"], "what is done is not run again"
