@@ -139,8 +139,8 @@ def test_a_documented_command_runs(command: Command, folders: dict[str, Path]) -
         if word in command.line:
             pytest.importorskip(package, reason=f"{package} is not installed: triglot[{word}]")
     environment = {name: text for name, text in os.environ.items() if name not in OURS}
-    environment["PYTHONPATH"] = str(ROOT)
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for name, first in {"PYTHONPATH": ROOT, "PATH": Path(sys.executable).parent}.items():
+        environment[name] = os.pathsep.join([str(first), *filter(None, [os.environ.get(name)])])
     done = subprocess.run(
         ["bash", "-c", command.line],
         cwd=folders[command.page] / command.folder,
