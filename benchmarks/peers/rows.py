@@ -130,7 +130,7 @@ ROWS: Mapping[str, Row] = {
         algorithm="dqn",
         env_id="CartPole-v1",
         suites=("gymnasium", "gymnax"),
-        total_steps=40_000,
+        total_steps=20_000,
         rounds=5,
         triglot={
             "config": {
@@ -142,7 +142,7 @@ ROWS: Mapping[str, Row] = {
                 "learning_starts": 10_000,
                 "target_update_period": 50,
             },
-            "hyper": {"learning_rate": 2.5e-4, "epsilon_decay_steps": 20_000.0},
+            "hyper": {"learning_rate": 2.5e-4, "epsilon_decay_steps": 10_000.0},
         },
         peers={"CleanRL": {"train-frequency": 10, "target-network-frequency": 500}},
         differences=(
