@@ -9,6 +9,8 @@ DOCS = ROOT / "docs"
 # The reports' pages are written by docs/reports/collect.py.
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if "reports" not in p.parts)]
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A command, also one with variables of the environment or pinned to cores.
+TRIGLOT = re.compile(r"(?:\w+=\S+ |taskset -c \S+ )*triglot (.*)")
 FILE = re.compile(r"`([\w/]+\.py)`:\n\n$")
 
 
@@ -67,6 +69,6 @@ def commands(page: Path, *names: str) -> list[list[str]]:
       page: a Markdown file.
       names: only these commands; none gives all.
     """
-    lines = [line for block in shell_blocks(page) for line in block]
-    split = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("triglot ")]
+    found = [TRIGLOT.match(line) for block in shell_blocks(page) for line in block]
+    split = [shlex.split(line[1], comments=True) for line in found if line]
     return [words for words in split if not names or words[0] in names]
