@@ -53,9 +53,10 @@ test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs 
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
-# Each command takes what it takes a user, so nothing runs beside it.
-test-commands: $(READY_DEV)  ## runs the documented commands as printed (2 hours)
-	$(BIN)/python -m pytest -n 0 -m slow -v --durations 0 tests/project/test_commands.py
+# Each command takes what it takes a user, so nothing runs beside it. PAGE is a part of a page's name.
+PAGE ?= md
+test-commands: $(READY_DEV)  ## runs each documented command as printed (hours)
+	$(BIN)/python -m pytest -n 0 -m slow -v --durations 0 -k $(PAGE) tests/project/test_commands.py
 
 lint: $(READY_DEV)  ## ruff and Pyright (2 minutes)
 	$(BIN)/ruff check
