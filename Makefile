@@ -20,7 +20,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
-.PHONY: help demo test test-packaging lint docs
+.PHONY: help demo test test-packaging test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -52,6 +52,11 @@ test: $(READY_DEV)  ## the tests (15 minutes)
 test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (8 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
+
+# Each command takes what it takes a user, so nothing runs beside it. PAGE is a part of a page's name.
+PAGE ?= md
+test-commands: $(READY_DEV)  ## runs each documented command as printed (hours)
+	$(BIN)/python -m pytest -n 0 -m slow -v --durations 0 -k $(PAGE) tests/project/test_commands.py
 
 lint: $(READY_DEV)  ## ruff and Pyright (2 minutes)
 	$(BIN)/ruff check

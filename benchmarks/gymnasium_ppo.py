@@ -280,6 +280,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--threads", default="1", help="PyTorch threads (default 1, the fastest here)"
     )
+    parser.add_argument(
+        "--beside", nargs="+", metavar="PROGRAM", help="only these beside SB3 (default all)"
+    )
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -302,6 +305,10 @@ def _compare(options: argparse.Namespace) -> None:
     setting = SETTINGS[options.setting]
     updates = options.updates or setting.updates
     programs = programs_for(options.env, options.sb3, options.threads)
+    chosen = {"Stable-Baselines3", *(options.beside or programs)}
+    if unknown := chosen - programs.keys():
+        sys.exit(f"--beside: no program {', '.join(unknown)} here; choose from {list(programs)}.")
+    programs = {name: one for name, one in programs.items() if name in chosen}
     rng = np.random.default_rng(0)
     kept: dict[str, list[float]] = {name: [] for name in programs}  # per round and seed
     returns: dict[str, list[float]] = {name: [] for name in programs}

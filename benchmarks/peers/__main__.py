@@ -1,4 +1,4 @@
-"""triglot beside rejax, PureJaxRL and Stoix, where installed: speed, compile time, return.
+"""triglot beside rejax, PureJaxRL, Stoix and CleanRL, where installed: speed and return.
 
 Each row trains one algorithm at one setting in all frameworks, in one process, in interleaved
 rounds (`benchmarks.harness`). A round trains every framework from scratch, with the same key, for
@@ -22,6 +22,7 @@ import numpy as np
 import tyro
 
 from .. import gymnasium_ppo, harness
+from . import cleanrl as peer_cleanrl
 from . import ours
 from . import purejaxrl as peer_purejaxrl
 from . import rejax as peer_rejax
@@ -33,9 +34,12 @@ TRIGLOT = "triglot"
 
 
 def main(
-    row: Literal["ppo", "ppo-seeds", "dqn", "dqn-rejax", "sac", "ppo-gymnasium"],
+    row: Literal[
+        "ppo", "ppo-seeds", "ppo-cleanrl", "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "ppo-gymnasium"
+    ],
     purejaxrl: Path | None = None,
     stoix: Path | None = None,
+    cleanrl: Path | None = None,
     sb3: Path | None = None,
     backend: str = "linen",
     rounds: int | None = None,
@@ -50,6 +54,7 @@ def main(
       row: what to compare, see `benchmarks/peers/rows.py`.
       purejaxrl: folder of a clone of PureJaxRL's repository.
       stoix: folder of a clone of Stoix's repository.
+      cleanrl: folder of a clone of CleanRL's repository, with its environment in `.venv`.
       sb3: the interpreter of an environment with Stable-Baselines3.
       backend: library of triglot's networks; the others use Flax Linen.
       rounds: trainings of each framework; None for the row's own number.
@@ -68,9 +73,16 @@ def main(
     jax.config.update("jax_enable_compilation_cache", False)
     chosen, before = ROWS[row], harness.environment()
     budget = total_steps or chosen.total_steps
-    given = (chosen.algorithm, chosen.env_id, budget)
-    contenders = {TRIGLOT: ours.contender(*given, chosen.triglot, backend)}
-    contenders |= installed_peers(chosen, budget, {"PureJaxRL": purejaxrl, "Stoix": stoix})
+    if "gymnasium" in chosen.suites:  # as `triglot train` does for them
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+    contenders = {
+        f"{TRIGLOT}, {suite}" if index else TRIGLOT: ours.contender(
+            chosen.algorithm, f"{suite}:{chosen.env_id}", budget, chosen.triglot, backend
+        )
+        for index, suite in enumerate(chosen.suites)
+    }
+    folders = {"PureJaxRL": purejaxrl, "Stoix": stoix, "CleanRL": cleanrl}
+    contenders |= installed_peers(chosen, budget, folders)
     keys = jax.random.split(jax.random.key(seed), (rounds or chosen.rounds, chosen.num_seeds))
     programs, compile_seconds = compile_all(contenders, keys)
     policies: dict[str, list[Any]] = {name: [] for name in programs}
@@ -123,6 +135,7 @@ def installed_peers(
         "PureJaxRL": partial(peer_purejaxrl.contender, folder=folders["PureJaxRL"]),
         "rejax": peer_rejax.contender,
         "Stoix": partial(peer_stoix.contender, folder=folders["Stoix"]),
+        "CleanRL": partial(peer_cleanrl.contender, folder=folders["CleanRL"]),
     }
     found = {}
     for name, options in row.peers.items():

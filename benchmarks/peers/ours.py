@@ -18,7 +18,7 @@ from .contender import Contender, Train
 
 def contender(
     algorithm: str,
-    env_id: str,
+    env: str,
     total_steps: int,
     options: Mapping[str, Any],
     backend: str,
@@ -27,14 +27,14 @@ def contender(
 
     Args:
       algorithm: a name of `triglot.make_agent`.
-      env_id: of gymnax.
+      env: a name of `triglot.make_env`. One that is stepped in Python stays open between rounds.
       total_steps: environment steps of each seed.
       options: `config` and `hyper` of `make_agent`.
       backend: library of the networks.
     """
-    env = triglot.make_env(f"gymnax:{env_id}")
-    agent = triglot.make_agent(algorithm, env, backend=backend, **options)
-    trainer = make_trainer(agent, env)
+    made = triglot.make_env(env)
+    agent = triglot.make_agent(algorithm, made, backend=backend, **options)
+    trainer = make_trainer(agent, made)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper, num_updates)
 
@@ -42,8 +42,7 @@ def contender(
         start = time.perf_counter()
         init = init_seeds.lower(trainer, keys[0], hyper).compile()
         program = trainer.program()
-        program.compile(jax.eval_shape(lambda keys: init_seeds(trainer, keys, hyper), keys[0]))
-
+        program.compile(init(keys[0], hyper))
         seconds = time.perf_counter() - start
 
         def train(index: int) -> Any:

@@ -11,7 +11,8 @@ class Row:
 
     Attributes:
       algorithm: the name that all frameworks give it.
-      env_id: of gymnax.
+      env_id: of gymnax, and of Gymnasium.
+      suites: of the environment that triglot trains in, one program each.
       total_steps: environment steps of each seed in one run.
       num_seeds: seeds in one program.
       rounds: default number of rounds, chosen so that a row takes less than 3 minutes.
@@ -24,6 +25,7 @@ class Row:
     env_id: str
     total_steps: int
     num_seeds: int = 1
+    suites: tuple[str, ...] = ("gymnax",)
     rounds: int
     triglot: Mapping[str, Mapping[str, Any]]
     peers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -93,6 +95,10 @@ DQN_PEERS_DIFFERENCES = (
     "rejax samples its minibatches without replacement, by random keys for the whole buffer",
 )
 
+CLEANRL_CLOCK = (
+    "CleanRL's process starts before the clock, its environments, networks and logs after it"
+)
+
 PPO_ROW = Row(
     algorithm="ppo",
     env_id="CartPole-v1",
@@ -105,6 +111,46 @@ PPO_ROW = Row(
 ROWS: Mapping[str, Row] = {
     "ppo": PPO_ROW,
     "ppo-seeds": replace(PPO_ROW, total_steps=50_000, num_seeds=16, rounds=8, peers=PPO_PEERS),
+    # The rows of CleanRL have the defaults of its scripts, from which PureJaxRL's and ours come.
+    "ppo-cleanrl": Row(
+        algorithm="ppo",
+        env_id="CartPole-v1",
+        suites=("gymnasium", "gymnax"),
+        total_steps=51_200,
+        rounds=8,
+        triglot=PPO,
+        peers={"CleanRL": {"num-envs": 4, "num-steps": 128, "learning-rate": 2.5e-4}},
+        differences=(
+            "time limits: triglot bootstraps from the true last observation, CleanRL treats them "
+            "as terminations",
+            CLEANRL_CLOCK,
+        ),
+    ),
+    "dqn-cleanrl": Row(
+        algorithm="dqn",
+        env_id="CartPole-v1",
+        suites=("gymnasium", "gymnax"),
+        total_steps=20_000,
+        rounds=5,
+        triglot={
+            "config": {
+                "num_envs": 1,
+                "rollout_length": 10,
+                "num_gradient_steps": 1,
+                "batch_size": 128,
+                "buffer_size": 10_000,
+                "learning_starts": 10_000,
+                "target_update_period": 50,
+            },
+            "hyper": {"learning_rate": 2.5e-4, "epsilon_decay_steps": 10_000.0},
+        },
+        peers={"CleanRL": {"train-frequency": 10, "target-network-frequency": 500}},
+        differences=(
+            "triglot clips the norm of the gradients at 10, CleanRL does not",
+            "CleanRL compiles after the clock starts, triglot before",
+            CLEANRL_CLOCK,
+        ),
+    ),
     "dqn": Row(
         algorithm="dqn",
         env_id="CartPole-v1",

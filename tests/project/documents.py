@@ -9,6 +9,8 @@ DOCS = ROOT / "docs"
 # The reports' pages are written by docs/reports/collect.py.
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if "reports" not in p.parts)]
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A command, also one with variables of the environment or pinned to cores.
+TRIGLOT = re.compile(r"(?:\w+=\S+ |taskset -c \S+ )*triglot (.*)")
 FILE = re.compile(r"`([\w/]+\.py)`:\n\n$")
 
 
@@ -44,14 +46,29 @@ def tables(page: Path) -> list[list[list[str]]]:
     return [[[cell.strip() for cell in row] for row in (found[0], *found[2:])] for found in rows]
 
 
+# The files of all pages, as a reader has them in one folder.
+FILES = {
+    Path(name).name: text
+    for page in PAGES
+    for name, text in files(page).items()
+    if not name.endswith("__init__.py")
+}
+
+
+def shell_blocks(page: Path) -> list[list[str]]:
+    """Give the commands of a page: a block without a language is for the shell."""
+    blocks = [found[2] for found in FENCE.finditer(page.read_text()) if not found[1]]
+    joined = [block.replace("\\\n", " ").splitlines() for block in blocks]
+    return [[line for line in block if line.strip()] for block in joined]
+
+
 def commands(page: Path, *names: str) -> list[list[str]]:
-    """Split the `triglot` commands of a page's blocks into words, in order.
+    """Split the `triglot` commands of a page into words, in order.
 
     Args:
       page: a Markdown file.
       names: only these commands; none gives all.
     """
-    blocks = "".join(found[2] for found in FENCE.finditer(page.read_text()) if not found[1])
-    lines = blocks.replace("\\\n", " ").splitlines()
-    split = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("triglot ")]
+    found = [TRIGLOT.match(line) for block in shell_blocks(page) for line in block]
+    split = [shlex.split(line[1], comments=True) for line in found if line]
     return [words for words in split if not names or words[0] in names]

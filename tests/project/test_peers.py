@@ -12,17 +12,25 @@ from benchmarks.peers import ours
 from benchmarks.peers.rows import ROWS, Row
 
 
+@pytest.mark.parametrize("row", ["ppo", "ppo-cleanrl"])
 def test_a_peer_that_is_not_installed_is_left_out_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    row: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setitem(sys.modules, "rejax", None)
-    folders = {"PureJaxRL": None, "Stoix": tmp_path}
-    assert peers.installed_peers(ROWS["ppo"], 512, folders) == {}
+    script = tmp_path / "cleanrl" / "ppo.py"  # a clone without an environment
+    script.parent.mkdir()
+    script.touch()
+    folders = {"PureJaxRL": None, "Stoix": tmp_path, "CleanRL": tmp_path}
+    assert peers.installed_peers(ROWS[row], 512, folders) == {}
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(" is left out")[0] for line in lines] == list(ROWS["ppo"].peers)
+    assert [line.partition(" is left out")[0] for line in lines] == list(ROWS[row].peers)
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_triglot_takes_the_settings_of_each_row(row: Row) -> None:
-    program = ours.contender(row.algorithm, row.env_id, row.total_steps, row.triglot, "linen")
-    assert program.version
+    for suite in row.suites:
+        env = f"{suite}:{row.env_id}"
+        assert ours.contender(row.algorithm, env, row.total_steps, row.triglot, "linen").version

@@ -9,10 +9,10 @@ import pytest
 
 from tests.project.documents import (
     DOCS,
+    FILES,
     PAGES,
     ROOT,
     commands,
-    files,
     name_of,
     programs,
     tables,
@@ -61,7 +61,6 @@ PROGRAMS = {
     for page in PAGES[1:]
     for index, text in enumerate(programs(page))
 }
-FILES = {Path(name).name: text for page in PAGES for name, text in files(page).items()}
 COMMANDS = [
     words
     for page in PAGES
