@@ -127,7 +127,7 @@ def test_an_early_evaluation_compiles_beside_the_training(
 
     monkeypatch.setattr(train_command, "compile_play", lambda *_, **__: asked.set())
     monkeypatch.setattr(train_command, "initialize_and_compile", prepared)
-    command = [*TINY, "--eval-episodes", "1", *options, "--compilation-cache", str(cache)]
+    command = [*TINY[:-1], "1", *options, "--compilation-cache", str(cache)]
     assert cli.main([*command, "--out", str(tmp_path / "out")]) == 0
     assert asked.is_set()
 
