@@ -5,17 +5,27 @@ and stops at the first evaluation with a greedy return of at least 475. The firs
 empty compilation cache, the second with the cache of the first. Run it from the repository's root:
 
     python -m benchmarks.time_to_return
+
+With another checkout of triglot, the two run in turns, and the medians of their times are shown:
+
+    git worktree add ../before REVISION
+    python -m benchmarks.time_to_return --backends linen --against ../before --rounds 5
 """
 
+import gc
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
 GOAL = 475.0
 LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evaluate")
 
@@ -36,17 +46,19 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
         last = now
 
     lap("start")
+    from triglot.__main__ import COLLECT_AFTER
     from triglot.experiments.deferred import DRAWING, defer
 
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     defer(DRAWING)
     import jax
 
     jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     from triglot import make_agent, make_env
     from triglot.core.hyper import fill_schedule_horizon
     from triglot.core.loop.prepare import compile_evaluation, initialize_and_compile
-    from triglot.core.loop.trainer import Trainer, updates_for
+    from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
     from triglot.core.loop.vectorize import VectorEnvironment
 
     env = make_env("gymnax:CartPole-v1")
@@ -58,10 +70,15 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     lap("build")
     key, eval_key = jax.random.split(jax.random.key(seed))
     how = {"num_episodes": 64, "max_steps": 1000, "explore": False}
-    with closing(trainer.program()) as program, ThreadPoolExecutor(1) as background:
-        state = initialize_and_compile(trainer, program, key[None], hyper, background, lap)
-        shapes = jax.eval_shape(lambda: (state, eval_key[None]))
-        background.submit(compile_evaluation, trainer, *shapes, **how)
+    with closing(trainer.program()) as program, ThreadPoolExecutor(2) as background:
+
+        def on_stage(name: str) -> None:
+            lap(name)
+            if name == "trace":
+                states = init_seeds.eval_shape(trainer, key[None], hyper)
+                background.submit(compile_evaluation, trainer, states, eval_key[None], **how)
+
+        state = initialize_and_compile(trainer, program, key[None], hyper, background, on_stage)
         done, best = 0, 0.0
         while best < GOAL and done < num_updates:
             state, _ = jax.block_until_ready(program(state, 20))
@@ -74,35 +91,69 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     return {"laps": laps, "return": best, "env_steps": done * trainer.steps_per_update}
 
 
-def main(backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"), seed: int = 0) -> None:
-    """Run every backend twice, each time in a new process, and print a table of seconds.
+def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, Any]:
+    """Call `run` in a new process of a checkout."""
+    command = [sys.executable, "-m", "benchmarks.time_to_return"]
+    done = subprocess.run(
+        [*command, str(time.time()), backend, cache, str(seed)],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(
+    backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"),
+    seed: int = 0,
+    against: Path | None = None,
+    rounds: int = 1,
+) -> None:
+    """Run every backend in new processes, and print a table of seconds.
 
     Args:
       backends: libraries to run.
       seed: random seed of every run.
+      against: another checkout of triglot, whose order with this one alternates.
+      rounds: times that all are run; more than one give medians.
     """
+    checkouts = {"": ROOT} if against is None else {"here": ROOT, "there": against.resolve()}
     columns = [*LAPS, "total", "return", "env steps"]
-    print(f"{'seconds':<18}" + "".join(f"{column:>10}" for column in columns))
+    print(f"{'seconds':<24}" + "".join(f"{column:>10}" for column in columns), flush=True)
     for backend in backends:
-        with tempfile.TemporaryDirectory() as cache:
+        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for number in range(rounds):
+            names = list(checkouts) if number % 2 == 0 else list(checkouts)[::-1]
+            for name in names:
+                with tempfile.TemporaryDirectory() as cache:
+                    for which in ("first", "second"):
+                        result = child(checkouts[name], backend, cache, seed)
+                        result["laps"]["total"] = sum(result["laps"].values())
+                        found.setdefault((which, name), []).append(result)
+        for (which, name), results in sorted(found.items()):
+            medians = [
+                statistics.median(one["laps"][lap] for one in results) for lap in (*LAPS, "total")
+            ]
+            print(
+                f"{f'{backend}, {which} {name}':<24}"
+                + "".join(f"{value:>10.2f}" for value in medians)
+                + f"{results[0]['return']:>10.1f}{results[0]['env_steps']:>10,}",
+                flush=True,
+            )
+        if against is not None:
             for which in ("first", "second"):
-                command = [sys.executable, "-m", "benchmarks.time_to_return"]
-                child = [str(time.time()), backend, cache, str(seed)]
-                done = subprocess.run(
-                    [*command, *child], capture_output=True, text=True, check=True
-                )
-                found = json.loads(done.stdout.splitlines()[-1])
-                seconds = [*found["laps"].values(), sum(found["laps"].values())]
-                print(
-                    f"{backend + ', ' + which:<18}"
-                    + "".join(f"{value:>10.2f}" for value in seconds)
-                    + f"{found['return']:>10.1f}{found['env_steps']:>10,}",
-                    flush=True,
-                )
+                totals = [
+                    [one["laps"]["total"] for one in found[which, name]] for name in checkouts
+                ]
+                ratios = sorted(here / there for here, there in zip(*totals, strict=True))
+                shown = " ".join(f"{ratio:.3f}" for ratio in ratios)
+                print(f"{backend}, {which}: here / there {shown}", flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5:
+    if len(sys.argv) == 5 and not sys.argv[1].startswith("-"):
         text, backend, cache, seed = sys.argv[1:]
         print(json.dumps(run(float(text), backend, cache, int(seed))))
     else:

@@ -13,4 +13,4 @@ def configure(options: MachineOptions) -> None:
         folder = folder / "jax"
     jax.config.update("jax_enable_compilation_cache", not options.no_compilation_cache)
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

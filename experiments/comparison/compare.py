@@ -71,7 +71,7 @@ def _executor(options: CompareOptions) -> Executor | None:
         parts = [own_parts(replace(options, env=env)) for env in environments(options)]
         return custom_files([*itertools.chain(*parts), *options.network])
 
-    # Speeds of trainings can be compared if each has the machine for itself.
+    # Speeds can be compared if one training at a time runs.
     return make_executor(chosen(options) or SEQUENTIAL, options, modules)
 
 

@@ -20,6 +20,7 @@ from ...core.loop.interface import Program
 from ...core.loop.prepare import initialize_and_compile
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
+from ...core.loop.trainer import init_seeds
 from ..monitoring.evaluating import (
     AFTER_TRAINING,
     METRIC,
@@ -170,7 +171,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     options, profiler = plan.options, _profiler(plan)
     videos = Videos(plan, journal.logs)
     evaluator = Evaluator(plan, videos.add)
-    background = ThreadPoolExecutor(1)
+    background = ThreadPoolExecutor(3)
     with _debugging(options.debug), Interrupt() as interrupt, background:
         diverged = None
         if progress.state is not None and progress.num_updates >= plan.num_updates:
@@ -232,22 +233,36 @@ def _prepare(
         watch.lap("init")
         return state
 
+    keys, episodes = seed_keys(plan), plan.options.eval_episodes
+    shapes = _shapes(plan, keys, state)
+
+    def compile_evaluation() -> None:
+        if episodes:
+            background.submit(compile_play, plan, shapes, num_episodes=episodes)
+
     def on_stage(name: str) -> None:
         watch.lap(name)
         if name == "trace":  # from here on XLA compiles, and Python has nothing to do
             background.submit(_import_for_saving)
+            if plan.options.eval_every is not None:
+                compile_evaluation()
 
     with phase("compiling"):
         if state is None:
-            keys = seed_keys(plan)
-            trainer, hyper = plan.trainer, plan.hyper
-            state = initialize_and_compile(trainer, program, keys, hyper, background, on_stage)
+            given = (plan.trainer, program, keys, plan.hyper)
+            state = initialize_and_compile(*given, background, on_stage)
         else:
             program.compile(state, on_stage)
-    if plan.options.eval_episodes:
-        shapes = jax.eval_shape(lambda: state)  # training donates the state
-        background.submit(compile_play, plan, shapes, num_episodes=plan.options.eval_episodes)
+    if plan.options.eval_every is None:  # needed at the end: the training begins first
+        compile_evaluation()
     return state
+
+
+def _shapes(plan: Plan, keys: jax.Array, state: RunnerState | None) -> RunnerState:
+    """Give the shapes of the states of all seeds, which the training donates."""
+    if state is None:
+        return init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
+    return jax.eval_shape(lambda: state)
 
 
 def _import_for_saving() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import triglot
+from tests.project.source import ROOT
 from triglot.experiments import cli, version
 from triglot.experiments.comparison import compare
 from triglot.experiments.options import CompareOptions
@@ -235,3 +236,15 @@ def test_ctrl_c_outside_training_is_told(
     monkeypatch.setattr(cli, "COMMANDS", {"list": interrupted})
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "triglot: interrupted\n"
+
+
+def test_a_command_seldom_searches_for_cyclic_garbage() -> None:
+    program = """
+import gc, sys
+from triglot import __main__
+sys.argv = ["triglot", "--version"]
+assert __main__.main() == 0
+assert gc.get_threshold()[0] == __main__.COLLECT_AFTER
+assert gc.get_freeze_count() > 0
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

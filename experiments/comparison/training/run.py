@@ -1,7 +1,12 @@
-"""Run the jobs of a comparison, one worker process after the other."""
+"""Run the jobs of a comparison, one worker process after the other.
 
+Where costs are measured by themselves, the next worker imports and compiles meanwhile.
+"""
+
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ....core.errors import TriglotError
+from ...jobs.cores import free_cores
 from ...options import CompareOptions
 from ...runs.interrupt import Interrupt, Signalled
 from ...runs.plan import rounded_up
@@ -17,6 +23,7 @@ from ...storage.files import plain, replacing
 from ...terminal.wrapping import wrapped
 from ..jobs import Job, Ledger
 from ..results import Arrays, Record
+from .ahead import ahead
 from .saved import Saved, Unusable
 from .worker import Worker, WorkerDied
 
@@ -65,6 +72,7 @@ class Progress:
       announced: whether the comparison was described.
       num_saved: updates of the running job that are in its checkpoint.
       interrupt: whether to save a checkpoint and stop.
+      training: whether a job trains; the next ones are not shown then.
     """
 
     num_jobs: int
@@ -74,15 +82,28 @@ class Progress:
     announced: bool = False
     num_saved: int = 0
     interrupt: Interrupt = field(default_factory=Interrupt)
+    training: bool = False
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
 
     def enter(self, job: Job, stage: str) -> None:
         """Show what is being done."""
         self.stage = stage
+        self.show(job, stage)
+
+    def show(self, job: Job, stage: str) -> None:
+        """Show what is being done for a job, which may be one of the next."""
         self.bar.set_description_str(f"{job.rung} {job.backend}: {stage}")
 
     def say(self, text: str) -> None:
         """Print a text above the bar."""
         self.bar.write(wrapped(text))
+
+    def announce(self, options: CompareOptions, job: Job, facts: Mapping[str, Any]) -> None:
+        """Describe the comparison once, whichever job knows its size first."""
+        with self._lock:
+            if not self.announced:
+                self.say(_announcement(options, job, facts))
+            self.announced = True
 
 
 def run_jobs(
@@ -103,14 +124,31 @@ def run_jobs(
       TriglotError: if no library could be trained.
     """
     failures: list[Failure] = []
+    preparations: list[Preparation] = []
     for job in jobs:
-        try:
-            run_job(options, ledger, job, progress)
-        except TriglotError as error:
-            failures.append(Failure(job, progress.stage, str(error)))
-            progress.say(f"{job.rung} {job.backend}: {error}")
+        before = preparations[-1] if preparations else None
+        preparations.append(Preparation(options, ledger, job, progress, before))
+    with ExitStack() as stack:
+        results = ahead([one.run for one in preparations], _at_once(options))
+        stack.callback(results.close)
+        for one in preparations:  # before their threads are waited for
+            stack.callback(one.close)
+        for one, prepare in zip(preparations, results, strict=True):
+            try:
+                run_job(options, ledger, one.job, progress, one, prepare)
+            except TriglotError as error:
+                failures.append(Failure(one.job, progress.stage, str(error)))
+                progress.say(f"{one.job.rung} {one.job.backend}: {error}")
     check_any_done(jobs, failures)
     return failures
+
+
+def _at_once(options: CompareOptions) -> int:
+    """Count the jobs that are prepared at once: one if the report shows how long that takes.
+
+    Their memory is checked, since costs are measured with one process per library.
+    """
+    return 2 if options.repetitions and len(free_cores()) > 1 else 1
 
 
 def check_any_done(jobs: Sequence[Job], failures: Sequence[Failure]) -> None:
@@ -124,58 +162,166 @@ def check_any_done(jobs: Sequence[Job], failures: Sequence[Failure]) -> None:
         raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
 
 
-def run_job(options: CompareOptions, ledger: Ledger, job: Job, progress: Progress) -> None:
+def run_job(
+    options: CompareOptions,
+    ledger: Ledger,
+    job: Job,
+    progress: Progress,
+    preparation: "Preparation | None" = None,
+    prepare: Callable[[], None] | None = None,
+) -> None:
     """Run a job, from its checkpoint if there is one that can be used.
+
+    Args:
+      options: of the comparison.
+      ledger: its folder.
+      job: which one.
+      progress: shown to the user.
+      preparation: of the job; None begins it.
+      prepare: waits for it.
 
     Raises:
       TriglotError: if the library cannot be trained.
       Signalled: after an interruption, of which a checkpoint is kept.
     """
-    saved = Saved(ledger.unfinished(job.name))
+    preparation = preparation or Preparation(options, ledger, job, progress)
     try:
-        _attempt(options, ledger, job, progress, saved)
+        _attempt(options, ledger, progress, preparation, prepare or preparation.run)
     except Unusable as error:
         progress.say(f"{job.rung} {job.backend} begins again: {error}")
-        saved.drop()
-        _attempt(options, ledger, job, progress, saved)
+        preparation.saved.drop()
+        again = Preparation(options, ledger, job, progress)
+        _attempt(options, ledger, progress, again, again.run)
+
+
+class Preparation:
+    """A worker that imports, builds and compiles the training of one job.
+
+    Attributes:
+      job: which one.
+      saved: its checkpoint.
+      record: its results so far.
+      worker: its process, once it is started.
+      continued: whether there is a checkpoint.
+      stage: what is being done.
+    """
+
+    def __init__(
+        self,
+        options: CompareOptions,
+        ledger: Ledger,
+        job: Job,
+        progress: Progress,
+        before: "Preparation | None" = None,
+    ) -> None:
+        """Take a job; `before` is the one whose weights are shared before this one's."""
+        self.job, self.stage = job, "import and build"
+        self.saved = Saved(ledger.unfinished(job.name))
+        self.record, self.continued = Record(), False
+        self.worker: Worker | None = None
+        self._options, self._ledger, self._progress = options, ledger, progress
+        self._before, self._weights_shared = before, threading.Event()
+        self._lock, self._closed = threading.Lock(), False
+
+    def run(self) -> None:
+        """Start the worker and let it compile; the first library's weights are shared first.
+
+        Raises:
+          TriglotError: if the library cannot be trained.
+        """
+        try:
+            self._run()
+        finally:
+            self._weights_shared.set()
+
+    def _run(self) -> None:
+        self._enter(self.stage)
+        begun = self.saved.load()
+        self.continued, self.record = begun is not None, begun or Record()
+        self.record.facts = {}
+        worker = self._start_worker()
+        params = start(worker, self._options, self.job, self.record)
+        self._progress.announce(self._options, self.job, self.record.facts)
+        if self._before is not None:
+            self._before._weights_shared.wait()
+        if self.job.shared.shared_weights:
+            weights = share_weights(self._ledger, self.job, params)
+            self._weights_shared.set()
+            worker.ask("load", path=str(weights.resolve()))
+        else:
+            self._weights_shared.set()
+        if not self.continued:
+            self._enter("probe")
+            self.record.probe = worker.ask("probe")[1]
+        self._enter("compile")
+        self.record.facts |= worker.ask("compile")[0]
+
+    def close(self) -> None:
+        """End the worker; if it has not been started, it never will be."""
+        with self._lock:
+            worker, self.worker, self._closed = self.worker, None, True
+        if worker is not None:
+            worker.__exit__()
+
+    def _start_worker(self) -> Worker:
+        with self._lock:
+            if self._closed:
+                raise TriglotError("the comparison was stopped.")
+            self.worker = Worker(self.job.backend)
+            return self.worker
+
+    def _enter(self, stage: str) -> None:
+        self.stage = stage
+        if not self._progress.training:
+            self._progress.show(self.job, stage)
 
 
 def _attempt(
-    options: CompareOptions, ledger: Ledger, job: Job, progress: Progress, saved: Saved
+    options: CompareOptions,
+    ledger: Ledger,
+    progress: Progress,
+    preparation: Preparation,
+    prepare: Callable[[], None],
 ) -> None:
-    begun = saved.load()
-    record = progress.records[job] = begun or Record()
-    record.facts, progress.num_saved = {}, record.updates
-    with Worker(job.backend) as worker:
-        ask = worker.ask
-        progress.enter(job, "import and build")
-        params = start(worker, options, job, record)
-        if not progress.announced:
-            progress.say(_announcement(options, job, record.facts))
-            progress.announced = True
-        if job.shared.shared_weights:
-            weights = share_weights(ledger, job, params)
-            ask("load", path=str(weights.resolve()))
-        if begun is None:
-            progress.enter(job, "probe")
-            record.probe = ask("probe")[1]
-        progress.enter(job, "compile")
-        record.facts |= ask("compile")[0]
-        if begun is not None:
+    job, saved = preparation.job, preparation.saved
+    with closing(preparation):
+        try:
+            prepare()
+        finally:
+            progress.stage = preparation.stage
+        record, worker = preparation.record, preparation.worker
+        assert worker is not None
+        progress.records[job], progress.num_saved = record, record.updates
+        if preparation.continued:
             saved.restore(worker)
             done = f"{record.updates:,} of {record.facts['num_updates']:,}"
             progress.say(f"{job.rung} {job.backend} continues after {done} updates")
-        progress.enter(job, "train")
-        _train(worker, record, progress, saved)
-        progress.enter(job, "evaluate")
-        facts, record.params = ask("finish", eval_episodes=options.eval_episodes)
-        record.facts |= facts
-        record.program = ask("program_text")[0]["text"]
-        if job.backend == options.libraries[0]:
-            record.facts |= ask("random_return", num_episodes=options.eval_episodes)[0]
+        progress.training = True
+        try:
+            _train_and_evaluate(options, worker, record, job, progress, saved)
+        finally:
+            progress.training = False
     with ledger.writing(job.name) as folder:
         record.save(folder)
     progress.num_saved = 0
+
+
+def _train_and_evaluate(
+    options: CompareOptions,
+    worker: Worker,
+    record: Record,
+    job: Job,
+    progress: Progress,
+    saved: Saved,
+) -> None:
+    progress.enter(job, "train")
+    _train(worker, record, progress, saved)
+    progress.enter(job, "evaluate")
+    facts, record.params = worker.ask("finish", eval_episodes=options.eval_episodes)
+    record.facts |= facts
+    record.program = worker.ask("program_text")[0]["text"]
+    if job.backend == options.libraries[0]:
+        record.facts |= worker.ask("random_return", num_episodes=options.eval_episodes)[0]
 
 
 def start(worker: Worker, options: CompareOptions, job: Job, record: Record) -> Arrays:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from triglot.core.loop.trainer import Trainer, init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.experiments import cli
 from triglot.experiments.plots import learning_curves as plots
+from triglot.experiments.runs import train as train_command
 from triglot.experiments.storage.journal import Journal
 
 SMALL = {"rollout_length": 8, "num_envs": 2, "num_epochs": 1, "num_minibatches": 1}
@@ -110,6 +112,24 @@ def as_numbers(state: Any) -> Any:
 
 def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
+
+
+@pytest.mark.parametrize(("options", "early"), [(["--eval-every", "2"], True), ([], False)])
+def test_an_early_evaluation_compiles_beside_the_training(
+    options: list[str], early: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
+) -> None:
+    asked, prepare = threading.Event(), train_command.initialize_and_compile
+
+    def prepared(*given: Any) -> Any:
+        result = prepare(*given)
+        assert asked.wait(60 if early else 0) is early
+        return result
+
+    monkeypatch.setattr(train_command, "compile_play", lambda *_, **__: asked.set())
+    monkeypatch.setattr(train_command, "initialize_and_compile", prepared)
+    command = [*TINY[:-1], "1", *options, "--compilation-cache", str(cache)]
+    assert cli.main([*command, "--out", str(tmp_path / "out")]) == 0
+    assert asked.is_set()
 
 
 def test_a_run_is_never_overwritten(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
