@@ -217,7 +217,7 @@ class PPO(AgentBase):
         order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
         num_steps = config.num_epochs * config.num_minibatches
         inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
-        learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
+        learner_state, metrics = self.learner.scan(minibatch_step, state.learner, inputs)
         return PPOState(learner=learner_state, hyper=hyper, normalizer=normalizer), {
             **jax.tree.map(jnp.mean, metrics),
             "explained_variance": explained_variance(batch.value, batch.target),

@@ -109,7 +109,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
             "env": "gymnax:MemoryChain-bsuite",
             "backend": backend,
             "config": {"cell": "lstm", "num_envs": 16, "rollout_length": 32},
-            "num_updates": 8,
+            "num_updates": 4,
             "num_seeds": 5,
             "warmups": 1,
         }
