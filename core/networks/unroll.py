@@ -68,9 +68,7 @@ def unroll(
         (outputs, carry), state = network.apply(own, both, key=step_key, train=train)
         return (carry, state), outputs
 
-    (carry, state), outputs = scan_batched(
-        step, (carry, variables.state), (inputs, first, keys)
-    )
+    (carry, state), outputs = scan_batched(step, (carry, variables.state), (inputs, first, keys))
     return outputs, carry, state
 
 

@@ -74,7 +74,7 @@ class OneVector:
         def join(node: PyTree) -> jax.Array:
             return ravel_pytree(node)[0] if is_moment(node) else node
 
-        return cls(jax.tree.map(join, opt_state, is_leaf=is_moment))
+        return cls(state=jax.tree.map(join, opt_state, is_leaf=is_moment))
 
     def per_parameter(self, params: PyTree) -> PyTree:
         """Divide it again: the inverse of `of`."""
@@ -91,7 +91,7 @@ class OneVector:
         """Compute the updates, per parameter, and the next state."""
         vector, divide = ravel_pytree(grads)
         updates, state = optimizer.update(vector, self.state, ravel_pytree(params)[0])
-        return divide(updates), OneVector(state)
+        return divide(updates), OneVector(state=state)
 
 
 def check_optimizer(owner: str, optimizer: OptimizerFn, hyper: Any) -> None:
