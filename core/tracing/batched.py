@@ -41,9 +41,16 @@ def scan_batched(
     Returns:
       The last carry, and the outputs `[T, ...]`.
     """
-    length = num_rows(rows)
-    if length == 0 or jax.config.values["jax_disable_jit"]:
+    if num_rows(rows) == 0 or jax.config.values["jax_disable_jit"]:
         return jax.lax.scan(step, carry, rows)
+    try:
+        return _scan(step, carry, rows, max_bytes)
+    except NotImplementedError:  # a primitive without a batching rule
+        return jax.lax.scan(step, carry, rows)
+
+
+def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTree, PyTree]:
+    length = num_rows(rows)
     closed, out_tree = trace_step(step, carry, rows)
     parts = _split(closed.jaxpr, len(jax.tree.leaves(carry)), max_bytes / (length * num_seeds()))
     constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
@@ -53,15 +60,17 @@ def scan_batched(
         read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
         return [read(atom) for atom in made]
 
-    def body(carry: PyTree, row: tuple[list[Any], dict[int, Any]]) -> tuple[PyTree, list[Any]]:
+    summed = [_Product(equation) for equation in parts.loop if _is_summed(equation, constants)]
+
+    def body(carry: PyTree, row: tuple[list[Any], list[Any]]) -> tuple[PyTree, list[Any]]:
         given, slots = row
+        by_product = {id(p.equation): (p, slot) for p, slot in zip(summed, slots, strict=True)}
 
         def rule(equation: Any, operands: list[Any]) -> list[Any]:
-            slot = slots.get(id(equation))
-            if slot is None:
+            if id(equation) not in by_product:
                 return bind(equation, operands)
-            left, right = operands
-            return [_multiply(_Product(equation), left, jax.lax.stop_gradient(right), slot)]
+            (product, slot), (left, right) = by_product[id(equation)], operands
+            return [_multiply(product, left, jax.lax.stop_gradient(right), slot)]
 
         known = {**constants, **dict(zip(parts.carry, jax.tree.leaves(carry), strict=True))}
         known |= dict(zip(parts.read_in_loop, given, strict=True))
@@ -75,11 +84,7 @@ def scan_batched(
     made = jax.vmap(lambda row: stage(parts.before, parts.rows, row, parts.made_before))(leaves)
     known |= dict(zip(parts.made_before, made, strict=True))
     given = [known[var] for var in parts.read_in_loop]
-    slots = {
-        id(equation): _slots(_Product(equation), constants[equation.invars[1]], length)
-        for equation in parts.loop
-        if _sums_over_time(equation, constants)
-    }
+    slots = [_slots(p, constants[p.equation.invars[1]], length) for p in summed]
     carry, made = jax.lax.scan(body, carry, (given, slots), length=length)
     known |= dict(zip(parts.made_in_loop, made, strict=True))
     given = [known[var] for var in parts.read_after]
@@ -89,12 +94,13 @@ def scan_batched(
     return carry, jax.tree.unflatten(out_tree.children()[1], last(given))
 
 
-def _sums_over_time(equation: Any, constants: dict[Any, Any]) -> bool:
+def _is_summed(equation: Any, constants: dict[Any, Any]) -> bool:
     """Whether an equation of the loop is a product of the carry and a constant on its right."""
     if equation.primitive.name != "dot_general":
         return False
     left, right = equation.invars
-    return right in constants and left not in constants
+    floats = jnp.issubdtype(right.aval.dtype, jnp.floating)
+    return floats and right in constants and left not in constants
 
 
 @dataclass(frozen=True, eq=False)
