@@ -276,9 +276,8 @@ class PPO(AgentBase):
                 self.network, variables, seen, trajectory.first, trajectory.carry
             )
             seen, successors = (seen, before), (successors, after)
-        if self._one_network:
-            value = trajectory.extras["value"]
-        else:
+        value = trajectory.extras.get("value")
+        if value is None:
             value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
         ended = trajectory.terminated, trajectory.truncated
         return value, successor_values(value_of, value, successors, *ended)
