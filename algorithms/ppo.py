@@ -155,6 +155,11 @@ class PPO(AgentBase):
     def heads(self) -> dict[str, tuple[int, ...]]:
         return {**policy_shapes(self.action_spec, algorithm="PPO"), "value": ()}
 
+    @property
+    def _one_network(self) -> bool:
+        """Whether the policy's network estimates values as well."""
+        return len(self.network.parts) <= 1
+
     @staticmethod
     def networks(
         obs_spec: Spec, action_spec: Spec, config: PPOConfig = PPOConfig()
@@ -179,8 +184,10 @@ class PPO(AgentBase):
         heads = merge_heads(outputs)
         actor = policy(self.action_spec, heads, inputs.action_mask)
         raw = actor.sample(key) if explore else actor.mode()
-        # Values and log-probabilities are cheaper for a whole rollout at once, in `update`.
-        extras = {"raw": raw, **{name: heads[name] for name in self.heads if name != "value"}}
+        # Log-probabilities, and values of a network of their own, are cheaper for a whole rollout
+        # at once, in `update`. One network for all heads has computed the value already.
+        kept = [name for name in self.heads if name != "value" or self._one_network]
+        extras = {"raw": raw, **{name: heads[name] for name in kept}}
         return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
 
     def update(
@@ -210,7 +217,7 @@ class PPO(AgentBase):
         order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
         num_steps = config.num_epochs * config.num_minibatches
         inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
-        learner_state, metrics = jax.lax.scan(minibatch_step, state.learner, inputs)
+        learner_state, metrics = self.learner.scan(minibatch_step, state.learner, inputs)
         return PPOState(learner=learner_state, hyper=hyper, normalizer=normalizer), {
             **jax.tree.map(jnp.mean, metrics),
             "explained_variance": explained_variance(batch.value, batch.target),
@@ -269,7 +276,9 @@ class PPO(AgentBase):
                 self.network, variables, seen, trajectory.first, trajectory.carry
             )
             seen, successors = (seen, before), (successors, after)
-        value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
+        value = trajectory.extras.get("value")
+        if value is None:
+            value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
         ended = trajectory.terminated, trajectory.truncated
         return value, successor_values(value_of, value, successors, *ended)
 

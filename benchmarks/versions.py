@@ -29,9 +29,32 @@ import json, os, sys, time
 replies = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 import jax
+import numpy as np
 import triglot
 
 jax.config.update("jax_enable_compilation_cache", False)
+trainers = sys.modules[triglot.Trainer.__module__]
+divide_seeds = getattr(sys.modules.get("triglot.core.trainers"), "divide_seeds", None)
+if divide_seeds is not None:
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def prepare_seeds(trainer, num_seeds, warmups):
+    states = trainers.init_seeds(trainer, jax.random.split(jax.random.key(0), num_seeds))
+    if divide_seeds is not None:
+        trainer = divide_seeds(trainer, num_seeds, jax.device_count())
+    if getattr(trainer, "sharding", None) is not None:
+        states = trainer.sharding.place(states)
+
+    def run(states):
+        return trainers.train_seeds(trainer, jax.tree.map(jax.numpy.copy, states), count)
+
+    count = np.int32(trainer.chunk_size)
+    for _ in range(warmups):
+        states, _ = run(states)
+    return run, jax.block_until_ready(states)
+
+
 vectorized = sys.modules[triglot.Trainer.__module__].VectorEnvironment
 programs = {}
 for line in sys.stdin:
@@ -45,11 +68,14 @@ for line in sys.stdin:
         trainer = triglot.Trainer(
             agent, vectorized(env, agent.num_envs), chunk_size=request["num_updates"]
         )
-        run = jax.jit(trainer.train_chunk)
-        state = jax.jit(trainer.init)(jax.random.key(0))
-        for _ in range(request["warmups"]):
-            state, _ = run(state)
-        programs[name] = (run, jax.block_until_ready(state))
+        if "num_seeds" in request:
+            programs[name] = prepare_seeds(trainer, request["num_seeds"], request["warmups"])
+        else:
+            run = jax.jit(trainer.train_chunk)
+            state = jax.jit(trainer.init)(jax.random.key(0))
+            for _ in range(request["warmups"]):
+                state, _ = run(state)
+            programs[name] = (run, jax.block_until_ready(state))
     run, state = programs[name]
     start = time.perf_counter()
     jax.block_until_ready(run(state))
@@ -76,6 +102,36 @@ PROGRAMS: dict[str, dict[str, Any]] = {
         "config": {"rollout_length": 16384},
         "num_updates": 64,
         "warmups": 1,
+    },
+    **{
+        f"ppo {backend} lstm, 5 seeds": {
+            "algorithm": "ppo",
+            "env": "gymnax:MemoryChain-bsuite",
+            "backend": backend,
+            "config": {"cell": "lstm", "num_envs": 16, "rollout_length": 32},
+            "num_updates": 4,
+            "num_seeds": 5,
+            "warmups": 1,
+        }
+        for backend in ("haiku", "linen", "nnx", "equinox")
+    },
+    "ppo equinox larger maze, 5 seeds": {
+        "algorithm": "ppo",
+        "env": "jumanji:Maze-v0",
+        "backend": "equinox",
+        "config": {
+            "channels": [32],
+            "kernel_size": 3,
+            "hidden_sizes": [256],
+            "shared_torso": True,
+            "num_envs": 64,
+            "rollout_length": 64,
+            "num_epochs": 1,
+            "num_minibatches": 32,
+        },
+        "num_updates": 1,
+        "num_seeds": 5,
+        "warmups": 0,
     },
 }
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..network import Network, Variables
+from ..tracing.batched import scan_batched
 from ..types import Key, PyTree
 
 
@@ -67,7 +68,7 @@ def unroll(
         (outputs, carry), state = network.apply(own, both, key=step_key, train=train)
         return (carry, state), outputs
 
-    (carry, state), outputs = jax.lax.scan(step, (carry, variables.state), (inputs, first, keys))
+    (carry, state), outputs = scan_batched(step, (carry, variables.state), (inputs, first, keys))
     return outputs, carry, state
 
 
@@ -89,7 +90,7 @@ def carries(
         (_, after), _ = network.apply(variables, (step_inputs, before))
         return after, (before, after)
 
-    return jax.lax.scan(step, carry, (inputs, first))[1]
+    return scan_batched(step, carry, (inputs, first))[1]
 
 
 def _initial(network: Network, variables: Variables, num_envs: int) -> PyTree:

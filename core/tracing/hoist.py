@@ -83,11 +83,11 @@ def draw_ahead(
     in_loop = rows, lambda carry, row: step(carry, treedef.unflatten(row))
     if length == 0 or jax.config.values["jax_disable_jit"]:
         return in_loop
-    closed, out_tree = _trace(step, carry, keys)
+    closed, out_tree = trace_step(step, carry, keys)
     jaxpr, size = closed.jaxpr, len(jax.tree.leaves(carry))
     carry_vars, row_vars = jaxpr.invars[:size], jaxpr.invars[size:]
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    parts = _choose(jaxpr, carry_vars, row_vars, max_bytes / (length * _num_seeds()))
+    parts = _choose(jaxpr, carry_vars, row_vars, max_bytes / (length * num_seeds()))
 
     def draw(rows: list[jax.Array]) -> list[jax.Array]:
         read = evaluate(parts.before, {**constants, **dict(zip(row_vars, rows, strict=True))})
@@ -110,7 +110,8 @@ def num_rows(tree: PyTree) -> int:
     return jax.tree.leaves(tree)[0].shape[0]
 
 
-def _trace(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[Any, Any]:
+def trace_step(step: Callable[..., Any], carry: PyTree, keys: PyTree) -> tuple[Any, Any]:
+    """Trace a scan's step: its closed jaxpr, and the structure of what it returns."""
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), keys)
     closed, shapes = jax.make_jaxpr(step, return_shape=True)(carry, row)
     pairs = zip(closed.in_avals[: len(jax.tree.leaves(carry))], closed.out_avals, strict=False)
@@ -126,7 +127,8 @@ def _as_traced(leaf: Any, var: Any) -> Any:
     return leaf if same else jax.lax.convert_element_type(leaf, var.aval.dtype)
 
 
-def _num_seeds() -> int:
+def num_seeds() -> int:
+    """Count the seeds that `vmap_seeds` vmaps, while they are traced; 1 outside of it."""
     try:
         return jax.lax.axis_size(SEED_AXIS)
     except NameError:  # not vmapped by `vmap_seeds`
@@ -147,7 +149,7 @@ def _choose(
 ) -> _Parts:
     """Batch the equations up to the largest size with which all passed values fit."""
     live = needed(jaxpr.eqns, jaxpr.outvars)
-    sizes = [_batched_bytes(equation) for equation in live]
+    sizes = [batched_bytes(equation) for equation in live]
     for limit in sorted({size for size in sizes if size <= max_bytes}, reverse=True):
         may_batch = [size <= limit for size in sizes]
         parts = _split(live, may_batch, jaxpr.outvars, carry_vars, row_vars)
@@ -185,7 +187,7 @@ def _split(
     return _Parts(needed(before, passed), during, passed)
 
 
-def _batched_bytes(equation: Any) -> float:
+def batched_bytes(equation: Any) -> float:
     """Size an equation's largest value, per step; inf if the equation must stay in the loop."""
     if equation.primitive.name in _IN_LOOP or equation.effects:
         return math.inf
@@ -193,7 +195,7 @@ def _batched_bytes(equation: Any) -> float:
     if any(_is_other_key(atom.aval.dtype) for atom in atoms):
         return math.inf
     inner = [e for jaxpr in jex.jaxprs_in_params(equation.params) for e in jaxpr.eqns]
-    return max([*map(_bytes, equation.outvars), *map(_batched_bytes, inner)], default=0)
+    return max([*map(_bytes, equation.outvars), *map(batched_bytes, inner)], default=0)
 
 
 def _bytes(var: Any) -> int:

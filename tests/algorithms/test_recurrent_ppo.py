@@ -95,6 +95,29 @@ def test_the_successor_is_valued_with_what_was_carried_there() -> None:
     np.testing.assert_array_equal(next_value[:, 0], [13.0, 17.0, 11.0])
 
 
+@pytest.mark.parametrize("cell", ["none", "lstm"])
+def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) -> None:
+    env = probes.make("truncating", max_steps=3)
+    vector = VectorEnvironment(env, CONFIG.num_envs)
+    for shared in (True, False):
+        config = replace(CONFIG, shared_torso=shared, cell=cell, cell_size=4)
+        network = build("linen", PPO.networks(env.obs_spec, env.action_spec, config))
+        agent = PPO(network, env.obs_spec, env.action_spec, config)
+
+        @jax.jit
+        def values(key: jax.Array, agent: PPO = agent) -> tuple:
+            state = agent.init(key, CONFIG.num_envs)
+            carry = agent.initial_carry(state, CONFIG.num_envs)
+            trajectory = rollout(agent, vector, state, carry, vector.reset(key), key)[2]
+            kept = trajectory.extras.pop("value", None)
+            return kept, agent._values(state.learner.variables, trajectory)[0]
+
+        kept, computed = values(jax.random.key(0))
+        assert (kept is not None) == shared
+        if shared:
+            np.testing.assert_allclose(kept, computed, rtol=1e-5, atol=1e-6)
+
+
 def test_acting_starts_anew_with_an_episode() -> None:
     agent = PPO(SUMMING, Box((1,)), Discrete(2), CONFIG)
     state = agent.init(jax.random.key(0), 2)

@@ -1,5 +1,7 @@
 """The optimizer seam: a function of the traced hyperparameters, built inside the step."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import chex
@@ -46,7 +48,29 @@ def train(learner: Learner, hyper: Any, num_steps: int) -> Any:
     def step(state: Any, batch: jax.Array) -> tuple[Any, Any]:
         return learner.step(state, loss, batch, jax.random.key(0), hyper)
 
-    return jax.lax.scan(step, learner.init(jax.random.key(0), hyper), batches)
+    return learner.scan(step, learner.init(jax.random.key(0), hyper), batches)
+
+
+@pytest.mark.parametrize("max_grad_norm", [None, 0.5])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_vector_of_all_parameters_changes_rounding_only(name: str, max_grad_norm: Any) -> None:
+    hyper = SimpleNamespace(learning_rate=0.01, max_grad_norm=max_grad_norm)
+    found = {}
+    for arithmetic in ("native", "canonical"):
+        learner = Learner(replace(network(), arithmetic=arithmetic), OPTIMIZERS[name])
+        found[arithmetic] = jax.jit(lambda learner=learner: train(learner, hyper, 20))()
+    if max_grad_norm is None:  # each element's arithmetic is the same
+        chex.assert_trees_all_equal(found["canonical"], found["native"])
+    chex.assert_trees_all_close(found["canonical"], found["native"], rtol=1e-5)
+
+
+def test_the_moments_are_one_vector_inside_of_the_scan_alone() -> None:
+    learner = Learner(replace(network(), arithmetic="canonical"), adam)
+    hyper = PPOHyperparams()
+    jaxpr = jax.make_jaxpr(lambda: train(learner, hyper, 2))().jaxpr
+    (scan,) = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
+    carried = [aval.shape for aval in scan.params["jaxpr"].out_avals]
+    assert carried.count((4,)) == 2
 
 
 def test_adam_built_from_traced_numbers_equals_inject_hyperparams_bit_for_bit() -> None:
