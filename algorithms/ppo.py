@@ -18,7 +18,16 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
+from ..core.hyper import (
+    Number,
+    PerLayer,
+    between,
+    check_divides,
+    one_of,
+    only_for,
+    positive,
+    unit_interval,
+)
 from ..core.learner import LearnerState
 from ..core.network import Variables
 from ..core.networks.actor_critic import actor_critic
@@ -74,7 +83,8 @@ class PPOConfig(AgentConfig):
       shared_torso: one torso with two heads, instead of separate actor and critic networks.
       hidden_sizes: units of the hidden layers; None: 64 64, and 64 after convolutions.
       channels: of the convolutions, one number each, for image observations.
-      kernel_size: of each convolution, in pixels.
+      kernel_size: of the convolutions, in pixels: one number for all, or one each.
+      stride: of the convolutions, in pixels, likewise.
       normalize_obs: normalize observations by their running mean and variance; None: where actions
         are continuous and observations are float arrays.
       scale_rewards: divide rewards by the running standard deviation of the discounted returns;
@@ -93,7 +103,8 @@ class PPOConfig(AgentConfig):
     shared_torso: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
     channels: tuple[int, ...] = only_for("networks", (3,))
-    kernel_size: int = only_for("networks", 4)
+    kernel_size: PerLayer = only_for("networks", 4)
+    stride: PerLayer = only_for("networks", 1)
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
     initial_std: float = only_for("networks", positive(1.0))

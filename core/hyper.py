@@ -18,6 +18,7 @@ from .errors import TriglotError, shown, unknown
 from .types import by_path
 
 Number: TypeAlias = float | jax.Array  # a Python number, or float32 [] in an agent's state
+PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
 HyperparamsT = TypeVar("HyperparamsT")
 
 MAX_FLOAT = float(np.finfo(np.float32).max)  # agents compute in float32
@@ -133,6 +134,8 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
+    So is each number of a `PerLayer`.
+
     Args:
       owner: the algorithm's name, for the message.
       config: its `Config`.
@@ -142,8 +145,9 @@ def check_config(owner: str, config: Any) -> None:
     """
     for one in fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
-        if one.type in (int, "int"):
-            check_count(f"{owner}'s {one.name}", value)
+        if one.type in (int, "int", PerLayer, "PerLayer"):
+            for number in value if isinstance(value, tuple) else (value,):
+                check_count(f"{owner}'s {one.name}", number)
         if isinstance(allowed, tuple) and value not in allowed:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):

@@ -344,6 +344,8 @@ class EvaluateOptions(PlayOptions):
     """Options of `triglot evaluate`.
 
     Attributes:
+      env: play in another environment with the same observations and actions, such as whole Atari
+        games after a training on single lives.
       episodes: whole episodes per seed.
       sampled: sample actions instead of taking the argmax.
       seed: random seed of the episodes.
@@ -351,6 +353,7 @@ class EvaluateOptions(PlayOptions):
       devices: devices that the seeds are divided among.
     """
 
+    env: Annotated[str | None, Arg("ENVIRONMENT", "the run's")] = None
     episodes: Count = 128
     sampled: bool = False
     seed: Count = 0

@@ -278,6 +278,20 @@ def registry() -> ConstructorRegistry:
             str_from_instance=lambda value: ["None"] if value is None else [*map(str, value)],
         )
 
+    @registry.primitive_rule
+    def one_or_several(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        if set(get_args(info.type)) != {int, tuple[int, ...]}:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="INT [INT ...]",
+            instance_from_str=_one_or_several,
+            is_instance=lambda value: isinstance(value, int | tuple),
+            str_from_instance=lambda value: [
+                *map(str, value if isinstance(value, tuple) else (value,))
+            ],
+        )
+
     return registry
 
 
@@ -307,6 +321,13 @@ def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:
     if [word.lower() for word in words] == ["none"]:
         return None
     return tuple(map(_int, words))
+
+
+def _one_or_several(words: Sequence[str]) -> int | tuple[int, ...]:
+    if not words:
+        raise ValueError("expected at least one integer")
+    numbers = tuple(map(_int, words))
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _float(text: str) -> float:

@@ -55,10 +55,10 @@ class TorsoAndHeads(eqx.Module):
         shape = spec.obs_shape
         keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
         self.torso = []
-        for width in torso.channels:
-            layer = eqx.nn.Conv2d(shape[-1], width, torso.kernel_size, key=next(keys))
+        for one in torso.convolutions:
+            layer = eqx.nn.Conv2d(shape[-1], *one, key=next(keys))
             self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
-            shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
+            shape = one.output_shape(shape)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
             self.torso.append(_linear(size, width, torso.scale, key=next(keys)))

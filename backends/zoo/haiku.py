@@ -41,9 +41,9 @@ def _recurrent(
 def _torso(features: jax.Array, torso: Layers) -> jax.Array:
     activation = getattr(jax.nn, torso.activation)
     init = _initializer(torso.scale)
-    for index, width in enumerate(torso.channels):
+    for index, (width, size, stride) in enumerate(torso.convolutions):
         convolution = hk.Conv2D(
-            width, torso.kernel_size, padding="VALID", w_init=init, name=f"torso_{index}"
+            width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
         )
         features = activation(convolution(features))
     features = hk.Flatten()(features)

@@ -44,10 +44,14 @@ class TorsoAndHeads(nn.Module):
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
         init = _initializer(torso.scale)
-        for index, width in enumerate(torso.channels):
-            window = (torso.kernel_size, torso.kernel_size)
+        for index, (width, size, stride) in enumerate(torso.convolutions):
             convolution = nn.Conv(
-                width, window, padding="VALID", kernel_init=init, name=f"torso_{index}"
+                width,
+                (size, size),
+                (stride, stride),
+                padding="VALID",
+                kernel_init=init,
+                name=f"torso_{index}",
             )
             features = activation(convolution(features))
         features = features.reshape((features.shape[0], -1))

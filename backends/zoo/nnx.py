@@ -24,14 +24,21 @@ class TorsoAndHeads(nnx.Module):
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
         torso = spec.layers
         init = _initializer(torso.scale)
-        window = (torso.kernel_size, torso.kernel_size)
         shape = spec.obs_shape
         layers: list[nnx.Conv | nnx.Linear] = []
-        for width in torso.channels:
+        for one in torso.convolutions:
             layers.append(
-                nnx.Conv(shape[-1], width, window, padding="VALID", kernel_init=init, rngs=rngs)
+                nnx.Conv(
+                    shape[-1],
+                    one.channels,
+                    (one.size, one.size),
+                    (one.stride, one.stride),
+                    padding="VALID",
+                    kernel_init=init,
+                    rngs=rngs,
+                )
             )
-            shape = (*(size - torso.kernel_size + 1 for size in shape[:2]), width)
+            shape = one.output_shape(shape)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
             layers.append(nnx.Linear(size, width, kernel_init=init, rngs=rngs))

@@ -100,7 +100,29 @@ def _patched(algorithm: str, sources: Path) -> tuple[types.ModuleType, list[str]
     else:
         log = module.LogWrapper
         module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
-        module.jax = Overridden(jax, tree_map=jax.tree.map)
         patches.append(f"its LogWrapper {FIVE_VALUES}")
         patches.append("jax.tree_map given as jax.tree.map: removed from JAX")
+        _keep_keys(module)
+        patches.append(
+            "its PRNGKey(0) inside train derived from the run's key: otherwise networks, "
+            "exploration and samples are alike in all seeds"
+        )
     return module, patches
+
+
+def _keep_keys(module: Any) -> None:
+    """Derive the keys that a module makes from numbers inside `train(key)` from that key."""
+    make_train, keys = module.make_train, []
+
+    def make(config: dict[str, Any]) -> Any:
+        train = make_train(config)
+
+        def seeded(key: jax.Array) -> Any:
+            keys.append(key)
+            return train(key)
+
+        return seeded
+
+    random = Overridden(jax.random, PRNGKey=lambda seed: jax.random.fold_in(keys[-1], seed))
+    module.jax = Overridden(jax, tree_map=jax.tree.map, random=random)
+    module.make_train = make

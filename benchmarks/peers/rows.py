@@ -194,10 +194,7 @@ ROWS: Mapping[str, Row] = {
                 "ddqn": False,
             },
         },
-        differences=(
-            *DQN_PEERS_DIFFERENCES,
-            "PureJaxRL's networks start alike in all its seeds: it rebinds the key to PRNGKey(0)",
-        ),
+        differences=DQN_PEERS_DIFFERENCES,
     ),
     "dqn-rejax": Row(
         algorithm="dqn",

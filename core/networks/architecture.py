@@ -1,17 +1,30 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError, shown, unknown
-from ..hyper import MAX_COUNT
+from ..hyper import MAX_COUNT, PerLayer
 from ..specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
+
+
+class Convolution(NamedTuple):
+    """A square convolution without padding: `channels` outputs, `size` and `stride` in pixels."""
+
+    channels: int
+    size: int
+    stride: int
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Compute the shape of its output from that of an image `[H, W, C]`."""
+        return (*((side - self.size) // self.stride + 1 for side in shape[:2]), self.channels)
 
 
 @dataclass(frozen=True)
@@ -27,22 +40,50 @@ class MLP:
 
     # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
-    kernel_size: ClassVar[int] = 1
+    convolutions: ClassVar[tuple[Convolution, ...]] = ()
 
 
 @dataclass(frozen=True)
 class CNN:
-    """Square convolutions (stride 1, no padding), then dense layers; inputs `[B, H, W, C]`.
+    """Square convolutions without padding, then dense layers; inputs `[B, H, W, C]`.
 
     The defaults are the Maze network of the Equinox tutorial: 4x4 with 3 channels, relu, flatten,
-    64 units, relu.
+    64 units, relu. `CNN((32, 64, 64), (8, 4, 3), (512,), stride=(4, 2, 1))` is the network of
+    Mnih et al. 2015, https://doi.org/10.1038/nature14236, section "Model architecture".
+
+    Attributes:
+      channels: of the convolutions, one number each.
+      kernel_size, stride: one number for all convolutions, or one each.
+      hidden_sizes, activation, scale: as those of an MLP.
     """
 
     channels: tuple[int, ...] = (3,)
-    kernel_size: int = 4
+    kernel_size: PerLayer = 4
     hidden_sizes: tuple[int, ...] = (64,)
     activation: str = "relu"
     scale: float | None = SQRT_2
+    stride: PerLayer = 1
+
+    @property
+    def convolutions(self) -> tuple[Convolution, ...]:
+        """The convolutions in order.
+
+        Raises:
+          TriglotError: if there are more or fewer sizes or strides than convolutions.
+        """
+        sizes = self._for_each("kernel_size", self.kernel_size)
+        strides = self._for_each("stride", self.stride)
+        return tuple(map(Convolution, self.channels, sizes, strides))
+
+    def _for_each(self, name: str, given: PerLayer) -> tuple[int, ...]:
+        number = len(self.channels)
+        values = given if isinstance(given, tuple) else (given,)
+        if len(values) not in (1, number):
+            raise TriglotError(
+                f"{number} convolutions (channels {_listed(self.channels)}) take one {name} for "
+                f"all or {number}, got {len(values)}: {_listed(values)}."
+            )
+        return values if len(values) == number else values * number
 
 
 @dataclass(frozen=True)
@@ -176,11 +217,15 @@ class NetworkSpec:
         if isinstance(torso, CNN):
             if not isinstance(spec, Box) or len(spec.shape) != 3:
                 raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")
-            shrink = len(torso.channels) * (torso.kernel_size - 1)
-            if min(spec.shape[:2]) <= shrink:
+            least = 1
+            for _, size, stride in reversed(torso.convolutions):
+                least = (least - 1) * stride + size
+            if min(spec.shape[:2]) < least:
+                sizes = _listed(one.size for one in torso.convolutions)
+                strides = _listed(one.stride for one in torso.convolutions)
                 raise TriglotError(
-                    f"{len(torso.channels)} convolutions of size {torso.kernel_size} need images "
-                    f"larger than {shrink}x{shrink}, got {spec.shape[:2]}."
+                    f"convolutions of size {sizes} and stride {strides} need images larger than "
+                    f"{least - 1}x{least - 1}, got {spec.shape[:2]}."
                 )
 
     def with_library_initializers(self) -> "NetworkSpec":
@@ -225,33 +270,46 @@ class NetworkSpec:
 
 
 def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
-    """Convert inputs to one float32 array; several are flattened and concatenated."""
+    """Convert inputs to one float32 array; several are flattened and concatenated.
+
+    Bytes (uint8), which are those of images, are divided by 255.
+    """
+    scaled = [_as_floats(array) for array in inputs]
     if len(inputs) == 1:
-        return inputs[0].astype(jnp.float32)
+        return scaled[0]
     batch = inputs[0].shape[:1] if batched else ()
-    flat = [array.astype(jnp.float32).reshape((*batch, -1)) for array in inputs]
-    return jnp.concatenate(flat, axis=-1)
+    return jnp.concatenate([array.reshape((*batch, -1)) for array in scaled], axis=-1)
+
+
+def _as_floats(array: jax.Array) -> jax.Array:
+    floats = array.astype(jnp.float32)
+    return floats / 255.0 if array.dtype == jnp.uint8 else floats
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def default_torso(
     obs_spec: Spec,
     hidden_sizes: tuple[int, ...] | None = None,
     channels: tuple[int, ...] = CNN.channels,
-    kernel_size: int = CNN.kernel_size,
+    kernel_size: PerLayer = CNN.kernel_size,
     activation: str = MLP.activation,
+    stride: PerLayer = CNN.stride,
 ) -> Torso:
     """Choose a torso by observation: a table for Discrete, a CNN for images, else an MLP.
 
     Args:
       obs_spec: one observation.
       hidden_sizes: units of the dense layers; None for the torso's default.
-      channels, kernel_size: of the convolutions, for images.
+      channels, kernel_size, stride: of the convolutions, for images; see `CNN`.
       activation: of an MLP.
     """
     if isinstance(obs_spec, Discrete):
         return Table()
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
         sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
-        return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes)
+        return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes, stride=stride)
     sizes = MLP.hidden_sizes if hidden_sizes is None else hidden_sizes
     return MLP(hidden_sizes=sizes, activation=activation)

@@ -6,7 +6,7 @@ from .sources import Cell, Style, arguments_of, camel, described, joined_place, 
 IMPORTS = "import equinox as eqx\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 STYLE = Style(
     linear="eqx.nn.Linear({before}, {size}, key=keys[{index}])",
-    conv="eqx.nn.Conv2d({before}, {size}, {window}, key=keys[{index}])",
+    conv="eqx.nn.Conv2d({before}, {size}, {window}, {stride}, key=keys[{index}])",
     embed="eqx.nn.Embedding({rows}, {size}, key=keys[{index}])",
     constant="jnp.zeros(({size},))",
     read="{call}",

@@ -6,7 +6,7 @@ from .sources import Cell, Style, arguments_of, camel, described, written
 IMPORTS = "import flax.linen as nn\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 STYLE = Style(
     linear='nn.Dense({size}, name="{label}")',
-    conv='nn.Conv({size}, ({window}, {window}), padding="VALID", name="{label}")',
+    conv='nn.Conv({size}, ({window}, {window}), {stride}, padding="VALID", name="{label}")',
     embed='nn.Embed({rows}, {size}, name="{label}")',
     constant='self.param("{label}", nn.initializers.zeros, ({size},))',
     read="jnp.broadcast_to({call}, (x.shape[0], {size}))",

@@ -6,7 +6,7 @@ from .sources import Cell, Style, arguments_of, described, written
 IMPORTS = "import haiku as hk\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 STYLE = Style(
     linear='hk.Linear({size}, name="{label}")',
-    conv='hk.Conv2D({size}, {window}, padding="VALID", name="{label}")',
+    conv='hk.Conv2D({size}, {window}, {stride}, padding="VALID", name="{label}")',
     embed='hk.Embed({rows}, {size}, name="{label}")',
     constant='hk.Bias(name="{label}")(jnp.zeros((x.shape[0], {size})))',
     read="{call}",

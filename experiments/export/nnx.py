@@ -6,7 +6,7 @@ from .sources import Cell, Style, arguments_of, camel, described, joined_place, 
 IMPORTS = "import jax\nimport jax.numpy as jnp\nimport numpy as np\nfrom flax import nnx\n"
 STYLE = Style(
     linear="nnx.Linear({before}, {size}, rngs=rngs)",
-    conv='nnx.Conv({before}, {size}, ({window}, {window}), padding="VALID", rngs=rngs)',
+    conv='nnx.Conv({before}, {size}, ({window}, {window}), {stride}, padding="VALID", rngs=rngs)',
     embed="nnx.Embed({rows}, {size}, rngs=rngs)",
     constant="nnx.Param(jnp.zeros(({size},)))",
     read="jnp.broadcast_to({call}[...], (x.shape[0], {size}))",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...backends.calling import describe_inputs
 from ...core.errors import TriglotError
 from ...core.networks.architecture import Head, NetworkSpec, Table
+from ...core.specs import Box, Spec
 
 
 class Cell(NamedTuple):
@@ -22,7 +23,8 @@ class Style:
     """How a library writes its layers; texts are formatted with the layer's numbers and `label`.
 
     Attributes:
-      linear, conv, embed: constructors, with the fields `before`, `size`, `window` or `rows`.
+      linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
+        `rows`.
       constant: makes an array of `size` parameters.
       read: reads it, as `{call}`, for the batch of `x`.
       cells: the cells that the library has, by kind.
@@ -117,22 +119,22 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
     torso, batched = spec.layers, source.style.batched
     names = arguments_of(spec)[: len(spec.inputs)]
     if len(names) == 1:
-        source.body.append("x = obs.astype(jnp.float32)")
+        source.body.append(f"x = obs.astype(jnp.float32){_scaling(spec.inputs[0])}")
     else:
-        for name in names:
+        for name, given in zip(names, spec.inputs, strict=True):
             flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
-            source.body.append(f"{name} = {flat}.astype(jnp.float32)")
+            source.body.append(f"{name} = {flat}.astype(jnp.float32){_scaling(given)}")
         source.body.append(f"x = jnp.concatenate([{', '.join(names)}], axis=-1)")
     activation, shape = f"jax.nn.{torso.activation}", spec.obs_shape
-    for index, width in enumerate(torso.channels):
-        form, window = source.style.conv, torso.kernel_size
-        numbers = {"before": shape[-1], "size": width, "window": window}
-        call = source.layer(form, f"torso_{index}", **numbers)
+    for index, one in enumerate(torso.convolutions):
+        numbers = {"before": shape[-1], "size": one.channels}
+        numbers |= {"window": one.size, "stride": one.stride}
+        call = source.layer(source.style.conv, f"torso_{index}", **numbers)
         image = f"{call}(x)"
         if not batched:  # channels first
             image = f"jnp.moveaxis({call}(jnp.moveaxis(x, -1, 0)), 0, -1)"
         source.body.append(f"x = {activation}({image})")
-        shape = (*(size - window + 1 for size in shape[:2]), width)
+        shape = one.output_shape(shape)
     if torso.channels or len(spec.obs_shape) != 1:
         source.body.append("x = x.reshape(x.shape[0], -1)" if batched else "x = jnp.ravel(x)")
     size = math.prod(shape)
@@ -140,6 +142,10 @@ def _write_torso(source: Source, spec: NetworkSpec) -> int:
         source.body.append(f"x = {activation}({source.dense(f'torso_{index}', size, width)})")
         size = width
     return size
+
+
+def _scaling(given: Spec) -> str:
+    return " / 255" if isinstance(given, Box) and given.dtype == "uint8" else ""
 
 
 def _head(source: Source, name: str, head: Head, size: int) -> str:

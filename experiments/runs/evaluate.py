@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...core.errors import TriglotError
 from ...core.loop.episode import Episodes
+from ...core.trainers import make_trainer
 from ..monitoring.evaluating import play
 from ..options import EvaluateOptions, TrainOptions
+from ..registry.environments import make_env
 from ..statistics import format_return
 from ..storage.files import write_json
 from ..terminal.progress import Bar, phase
@@ -42,11 +45,12 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
         plan = prepare(run_options, folder=options.run, training=False, divide=True)
         num_episodes = options.episodes * run_options.num_seeds
         memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
+        played = plan if options.env is None else _in_env(plan, options.env)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
-    print(wrapped(f"{plan.title}, {done}"))
+    print(wrapped(f"{played.title}, {done}"))
     state: Any = progress.state
-    episodes = _play(plan, options, state.agent)
+    episodes = _play(played, options, state.agent)
     results = evaluation(episodes)
     lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
     print(wrapped("\n".join(lines)))
@@ -65,6 +69,7 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
             "num_updates": progress.num_updates,
             "num_steps": progress.num_updates * plan.trainer.steps_per_update,
             "checkpoint": options.checkpoint,
+            "env": played.options.env,
             "sampled": options.sampled,
             "seed": options.seed,
             "max_steps": options.max_steps,
@@ -76,6 +81,26 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     )
     print(f"every episode: {options.run / RESULTS}")
     return 0
+
+
+def _in_env(plan: Plan, name: str) -> Plan:
+    """Replace a plan's environment.
+
+    Raises:
+      TriglotError: if its observations or actions are not those of the run.
+    """
+    agent, env = plan.trainer.agent, make_env(name)
+    for what, own, other in (
+        ("observations", agent.obs_spec, env.obs_spec),
+        ("actions", agent.action_spec, env.action_spec),
+    ):
+        if own != other:
+            raise TriglotError(
+                f"--env {name} has other {what} than {plan.options.env}, in which the run was "
+                f"trained: {other} instead of {own}."
+            )
+    trainer = make_trainer(agent, env, sharding=plan.trainer.sharding)
+    return replace(plan, trainer=trainer, options=replace(plan.options, env=name))
 
 
 def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:

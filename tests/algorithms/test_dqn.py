@@ -207,6 +207,15 @@ def test_observations_keep_their_dtype_in_the_replay() -> None:
     assert state.agent.replay.steps.next_obs.dtype == jnp.uint8
 
 
+def test_an_update_writes_to_the_replay_in_place() -> None:
+    trainer = on("obs-action-reward", replace(SMALL, prioritized=True, buffer_size=20_000))
+    states = jax.eval_shape(lambda: init_seeds(trainer, jax.random.split(jax.random.key(0), 1)))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states.agent.replay))
+    memory = train_seeds.lower(trainer, states, 4).compile().memory_analysis()
+    assert memory.alias_size_in_bytes >= size > 300_000
+    assert memory.temp_size_in_bytes < size / 2  # no copy, and no second buffer
+
+
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_seeds_really_differ(prioritized: bool) -> None:
     """A well-known DQN rebinds its key to one constant, which makes all its seeds alike."""

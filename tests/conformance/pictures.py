@@ -1,4 +1,4 @@
-"""An environment of small images and continuous actions, which compiles fast."""
+"""An environment of small images in bytes and continuous actions, which compiles fast."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,20 +15,20 @@ class Pictures:
     """Pays for naming the mean of a random image; an episode terminates after 8 images."""
 
     name: ClassVar[str] = "pictures"
-    obs_spec: ClassVar[Box] = Box((6, 6, 2), "float32", 0.0, 1.0)
+    obs_spec: ClassVar[Box] = Box((6, 6, 2), "uint8", 0, 255)
     action_spec: ClassVar[Box] = Box((1,), "float32", -1.0, 1.0)
 
     def reset(self, key: jax.Array) -> TimeStep:
-        obs = jax.random.uniform(key, self.obs_spec.shape)
+        obs = jax.random.bits(key, self.obs_spec.shape, jnp.uint8)
         return first_step((obs, jnp.int32(0)), obs)
 
     def step(self, state: tuple, action: jax.Array, key: jax.Array) -> TimeStep:
         seen, time = state
-        obs = jax.random.uniform(key, self.obs_spec.shape)
+        obs = jax.random.bits(key, self.obs_spec.shape, jnp.uint8)
         return TimeStep(
             state=(obs, time + 1),
             obs=obs,
-            reward=1.0 - jnp.abs(action[0] - seen.mean()),
+            reward=1.0 - jnp.abs(action[0] - seen.astype(jnp.float32).mean() / 255),
             terminated=time == 7,
             truncated=jnp.zeros((), bool),
         )

@@ -28,7 +28,8 @@ from triglot.core.networks.combinators import combine, ensemble, scalar
 BACKENDS = ("haiku", "linen", "nnx", "equinox")
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))
 DUELING = (("logits", policy_head(2)), ("q", q_head(3, dueling=True)), ("value", value_head()))
-VECTOR, IMAGE, INDEX = specs.Box((4,)), specs.Box((10, 10, 3)), specs.Discrete(7)
+VECTOR, INDEX = specs.Box((4,)), specs.Discrete(7)
+IMAGE = specs.Box((10, 10, 3), "uint8", 0, 255)
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,16 @@ class Case:
     num_params: int
 
 
-# Dense layers hold in * out + out numbers, convolutions 4 * 4 * in * out + out, tables rows * out.
+# Dense layers hold in * out + out numbers, convolutions size * size * in * out + out, tables rows
+# * out. Strides leave 4x4 of the 10x10 pixels, then 3x3.
 MLP_PARAMS = (4 * 64 + 64) + (64 * 64 + 64)
-CNN_PARAMS = (16 * 3 * 3 + 3) + (147 * 64 + 64)
+STRIDED = CNN((3, 4), (4, 2), (64,), stride=(2, 1))
+CNN_PARAMS = (16 * 3 * 3 + 3) + (4 * 3 * 4 + 4) + (36 * 64 + 64)
 HEAD_PARAMS = (64 * 2 + 2) + (64 * 3 + 3) + (64 + 1)
 CASES = [
     Case("mlp", NetworkSpec(VECTOR, MLP(), HEADS), MLP_PARAMS + HEAD_PARAMS),
     Case("dueling", NetworkSpec(VECTOR, MLP(), DUELING), MLP_PARAMS + HEAD_PARAMS + 64 + 1),
-    Case("cnn", NetworkSpec(IMAGE, CNN(), HEADS), CNN_PARAMS + HEAD_PARAMS),
+    Case("cnn", NetworkSpec(IMAGE, STRIDED, HEADS), CNN_PARAMS + HEAD_PARAMS),
     Case("table", NetworkSpec(INDEX, Table(init=0.5), HEADS), 7 * (2 + 3 + 1)),
 ]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -117,6 +120,15 @@ def test_apply_leaves_its_arguments_alone(case: Case, backend: str, arithmetic: 
     before = jax.tree.map(np.array, variables)
     network.apply(variables, batch(case, 3), key=jax.random.key(1), train=True)
     assert_equal(before, jax.tree.map(np.array, variables))
+
+
+@every_backend
+def test_bytes_are_scaled_to_1(backend: str) -> None:
+    case = CASES[2]
+    in_bytes, as_floats = batch(case, 4), batch(case, 4).astype(jnp.float32) / 255
+    network = make(backend, case)
+    variables = network.init(jax.random.key(0))
+    assert_equal(network.apply(variables, in_bytes), network.apply(variables, as_floats))
 
 
 @every_case

@@ -65,6 +65,7 @@ def test_ppo_checks_that_minibatches_divide_a_rollout() -> None:
         ({"num_epochs": -1}, "num_epochs must be at least 1, got -1"),
         ({"cell_size": 0}, "cell_size must be at least 1, got 0"),
         ({"kernel_size": 0}, "kernel_size must be at least 1, got 0"),
+        ({"stride": (2, 0)}, "stride must be at least 1, got 0"),
         ({"initial_std": 0.0}, "initial_std must be finite and above 0, got 0.0"),
     ],
 )
@@ -80,6 +81,8 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
         (Discrete(3), MLP(), "an MLP reads a Box"),
         (Box((4,)), CNN(), r"\[H, W, C\] images"),
         (Box((4, 3, 1)), CNN(), "larger than 3x3"),
+        (Box((9, 10, 1)), CNN((3, 3), (4, 3), stride=(3, 1)), "size 4, 3 and stride 3, 1 .* 9x9"),
+        (Box((9, 9, 1)), CNN((3, 3), 3, stride=(2, 1, 1)), "one stride for all or 2, got 3"),
         (Dict({"a": Box((1,))}), MLP(), "an MLP reads a Box"),
     ],
 )

@@ -14,14 +14,14 @@ from triglot.experiments.runs.load import Run
 SMALL = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
 REPLAY = {"hidden_sizes": (5, 6), "num_envs": 2, "rollout_length": 1, "buffer_size": 32}
 REPLAY |= {"batch_size": 4, "learning_starts": 4}
-IMAGES = {**SMALL, "hidden_sizes": (6,), "channels": (3, 2), "kernel_size": 2}
+IMAGES = {**SMALL, "hidden_sizes": (6,), "channels": (3, 2), "kernel_size": 2, "stride": (2, 1)}
 
 # Algorithm, environment and configuration.
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "discrete": ("ppo", "probe:two-step", SMALL),
     "continuous": ("ppo", "probe:reach", SMALL),
     "shared": ("ppo", "probe:two-step", {**SMALL, "shared_torso": True}),
-    "images": ("ppo", "gymnax:Catch-bsuite", IMAGES),
+    "images": ("ppo", "tests.conformance.pictures:Pictures", IMAGES),
     "lstm": ("ppo", "probe:two-step", {**SMALL, "cell": "lstm", "cell_size": 3}),
     "gru": ("ppo", "probe:two-step", {**SMALL, "cell": "gru", "cell_size": 3}),
     "dueling": ("dqn", "probe:two-step", {**REPLAY, "dueling": True}),

@@ -67,6 +67,17 @@ def test_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["sampled"], found["share_finished"]) == (False, 1.0)
 
 
+def test_another_environment_with_the_same_specs(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limited = "gridworld:3x4,max_steps=4"  # the way to the goal has 5
+    assert cli.main(["evaluate", str(run), "--env", limited, "--episodes", "3"]) == 0
+    assert f"q_learning on {limited}" in capsys.readouterr().out
+    found = read(run / "evaluation.json")
+    assert found["env"] == limited and found["share_finished"] == 1.0
+    assert np.unique(found["lengths"]) == 4 and found["return_per_seed"] == [0.0, 0.0]
+
+
 def test_episodes_that_do_not_end_are_counted(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +113,11 @@ def test_an_episode_is_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("evaluate RUN --episodes 0", "episodes must be at least 1, got 0"),
         ("evaluate RUN --max-steps 0", "max_steps must be at least 1"),
         ("evaluate RUN --seed -1", "seed must be at least 0"),
+        (
+            "evaluate RUN --env gridworld:4x4",
+            "--env gridworld:4x4 has other observations than gridworld:3x4, in which the run was "
+            "trained: Discrete(num_values=16",
+        ),
         ("evaluate RUN --smapled", "did you mean --sampled?"),
         ("evaluate nowhere", "nowhere is not a triglot run directory"),
         ("evaluate EMPTY", "there is no checkpoint in"),
