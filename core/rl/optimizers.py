@@ -90,6 +90,7 @@ class OneVector:
     ) -> "tuple[PyTree, OneVector]":
         """Compute the updates, per parameter, and the next state."""
         vector, divide = ravel_pytree(grads)
+        updates: Any
         updates, state = optimizer.update(vector, self.state, ravel_pytree(params)[0])
         return divide(updates), OneVector(state=state)
 

@@ -54,7 +54,8 @@ def given() -> tuple[dict[str, jax.Array], jax.Array, dict[str, jax.Array]]:
 def loss(scan: Any, step: Step) -> Callable[..., tuple[jax.Array, Any]]:
     def run(weights: Any, carry: jax.Array, rows: Any) -> tuple[jax.Array, Any]:
         found = scan(lambda carry, row: step(weights, carry, row), carry, rows)
-        return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(found)), found
+        sums = [jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(found)]
+        return jnp.stack(sums).sum(), found
 
     return jax.value_and_grad(run, argnums=(0, 1), has_aux=True)
 
