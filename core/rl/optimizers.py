@@ -9,6 +9,7 @@ here reads `hyper.learning_rate`, and what else it knows where the hyperparamete
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
@@ -66,10 +67,15 @@ class OneVector:
     @classmethod
     def of(cls, opt_state: PyTree, params: PyTree) -> "OneVector":
         """Join what `opt_state` holds per parameter; `params` are of one dtype."""
-        like = jax.tree.structure(params)
+
+        def shapes(tree: PyTree) -> Any:
+            leaves, structure = jax.tree.flatten(tree)
+            return structure, [jnp.shape(leaf) for leaf in leaves]
+
+        like = shapes(params)
 
         def is_moment(node: PyTree) -> bool:
-            return jax.tree.structure(node) == like
+            return shapes(node) == like
 
         def join(node: PyTree) -> jax.Array:
             return ravel_pytree(node)[0] if is_moment(node) else node

@@ -17,7 +17,7 @@ from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.learner import Learner
 from triglot.core.network import Network, Variables
-from triglot.core.rl.optimizers import OPTIMIZERS, adam
+from triglot.core.rl.optimizers import OPTIMIZERS, OneVector, adam
 from triglot.core.specs import Discrete
 from triglot.envs import probes
 from triglot.experiments.registry.agents import make_agent
@@ -62,6 +62,14 @@ def test_one_vector_of_all_parameters_changes_rounding_only(name: str, max_grad_
     if max_grad_norm is None:  # each element's arithmetic is the same
         chex.assert_trees_all_equal(found["canonical"], found["native"])
     chex.assert_trees_all_close(found["canonical"], found["native"], rtol=1e-5)
+
+
+def test_one_array_of_parameters_is_not_taken_for_the_count() -> None:
+    params = jnp.ones((2, 3))
+    opt_state = optax.adam(0.1).init(params)
+    packed = OneVector.of(opt_state, params)
+    assert [leaf.shape for leaf in jax.tree.leaves(packed.state)] == [(), (6,), (6,)]
+    chex.assert_trees_all_equal(packed.per_parameter(params), opt_state)
 
 
 def test_the_moments_are_one_vector_inside_of_the_scan_alone() -> None:
