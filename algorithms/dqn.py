@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, PerLayer, between, only_for, positive, unit_interval
+from ..core.hyper import Number, between, only_for, positive, unit_interval
 from ..core.learner import steps_if_ready
 from ..core.network import Variables
-from ..core.networks.architecture import CNN, NetworkSpec, default_torso, q_head
+from ..core.networks.architecture import ConvolutionConfig, NetworkSpec, default_torso, q_head
 from ..core.networks.heads import merge_heads, num_actions, require_single_steps
 from ..core.rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample
 from ..core.rl.targets import polyak, target_of
@@ -62,7 +62,7 @@ class DQNHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNConfig(PrioritizedReplayConfig):
+class DQNConfig(ConvolutionConfig, PrioritizedReplayConfig):
     """Static configuration of DQN.
 
     Attributes:
@@ -70,9 +70,6 @@ class DQNConfig(PrioritizedReplayConfig):
       double: let the online network choose the action that the target network evaluates.
       dueling: sum a value and advantages in the network's head.
       hidden_sizes: units of the hidden layers.
-      channels: of the convolutions, one number each, for image observations.
-      kernel_size: of the convolutions, in pixels: one number for all, or one each.
-      stride: of the convolutions, in pixels, likewise.
     """
 
     num_envs: int = 10
@@ -80,9 +77,6 @@ class DQNConfig(PrioritizedReplayConfig):
     double: bool = False
     dueling: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
-    channels: tuple[int, ...] = only_for("networks", CNN.channels)
-    kernel_size: PerLayer = only_for("networks", CNN.kernel_size)
-    stride: PerLayer = only_for("networks", CNN.stride)
 
 
 @pytree_dataclass
@@ -125,14 +119,7 @@ class DQN(AgentBase):
         obs_spec: Spec, action_spec: Spec, config: DQNConfig = DQNConfig()
     ) -> dict[str, NetworkSpec]:
         """Describe the `q_network`."""
-        torso = default_torso(
-            obs_spec,
-            config.hidden_sizes,
-            config.channels,
-            config.kernel_size,
-            activation="relu",
-            stride=config.stride,
-        )
+        torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
         head = q_head(num_actions(action_spec, algorithm="DQN"), dueling=config.dueling)
         return {"q_network": NetworkSpec(obs_spec, torso, (("q", head),))}
 

@@ -18,20 +18,11 @@ import jax.numpy as jnp
 import rlax
 
 from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import (
-    Number,
-    PerLayer,
-    between,
-    check_divides,
-    one_of,
-    only_for,
-    positive,
-    unit_interval,
-)
+from ..core.hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
 from ..core.learner import LearnerState
 from ..core.network import Variables
 from ..core.networks.actor_critic import actor_critic
-from ..core.networks.architecture import CELLS, NetworkSpec
+from ..core.networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
 from ..core.networks.heads import merge_heads, policy_shapes
 from ..core.networks.unroll import apply_step, carries, unroll
 from ..core.rl.distributions import policy, to_action
@@ -70,7 +61,7 @@ class PPOHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(AgentConfig):
+class PPOConfig(ConvolutionConfig, AgentConfig):
     """Static configuration of PPO.
 
     Attributes:
@@ -82,9 +73,6 @@ class PPOConfig(AgentConfig):
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
       shared_torso: one torso with two heads, instead of separate actor and critic networks.
       hidden_sizes: units of the hidden layers; None: 64 64, and 64 after convolutions.
-      channels: of the convolutions, one number each, for image observations.
-      kernel_size: of the convolutions, in pixels: one number for all, or one each.
-      stride: of the convolutions, in pixels, likewise.
       normalize_obs: normalize observations by their running mean and variance; None: where actions
         are continuous and observations are float arrays.
       scale_rewards: divide rewards by the running standard deviation of the discounted returns;
@@ -102,9 +90,6 @@ class PPOConfig(AgentConfig):
     normalize_advantage: bool = True
     shared_torso: bool = only_for("networks", False)
     hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
-    channels: tuple[int, ...] = only_for("networks", (3,))
-    kernel_size: PerLayer = only_for("networks", 4)
-    stride: PerLayer = only_for("networks", 1)
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
     initial_std: float = only_for("networks", positive(1.0))
@@ -166,11 +151,6 @@ class PPO(AgentBase):
     def heads(self) -> dict[str, tuple[int, ...]]:
         return {**policy_shapes(self.action_spec, algorithm="PPO"), "value": ()}
 
-    @property
-    def _one_network(self) -> bool:
-        """Whether the policy's network estimates values as well."""
-        return len(self.network.parts) <= 1
-
     @staticmethod
     def networks(
         obs_spec: Spec, action_spec: Spec, config: PPOConfig = PPOConfig()
@@ -197,7 +177,7 @@ class PPO(AgentBase):
         raw = actor.sample(key) if explore else actor.mode()
         # Log-probabilities, and values of a network of their own, are cheaper for a whole rollout
         # at once, in `update`. One network for all heads has computed the value already.
-        kept = [name for name in self.heads if name != "value" or self._one_network]
+        kept = [name for name in self.heads if name != "value" or len(self.network.parts) <= 1]
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
         return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
 

@@ -20,16 +20,14 @@ def actor_critic(
     Args:
       obs_spec: one observation.
       action_spec: one action.
-      config: has `hidden_sizes`, `channels`, `kernel_size`, `stride`, `cell`, `cell_size`,
-        `initial_std` and `shared_torso`, as `PPOConfig` documents them.
+      config: a `ConvolutionConfig` with `hidden_sizes`, `cell`, `cell_size`, `initial_std` and
+        `shared_torso`, as `PPOConfig` documents them.
       algorithm: its name, for messages.
 
     Returns:
       `actor` and `critic`, or `actor_critic` where `shared_torso`.
     """
-    torso = default_torso(
-        obs_spec, config.hidden_sizes, config.channels, config.kernel_size, stride=config.stride
-    )
+    torso = default_torso(obs_spec, config.hidden_sizes, config)
     cell = None if config.cell == "none" else RecurrentCell(config.cell, config.cell_size)
     actor = policy_heads(action_spec, algorithm=algorithm, initial_std=config.initial_std)
     value = ("value", value_head())

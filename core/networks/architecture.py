@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError, shown, unknown
-from ..hyper import MAX_COUNT, PerLayer
+from ..hyper import MAX_COUNT, PerLayer, only_for
 from ..specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
@@ -290,26 +290,41 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionConfig:
+    """Options of an algorithm whose network may read images.
+
+    Attributes:
+      channels: of the convolutions, one number each, for image observations.
+      kernel_size: of the convolutions, in pixels: one number for all, or one each.
+      stride: of the convolutions, in pixels, likewise.
+    """
+
+    channels: tuple[int, ...] = only_for("networks", CNN.channels)
+    kernel_size: PerLayer = only_for("networks", CNN.kernel_size)
+    stride: PerLayer = only_for("networks", CNN.stride)
+
+
 def default_torso(
     obs_spec: Spec,
     hidden_sizes: tuple[int, ...] | None = None,
-    channels: tuple[int, ...] = CNN.channels,
-    kernel_size: PerLayer = CNN.kernel_size,
+    convolutions: ConvolutionConfig = ConvolutionConfig(),
     activation: str = MLP.activation,
-    stride: PerLayer = CNN.stride,
 ) -> Torso:
     """Choose a torso by observation: a table for Discrete, a CNN for images, else an MLP.
 
     Args:
       obs_spec: one observation.
       hidden_sizes: units of the dense layers; None for the torso's default.
-      channels, kernel_size, stride: of the convolutions, for images; see `CNN`.
+      convolutions: for images.
       activation: of an MLP.
     """
     if isinstance(obs_spec, Discrete):
         return Table()
     if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
         sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
-        return CNN(channels=channels, kernel_size=kernel_size, hidden_sizes=sizes, stride=stride)
+        return CNN(
+            convolutions.channels, convolutions.kernel_size, sizes, stride=convolutions.stride
+        )
     sizes = MLP.hidden_sizes if hidden_sizes is None else hidden_sizes
     return MLP(hidden_sizes=sizes, activation=activation)

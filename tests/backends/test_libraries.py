@@ -65,8 +65,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def test_a_fifth_library_is_listed_without_being_imported(install: Install) -> None:
     install("triglot_toy:LIBRARY")
-    (line,) = [line for line in listing.everything().splitlines() if line.startswith("  toy ")]
-    assert line.split(maxsplit=2)[2] == "from triglot-toy 1.5, triglot_toy:LIBRARY"
+    lines = listing.everything().splitlines()
+    (index,) = [index for index, line in enumerate(lines) if line.startswith("  toy ")]
+    assert lines[index + 1].strip() == "from triglot-toy 1.5, triglot_toy:LIBRARY"
     assert libraries.names() == [*libraries.LIBRARIES, "toy"]
     assert not [name for name in sys.modules if name.startswith("triglot_toy")]
 

@@ -47,6 +47,9 @@ LEFT_OUT = {
         "python -m benchmarks.gymnasium_ppo --sb3",
         "python -m benchmarks.fingerprints --out after.json",
         "taskset -c 0 python -m benchmarks.versions",
+        "git worktree add ../before",
+        "python -m benchmarks.versions --before ../before",
+        "python -m benchmarks.time_to_return --backends linen --against ../before",
     ),
 }
 # What a page expects the reader to have: runs of earlier pages.
@@ -94,7 +97,18 @@ def shown(page: Path) -> list[Command]:
 SHOWN = [command for page in PAGES for command in shown(page)]
 STARTS = [start for starts in LEFT_OUT.values() for start in starts]
 WHOLE = [command for command in SHOWN if not command.line.startswith(tuple(STARTS))]
-PROGRAMS = {"make", "triglot", "python", "taskset", "pip", "ray", ".venv/bin/pip", "python3", "."}
+PROGRAMS = {
+    "make",
+    "git",
+    "triglot",
+    "python",
+    "taskset",
+    "pip",
+    "ray",
+    ".venv/bin/pip",
+    "python3",
+    ".",
+}
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -142,7 +142,7 @@ def test_a_real_process_measures_every_stage(capsys: pytest.CaptureFixture[str])
     # An online agent has no rollout of its own.
     assert names == [stage.name for stage in STAGES if stage.name != "rollout"]
     assert all(row["median"] > 0 for row in result["backends"]["table"].values())
-    assert capsys.readouterr().out == "cost 1/1: table\n"
+    assert capsys.readouterr().out == "measure speed 1/1: table\n"
 
 
 def test_a_quiet_machine_is_called_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
