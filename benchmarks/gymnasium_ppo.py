@@ -231,33 +231,11 @@ def serve(env: str, kind: str, how: str, num_seeds: int, seed: int, setting: Set
         print(json.dumps(time.perf_counter() - start), flush=True)
 
 
-class Process:
-    """A program in a child process."""
-
-    def __init__(
-        self, stack: ExitStack, program: Program, *, env: str, seed: int, setting: str
-    ) -> None:
-        serving = ["--serve", program.kind, program.how, str(program.num_seeds), str(seed)]
-        arguments = [program.python, __file__, *serving, "--setting", setting, "--env", env]
-        if program.kind == "triglot":
-            arguments[1:2] = ["-m", "benchmarks.gymnasium_ppo"]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = stack.enter_context(subprocess.Popen(arguments, **pipes))
-        stack.callback(self.process.kill)
-        self.versions = self._reply()
-
-    def ask(self, text: str) -> float:
-        """Send a line and wait for the number in reply."""
-        assert self.process.stdin is not None
-        print(text, file=self.process.stdin, flush=True)
-        return self._reply()
-
-    def _reply(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{' '.join(map(str, self.process.args))} ended early; see above.")  # pyright: ignore
-        return json.loads(line)
+def command_of(program: Program, *, env: str, seed: int, setting: str) -> list[str]:
+    """Give the command that serves a program."""
+    serving = ["--serve", program.kind, program.how, str(program.num_seeds), str(seed)]
+    file = ["-m", "benchmarks.gymnasium_ppo"] if program.kind == "triglot" else [__file__]
+    return [program.python, *file, *serving, "--setting", setting, "--env", env]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -300,6 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _compare(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from .child import Child
     from .harness import environment, interval, print_table, time_ratio, write_json
 
     setting = SETTINGS[options.setting]
@@ -314,12 +293,13 @@ def _compare(options: argparse.Namespace) -> None:
     returns: dict[str, list[float]] = {name: [] for name in programs}
     versions = {}
     for seed in range(options.seeds):
+        given = {"env": options.env, "seed": seed, "setting": options.setting}
         with ExitStack() as stack:
             running = {
-                name: Process(stack, program, env=options.env, seed=seed, setting=options.setting)
+                name: stack.enter_context(Child(name, command_of(program, **given)))
                 for name, program in programs.items()
             }
-            versions = {name: process.versions for name, process in running.items()}
+            versions = {name: process.reply() for name, process in running.items()}
             for index in tqdm(range(options.rounds + 1), desc=f"seed {seed}", unit="round"):
                 for name in rng.permutation(list(running)):
                     seconds = running[name].ask(str(updates))

@@ -12,7 +12,6 @@ With another checkout of triglot, the two run in turns, and the medians of their
     python -m benchmarks.time_to_return --backends linen --against ../before --rounds 5
 """
 
-import gc
 import json
 import os
 import statistics
@@ -46,10 +45,10 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
         last = now
 
     lap("start")
-    from triglot.__main__ import COLLECT_AFTER
+    from triglot.__main__ import collect_rarely
     from triglot.experiments.deferred import DRAWING, defer
 
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+    collect_rarely()
     defer(DRAWING)
     import jax
 

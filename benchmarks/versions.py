@@ -10,8 +10,8 @@ than the other. The settings are those of `benchmarks.seams` and `benchmarks.dqn
 
 import json
 import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import tyro
 from tqdm import tqdm
 
 from . import harness
+from .child import Child
 
 ROOT = Path(__file__).resolve().parents[1]
 # It runs in either checkout, so it uses only names that both have.
@@ -136,28 +137,16 @@ PROGRAMS: dict[str, dict[str, Any]] = {
 }
 
 
-def start(checkout: Path) -> subprocess.Popen:
+def start(checkout: Path) -> Child:
     """Start a worker that imports triglot from a checkout."""
     environment = os.environ | {"PYTHONPATH": str(checkout)}
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER],
-        cwd=checkout,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", WORKER]
+    return Child(f"the worker of {checkout}", command, cwd=checkout, env=environment)
 
 
-def ask(worker: subprocess.Popen, name: str) -> float:
+def ask(worker: Child, name: str) -> float:
     """Run a program once in a worker, and return its seconds."""
-    assert worker.stdin is not None and worker.stdout is not None  # for the type checker
-    worker.stdin.write(json.dumps({"name": name, **PROGRAMS[name]}) + "\n")
-    worker.stdin.flush()
-    line = worker.stdout.readline()
-    if not line:
-        sys.exit(f"a worker ended while it ran {name}: its error is above")
-    return json.loads(line)
+    return worker.ask(json.dumps({"name": name, **PROGRAMS[name]}))
 
 
 def main(
@@ -174,11 +163,12 @@ def main(
       only: names of programs; all by default.
       out: the JSON file, overwritten.
     """
-    workers = {"before": start(before.resolve()), "after": start(ROOT)}
+    checkouts = {"before": before.resolve(), "after": ROOT}
     names = only or tuple(PROGRAMS)
     ratios: dict[str, harness.Interval] = {}
     seconds: dict[str, dict[str, np.ndarray]] = {}
-    try:
+    with ExitStack() as stack:
+        workers = {side: stack.enter_context(start(path)) for side, path in checkouts.items()}
         for name in names:
             for worker in workers.values():
                 ask(worker, name)  # compiles
@@ -188,9 +178,6 @@ def main(
                     times[side].append(ask(workers[side], name))
             seconds[name] = {side: np.array(values) for side, values in times.items()}
             ratios[name] = harness.time_ratio(seconds[name], "after", "before")
-    finally:
-        for worker in workers.values():
-            worker.kill()
     harness.write_json(out, {"rounds": rounds, "ratios": ratios, "seconds": seconds})
     rows = [
         [name, ratio, f"{np.median(seconds[name]['after']):.3f}"] for name, ratio in ratios.items()

@@ -9,15 +9,22 @@ import sys
 COLLECT_AFTER = 50_000
 
 
+def collect_rarely() -> None:
+    """Search for cyclic garbage less often than Python does by default.
+
+    Imports and tracing create a million objects that stay. Searching them for cycles takes a tenth
+    of a start, and most of a second when Python exits.
+    """
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
 def main() -> int:
     """Run a command and return its exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Ctrl-C during an import would print its traceback. Commands with something to save or
         # clean up set a handler of their own.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Imports and tracing create a million objects that stay. Searching them for cycles takes a
-    # tenth of a start, and most of a second when Python exits.
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+    collect_rarely()
     from .experiments.cli import main as run
 
     try:

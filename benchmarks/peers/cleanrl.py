@@ -5,7 +5,6 @@ the interpreter of the clone's own environment, `.venv` in the clone; see `clean
 """
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..child import Child, Ended
 from .contender import Contender, NotInstalled, Train, revision_of
 
 SCRIPTS = {"ppo": "ppo.py", "dqn": "dqn_jax.py"}
@@ -36,17 +36,18 @@ def contender(
     """
     if folder is None or not (folder / "cleanrl" / SCRIPTS[algorithm]).exists():
         raise NotInstalled("give --cleanrl the folder of a clone of its repository")
-    child = _Child(folder, folder / "cleanrl" / SCRIPTS[algorithm])
+    child, versions = _start(folder, folder / "cleanrl" / SCRIPTS[algorithm])
     given = {"env-id": env_id, "total-timesteps": total_steps, **options}
     words = [f"--{name}={value}" for name, value in given.items()]
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
-        child.train([*words, f"--total-timesteps={max(total_steps // 10, 1)}"])  # a warmup
+        warmup = [*words, f"--total-timesteps={max(total_steps // 10, 1)}"]
+        child.ask(json.dumps(warmup))
         seeds = jax.vmap(jax.random.bits)(keys[:, 0]) >> 1  # the largest is 2**31 - 1
 
         def train(index: int) -> Any:
-            trained = child.train([*words, f"--seed={seeds[index]}"])
-            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trained)
+            layers = child.ask(json.dumps([*words, f"--seed={seeds[index]}"]))
+            return [[jnp.asarray(array)[None] for array in layer] for layer in layers]
 
         return train, 0.0
 
@@ -56,35 +57,16 @@ def contender(
         kernel, bias = layers[-1]
         return jnp.argmax(obs @ kernel + bias, axis=-1)
 
-    versions = " ".join(f"{name} {text}" for name, text in child.versions.items())
-    return Contender(compile=compile, act=greedy, version=f"{revision_of(folder)} ({versions})")
+    found = " ".join(f"{name} {text}" for name, text in versions.items())
+    return Contender(compile=compile, act=greedy, version=f"{revision_of(folder)} ({found})")
 
 
-class _Child:
-    """A process of CleanRL's interpreter, which ends with this one."""
-
-    def __init__(self, folder: Path, script: Path) -> None:
-        python = folder / ".venv" / "bin" / "python"
-        runner = Path(__file__).with_name("cleanrl_script.py")
-        command = [python, "-W", "ignore", runner, script]
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            self.versions: dict[str, str] = self._reply()
-        except (OSError, EOFError) as error:
-            raise NotInstalled(f"its environment is to be at {folder / '.venv'}") from error
-
-    def train(self, words: list[str]) -> list[Any]:
-        """Run the script; returns the kernel and the bias of each layer."""
-        assert self._process.stdin is not None
-        print(json.dumps(words), file=self._process.stdin, flush=True)
-        layers = self._reply()
-        return [[jnp.asarray(array) for array in layer] for layer in layers]
-
-    def _reply(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise EOFError("CleanRL's process ended early, see above")
-        return json.loads(line)
+def _start(folder: Path, script: Path) -> tuple[Child, dict[str, str]]:
+    """Start the interpreter; returns its process and the versions there."""
+    runner = Path(__file__).with_name("cleanrl_script.py")
+    command = [folder / ".venv" / "bin" / "python", "-W", "ignore", runner, script]
+    try:
+        child = Child("CleanRL's process", command)
+        return child, child.reply()
+    except (OSError, Ended) as error:
+        raise NotInstalled(f"its environment is to be at {folder / '.venv'}") from error

@@ -100,8 +100,8 @@ def _about(module: str) -> str:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Align the first two columns; a third stands below them, where a terminal has no place."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    width = max((len(name) for name, *_ in rows), default=0)
     lines = []
     for name, text, *rest in rows:
-        lines += [f"  {name:<{widths[0]}}   {text}", *(f"      {each}" for each in rest)]
+        lines += [f"  {name:<{width}}   {text}", *(f"      {each}" for each in rest)]
     return lines

@@ -234,7 +234,6 @@ def _prepare(
         return state
 
     keys, episodes = seed_keys(plan), plan.options.eval_episodes
-    shapes = _shapes(plan, keys, state)
 
     def compile_evaluation() -> None:
         if episodes:
@@ -248,6 +247,7 @@ def _prepare(
                 compile_evaluation()
 
     with phase("compiling"):
+        shapes = _shapes(plan, keys, state)
         if state is None:
             given = (plan.trainer, program, keys, plan.hyper)
             state = initialize_and_compile(*given, background, on_stage)

@@ -136,8 +136,8 @@ def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
     finished = False
     try:
         # An executor has its own bars; this one then counts.
-        shape: dict[str, Any] = {"leave": False, "disable": sweep.executor is not None}
-        with Bar(bar_format=BAR, unit_scale=True, **shape) as progress.bar:
+        counts_only = sweep.executor is not None
+        with Bar(bar_format=BAR, unit_scale=True, leave=False, disable=counts_only) as progress.bar:
             runner = Runner(plan, ledger, progress, sweep.interrupt)
             for stage in range(sweep.num_rungs + 1):
                 if stage:

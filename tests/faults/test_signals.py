@@ -93,12 +93,22 @@ def test_commands_that_must_clean_up_see_an_exception(
         signal.raise_signal(signal.SIGHUP)
 
 
-MOMENTS = [0.3, 0.5, 0.8, 1.3, 2.0]  # earlier, Python itself may still start
+MOMENTS = [0.15, 0.4, 0.8, 1.3, 2.0]  # after Python itself has started
+STARTED = (
+    "import runpy; print('started', flush=True); runpy.run_module('triglot', None, '__main__')"
+)
 
 
 @pytest.mark.parametrize("seconds", MOMENTS)
 def test_ctrl_c_during_the_imports_is_quiet(seconds: float, tmp_path: Path) -> None:
-    process = start(f"train ppo gymnax:CartPole-v1 --out {tmp_path / 'run'}")
+    command = [sys.executable, "-c", STARTED, "train", "ppo", "gymnax:CartPole-v1"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=60)
