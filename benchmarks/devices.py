@@ -167,16 +167,15 @@ def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> 
 
 
 LONG = "ppo gymnax:CartPole-v1 --no-preset --total-steps 500000"
-SHORT = "ppo gymnax:CartPole-v1 --no-preset --total-steps 100000"
 COMMANDS = {
     "train, 4 seeds": f"train {LONG} --num-seeds 4",
     "train, 5 seeds": f"train {LONG} --num-seeds 5",
     "train, 16 seeds": f"train {LONG} --num-seeds 16",
-    "sweep, 3 x 4 seeds": f"sweep {SHORT} --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
-    "compare, 4 seeds": f"compare {SHORT} --num-seeds 4 --backends haiku nnx --repetitions 0",
-    # A run of the first command.
-    "evaluate, 4 seeds": "evaluate {runs}/train-4-seeds-all-0 --episodes 2048 --max-steps 500",
+    "sweep, 3 x 4 seeds": f"sweep {LONG} --over learning_rate=1e-4,3e-4,1e-3 --num-seeds 4",
+    "compare, 4 seeds": f"compare {LONG} --num-seeds 4 --backends haiku nnx --repetitions 0",
+    "evaluate, 4 seeds": "evaluate {trained} --episodes 32768 --max-steps 500",
 }
+TRAINED = "train ppo gymnax:CartPole-v1 --no-preset --num-seeds 4 --total-steps 500000"
 
 
 def measure_commands(rounds: int, match: str, out: Path) -> None:
@@ -184,36 +183,47 @@ def measure_commands(rounds: int, match: str, out: Path) -> None:
     before, rows = harness.environment(), []
     chosen = {name: text for name, text in COMMANDS.items() if re.search(match, name)}
     with tempfile.TemporaryDirectory() as folder:
-        runs, cache = Path(folder), f"--compilation-cache {folder}/cache"
+        runs, trained = Path(folder), f"{folder}/trained"
+        if any("{trained}" in text for text in chosen.values()):
+            _triglot([*TRAINED.split(), "--out", trained])
         for name, text in chosen.items():
             seconds: dict[str, list[float]] = {"one": [], "all": []}
-            speeds: dict[str, list[float]] = {"one": [], "all": []}
+            training: dict[str, list[float]] = {"one": [], "all": []}
             for number in range(-1, rounds):  # the first fills the compilation cache
                 for which in seconds:
                     run = runs / f"{name.replace(', ', '-').replace(' ', '-')}-{which}-{number}"
-                    words = text.format(runs=runs).split()
-                    words += cache.split() if words[0] != "compare" else []
+                    words = text.format(trained=trained).split()
+                    if words[0] != "compare":
+                        words += ["--compilation-cache", f"{folder}/cache"]
                     words += ["--devices", "1"] if which == "one" else []
                     words += ["--out", str(run)] if words[0] != "evaluate" else []
                     start = time.perf_counter()
-                    command = [sys.executable, "-m", "triglot", *words]
-                    subprocess.run(command, check=True, capture_output=True)
-                    if number < 0:
-                        continue
-                    seconds[which].append(time.perf_counter() - start)
-                    if words[0] == "train":
-                        summary = json.loads((run / "summary.json").read_text())
-                        speeds[which].append(summary["steps_per_second"])
+                    _triglot(words)
+                    if number >= 0:
+                        seconds[which].append(time.perf_counter() - start)
+                        training[which] += _seconds_per_step(run)
             arrays = {which: np.array(values) for which, values in seconds.items()}
+            steps = {which: np.array(values) for which, values in training.items()}
             ratio = harness.time_ratio(arrays, "one", "all")
-            speed = "-"
-            if speeds["one"]:
-                inverse = {which: 1 / np.array(values) for which, values in speeds.items()}
-                speed = harness.time_ratio(inverse, "one", "all")
+            alone = harness.time_ratio(steps, "one", "all") if training["one"] else "-"
             medians = [f"{np.median(values):.1f}" for values in seconds.values()]
-            rows.append([name, *medians, ratio, speed])
+            rows.append([name, *medians, ratio, alone])
             harness.write_json(out, {"environment": before, "rounds": rounds, "rows": rows})
     harness.print_table(["command", "s, 1", "s, all", "in all [95%]", "training [95%]"], rows)
+
+
+def _triglot(words: list[str]) -> None:
+    subprocess.run([sys.executable, "-m", "triglot", *words], check=True, capture_output=True)
+
+
+def _seconds_per_step(run: Path) -> list[float]:
+    """Read what a run, or each library of a comparison, says of its training; sweeps do not."""
+    if (summary := run / "summary.json").exists():
+        return [1 / json.loads(summary.read_text())["steps_per_second"]]
+    if (comparison := run / "comparison.json").exists():
+        libraries = json.loads(comparison.read_text())["backends"].values()
+        return [1 / library["steps_per_second"] for library in libraries]
+    return []
 
 
 def main(

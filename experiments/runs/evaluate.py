@@ -22,7 +22,9 @@ from .plan import Plan, check_minimums, prepare
 from .restoring import restore
 from .summary import describe_evaluation, evaluation
 
-BATCH = 32  # episodes in parallel per step of the progress bar
+# Episodes in parallel, per seed, and the most steps of the progress bar: many small batches would
+# leave the cores idle.
+BATCH, MOST_BATCHES = 32, 32
 RESULTS = "evaluation.json"
 
 
@@ -105,7 +107,7 @@ def _in_env(plan: Plan, name: str) -> Plan:
 
 def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     """Play `[S, episodes]` in batches, with a progress bar."""
-    num_batches = -(-options.episodes // BATCH)
+    num_batches = min(-(-options.episodes // BATCH), MOST_BATCHES)
     size = -(-options.episodes // num_batches)
     num_seeds = plan.options.num_seeds
     # Not num_seeds, which is the key of the evaluation after training.
