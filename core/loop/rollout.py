@@ -1,10 +1,10 @@
-"""Collect trajectories in one scan, with episode statistics reduced in its carry."""
+"""Collect trajectories in one scan, and average over the episodes that end in them."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 from jaxtyping import PyTree as TreeOf
 
 from ..agent import Agent, PolicyInput, Trajectory
@@ -12,6 +12,8 @@ from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
 from ..types import PyTree, pytree_dataclass
 from .vectorize import Transition, VectorEnvironment, VectorState
+
+Totals: TypeAlias = tuple[jax.Array, jax.Array]  # return and length of each episode so far
 
 
 @pytree_dataclass
@@ -23,18 +25,23 @@ class EpisodeStats:
     length_sum: jax.Array
 
     @classmethod
-    def zero(cls) -> "EpisodeStats":
-        zero = jnp.zeros((), jnp.float32)
-        return cls(count=zero, return_sum=zero, length_sum=zero)
+    def of(
+        cls,
+        done: Bool[Array, "T N"],
+        episode_return: Float[Array, "T N"],
+        episode_length: Integer[Array, "T N"],
+    ) -> "EpisodeStats":
+        """Sum over the steps with which an episode ends.
 
-    def add(self, transition: Transition) -> "EpisodeStats":
-        """Add the episodes that end with `transition`."""
-        done = transition.done.astype(jnp.float32)
-        return EpisodeStats(
-            count=self.count + done.sum(),
-            return_sum=self.return_sum + (done * transition.episode_return).sum(),
-            length_sum=self.length_sum
-            + (done * transition.episode_length.astype(jnp.float32)).sum(),
+        Args:
+          done: bool `[T, N]`.
+          episode_return: float32 `[T, N]`, reward since the episode's start, this step's included.
+          episode_length: int32 `[T, N]`, steps since the episode's start, this one included.
+        """
+        return cls(
+            count=done.astype(jnp.float32).sum(),
+            return_sum=jnp.where(done, episode_return, 0.0).sum(),
+            length_sum=jnp.where(done, episode_length.astype(jnp.float32), 0.0).sum(),
         )
 
     def metrics(self) -> dict[str, jax.Array]:
@@ -61,18 +68,20 @@ def rollout(
       statistics of the episodes that ended in it.
     """
 
-    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, dict[str, Any]]:
-        env_state, carry, stats = carry
+    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, tuple[dict[str, Any], Totals]]:
+        env_state, carry = carry
         act_key, env_key = jax.random.split(step_key)
         env_state, carry, seen, transition = _act_and_step(
             agent, env, agent_state, carry, env_state, act_key, env_key
         )
-        return (env_state, carry, stats.add(transition)), seen
+        # Summed after the loop: in it, three sums of a few numbers take as long as a layer.
+        return (env_state, carry), (seen, (transition.episode_return, transition.episode_length))
 
     keys = jax.random.split(key, agent.rollout_length)
-    start = (env_state, carry, EpisodeStats.zero())
-    (env_state, last_carry, stats), seen = scan_keys(step, start, keys)
-    return env_state, last_carry, make_trajectory(**seen, carry=carry), stats
+    (env_state, last_carry), (seen, totals) = scan_keys(step, (env_state, carry), keys)
+    trajectory = make_trajectory(**seen, carry=carry)
+    done = trajectory.terminated | trajectory.truncated
+    return env_state, last_carry, trajectory, EpisodeStats.of(done, *totals)
 
 
 def online_rollout(
@@ -90,8 +99,8 @@ def online_rollout(
       over the steps, and the statistics of the episodes that ended.
     """
 
-    def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
-        env_state, carry, agent_state, sums, stats = carry
+    def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, tuple[jax.Array, Totals]]:
+        env_state, carry, agent_state, sums = carry
         act_key, env_key, update_key = keys
         env_state, next_carry, seen, transition = _act_and_step(
             agent, env, agent_state, carry, env_state, act_key, env_key
@@ -99,17 +108,19 @@ def online_rollout(
         one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
-        return (env_state, next_carry, agent_state, sums, stats.add(transition)), None
+        totals = transition.episode_return, transition.episode_length
+        return (env_state, next_carry, agent_state, sums), (transition.done, totals)
 
     num_steps = agent.rollout_length
     # Split by use first, so that XLA drops the keys of unused uses.
     keys = tuple(jax.random.split(part, num_steps) for part in jax.random.split(key, 3))
-    start = (env_state, carry, agent_state, None, EpisodeStats.zero())
-    ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
+    start = (env_state, carry, agent_state, None)
+    ((_, _, _, shapes), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    start = (env_state, carry, agent_state, zeros, EpisodeStats.zero())
-    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, start, keys)
-    return env_state, carry, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+    start = (env_state, carry, agent_state, zeros)
+    (env_state, carry, agent_state, sums), (done, totals) = scan_keys(step, start, keys)
+    metrics = jax.tree.map(lambda s: s / num_steps, sums)
+    return env_state, carry, agent_state, metrics, EpisodeStats.of(done, *totals)
 
 
 def make_trajectory(
