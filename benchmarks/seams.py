@@ -86,10 +86,10 @@ def triglot_program(
 def matmul_flop(config: plain_ppo.Config) -> float:
     """Count the floating-point operations of one update's matrix products.
 
-    The actor reads each sample once in the rollout, the critic twice after it (the observation and
-    its true successor, which it reads at few steps only but in the plain program), both once more per epoch. The
-    backward pass costs one forward pass for the weights, and another for the inputs of every layer
-    but the first.
+    The actor reads each sample once in the rollout, the critic twice after it (the observation, and
+    its true successor, which only the plain program reads at every step), both once more per epoch.
+    The backward pass costs one forward pass for the weights, and another for the inputs of every
+    layer but the first.
     """
 
     def forward(outputs: int) -> float:
