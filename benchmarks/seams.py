@@ -11,7 +11,7 @@ processes then disturb it least, and XLA's threads do not add noise:
 import functools
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from triglot.core.loop.vectorize import VectorEnvironment
 from . import harness, plain_ppo
 
 PLAIN = "plain"
+ONE_PASS = "plain, one pass of the critic"
 SQUARE = "matmul 2048x2048 @ 2048x2048"
 LAYER = "matmul 128x64 @ 64x64"
 
@@ -85,10 +86,10 @@ def triglot_program(
 def matmul_flop(config: plain_ppo.Config) -> float:
     """Count the floating-point operations of one update's matrix products.
 
-    The actor reads each sample once in the rollout, the critic twice after it (the observation and
-    its true successor, which triglot's reads at few steps only), both once more per epoch. The
-    backward pass costs one forward pass for the weights, and another for the inputs of every layer
-    but the first.
+    The actor reads each sample once in the rollout, the critic twice after it (the observation, and
+    its true successor, which only the plain program reads at every step), both once more per epoch.
+    The backward pass costs one forward pass for the weights, and another for the inputs of every
+    layer but the first.
     """
 
     def forward(outputs: int) -> float:
@@ -135,7 +136,11 @@ def main(
     """
     jax.config.update("jax_enable_compilation_cache", False)
     config = plain_ppo.Config()
-    programs = {PLAIN: plain_program(config, num_updates)}
+    one_pass = replace(config, second_pass=False)
+    programs = {
+        PLAIN: plain_program(config, num_updates),
+        ONE_PASS: plain_program(one_pass, num_updates),
+    }
     for backend in backends:
         for arithmetic in arithmetics:
             for batched in (False, True) if vmapped else (False,):

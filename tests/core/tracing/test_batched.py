@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend import core as jex
+from jax.interpreters import mlir
 
 from triglot.core.tracing.batched import scan_batched
+from triglot.core.tracing.hoist import scan_keys
 
 STEPS, ROWS, WIDTH = 5, 3, 4
 Step = Callable[[dict[str, jax.Array], jax.Array, dict[str, jax.Array]], tuple[jax.Array, Any]]
@@ -115,3 +117,24 @@ def test_values_above_the_limit_stay_in_the_loop() -> None:
 
     each = STEPS * ROWS * WIDTH * 4
     assert [in_loop(each - 1), in_loop(each), in_loop(2 * each)] == [4, 2, 1]
+
+
+def primitive_without_a_batching_rule() -> jex.Primitive:
+    doubled = jex.Primitive("doubled")
+    doubled.def_abstract_eval(lambda aval: aval)
+    rule = mlir.lower_fun(lambda number: number * 2.0, multiple_results=False)
+    mlir.register_lowering(doubled, rule)
+    return doubled
+
+
+@pytest.mark.parametrize("scan", [scan_batched, scan_keys])
+def test_a_primitive_without_a_batching_rule_runs_step_by_step(scan: Any) -> None:
+    doubled = primitive_without_a_batching_rule()
+
+    def step(carry: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        drawn = doubled.bind(jax.random.uniform(key))
+        return carry + drawn, drawn
+
+    keys = jax.random.split(jax.random.key(0), STEPS)
+    plain, ours = (jax.jit(s, static_argnums=0)(step, 0.0, keys) for s in (jax.lax.scan, scan))
+    jax.tree.map(np.testing.assert_array_equal, plain, ours)
