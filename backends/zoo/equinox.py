@@ -34,7 +34,7 @@ def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
     )
 
 
-@functools.cache  # jitted: its constants are not computed one by one where the module is constructed
+@functools.cache  # traced once for each shape
 def _orthogonal(scale: float) -> Callable[..., jax.Array]:
     return jax.jit(jax.nn.initializers.orthogonal(scale, column_axis=0), static_argnums=(1, 2))
 

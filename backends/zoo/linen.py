@@ -76,7 +76,7 @@ class TorsoAndHeads(nn.Module):
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-@functools.cache  # traced once for each shape; Linen traces it at every application, to check shapes
+@functools.cache  # traced once for each shape; Linen asks for its shape at every application
 def _initializer(scale: float | None) -> nn.initializers.Initializer:
     orthogonal = nn.initializers.orthogonal
     chosen = nn.linear.default_kernel_init if scale is None else orthogonal(scale)

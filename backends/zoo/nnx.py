@@ -106,7 +106,7 @@ def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | S
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
 
-@functools.cache  # jitted: its constants are not computed one by one where the module is constructed
+@functools.cache  # traced once for each shape
 def _initializer(scale: float | None) -> nnx.Initializer:
     chosen = default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
     return jax.jit(chosen, static_argnums=(1, 2))
