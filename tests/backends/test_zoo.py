@@ -20,8 +20,8 @@ def test_a_network_is_built_without_compiling(backend: str) -> None:
     build(backend, {"actor": spec(5)})  # makes the first key of the process
     compiled = []
 
-    def listen(event: str, seconds: float, **_: Any) -> None:
-        compiled.extend([seconds] if event.endswith("backend_compile_duration") else [])
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
+        compiled.extend([duration_secs] if event.endswith("backend_compile_duration") else [])
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
