@@ -1,5 +1,8 @@
 """Adapter for Equinox, through `eqx.partition`, `eqx.combine` and `eqx.filter_value_and_grad`."""
 
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +48,18 @@ def from_equinox(
       TriglotError: if the constructor fails or returns something else than a module, or a
         module with state does not take `state`.
     """
+    # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
+    return _lift(module, name, initial_carry, constants=jax.ensure_compile_time_eval)
+
+
+def _lift(
+    module: Any,
+    name: str | None = None,
+    initial_carry: InitialCarry | None = None,
+    *,
+    constants: Callable[[], AbstractContextManager[Any]],
+) -> Network:
+    """Lift a module; `constants` is the context in which its constructor runs."""
     eqx = require("equinox", "equinox")
     is_built = isinstance(module, eqx.Module | tuple)
     by_name = "key" in parameters(module)
@@ -52,8 +67,7 @@ def from_equinox(
     def construct(key: jax.Array) -> Any:
         if is_built:
             return module
-        # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
-        with jax.ensure_compile_time_eval():
+        with constants():
             return module(key=key) if by_name else module(key)
 
     def with_state(built: Any) -> tuple[Any, Any]:
@@ -152,7 +166,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("equinox", "equinox")
     from .zoo.equinox import make
 
-    return cells.lift_zoo(from_equinox, spec, name, make(spec))
+    # Without the constants of initializers, which would be 50 small programs.
+    lift = functools.partial(_lift, constants=nullcontext)
+    return cells.lift_zoo(lift, spec, name, make(spec))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,8 @@
 """Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
 
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -37,6 +40,18 @@ def from_nnx(
       MissingExtra: if Flax is not installed.
       TriglotError: if the constructor fails or returns something else than a module.
     """
+    # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
+    return _lift(module, name, initial_carry, constants=jax.ensure_compile_time_eval)
+
+
+def _lift(
+    module: Any,
+    name: str | None = None,
+    initial_carry: InitialCarry | None = None,
+    *,
+    constants: Callable[[], AbstractContextManager[Any]],
+) -> Network:
+    """Lift a module; `constants` is the context in which its constructor runs."""
     nnx = require("flax.nnx", "flax")
     is_built = isinstance(module, nnx.Module)
     own_name = type(module).__name__ if is_built else getattr(module, "__name__", repr(module))
@@ -46,8 +61,7 @@ def from_nnx(
     def construct(key: jax.Array) -> Any:
         if is_built:
             return module
-        # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
-        with jax.ensure_compile_time_eval():
+        with constants():
             rngs = nnx.Rngs(key)
             return module(rngs=rngs) if by_name else module(rngs)
 
@@ -116,4 +130,6 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 
-    return cells.lift_zoo(from_nnx, spec, name, make(spec))
+    # Without the constants of initializers, which would be 50 small programs.
+    lift = functools.partial(_lift, constants=nullcontext)
+    return cells.lift_zoo(lift, spec, name, make(spec))

@@ -15,7 +15,7 @@ from . import config_files, devices
 from . import options as commands
 from .arguments import check_words, check_writable, value_of
 from .compilation_cache import configure
-from .deferred import DRAWING, defer
+from .deferred import UNUSED_AT_START, defer
 from .options import CompareOptions, MachineOptions, RunOptions, TrainOptions
 from .terminal.examples import examples_of
 from .terminal.progress import phase
@@ -103,7 +103,7 @@ def _run(arguments: list[str], started: float) -> int:
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
     check_words(arguments)
-    defer(DRAWING)
+    defer(UNUSED_AT_START)
     try:
         return COMMANDS[arguments[0]](arguments, started)
     except _HelpAsked as text:

@@ -3,14 +3,26 @@
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, ForwardRef
 
-# gymnax imports these for the pictures of four environments; they take half a second.
-DRAWING = ("matplotlib.pyplot", "seaborn")
+# Libraries import these for functions that a training may never call; together they take a third
+# of all imports. gymnax draws some environments; Flax prints tables of modules; rlax's deprecated
+# distributions need distrax, which imports TensorFlow Probability; JAX needs two extensions of
+# scipy.linalg; SciPy lists all of NumPy.
+UNUSED_AT_START = (
+    "matplotlib", "matplotlib.animation", "matplotlib.colors", "matplotlib.pyplot", "seaborn",
+    "rich.console", "rich.table", "rich.text", "yaml", "distrax", "scipy.linalg", "numpy.f2py",
+)  # fmt: skip
+# What a library reads of a deferred module in annotations only, which does not load the module.
+_ANNOTATIONS = {"rlax": ("distrax.DistributionLike",)}
+# Special names that a module defines itself, so that asking for one loads it.
+_DEFINED_BY_MODULES = ("__all__", "__version__")
 
 
 def defer(names: Sequence[str]) -> None:
@@ -36,37 +48,62 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target) if fullname in self.names else None
         if spec is not None and spec.loader is not None:
-            spec.loader = _Deferring(spec.loader)
+            spec.loader = _Deferring(spec.loader, self.names)
         return spec
 
 
 class _Deferring(Loader):
     """Makes a module that loads itself by `loader`."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, names: frozenset[str]) -> None:
         self.loader = loader
+        self.names = names  # of all deferred modules
+        self._lock, self._started = threading.RLock(), False
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Deferred(spec.name)
+        module = _Deferred(spec.name)
+        module.__deferring__ = self
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing yet."""
+
+    def load(self, module: ModuleType) -> None:
+        """Run the module's code once; other threads wait for it."""
+        with self._lock, _outside_of_tracing():
+            if not self._started:
+                self._started = True
+                module.__loader__ = self.loader
+                if module.__spec__ is not None:
+                    module.__spec__.loader = self.loader
+                self.loader.exec_module(module)
+                module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Deferred(ModuleType):
     """A module that is loaded when a name is asked for that it does not have yet."""
 
-    _lock = threading.RLock()
+    __deferring__: _Deferring
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # such as `__path__`, by which Python recognizes packages
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        with self._lock:
-            spec = self.__spec__
-            if spec is not None and isinstance(spec.loader, _Deferring):
-                loader = spec.loader = self.__loader__ = spec.loader.loader
-                loader.exec_module(self)
-                self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
-        if name in self.__dict__:
+        full, deferring = f"{self.__name__}.{name}", self.__deferring__
+        missing = AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name.startswith("__") and name not in _DEFINED_BY_MODULES:
+            raise missing  # such as `__path__`, by which Python recognizes packages
+        if full in deferring.names:
+            return import_module(full)
+        library = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        if full in _ANNOTATIONS.get(library, ()):
+            return ForwardRef(full)
+        deferring.load(self)
+        if type(self) is ModuleType:
+            return getattr(self, name)  # which the module itself may compute
+        if name in self.__dict__:  # it is being loaded
             return self.__dict__[name]
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise missing
+
+
+def _outside_of_tracing() -> Any:
+    """Keep arrays that a module creates from becoming tracers where a traced function loads it."""
+    jax = sys.modules.get("jax")
+    return nullcontext() if jax is None else jax.ensure_compile_time_eval()

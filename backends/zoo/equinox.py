@@ -3,6 +3,7 @@
 Every module takes one observation, without a batch axis.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -27,11 +28,15 @@ def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
     """
     if scale is None:
         return layer
-    init = jax.nn.initializers.orthogonal(scale, column_axis=0)
-    weight = init(key, layer.weight.shape, layer.weight.dtype)
+    weight = _orthogonal(scale)(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
         lambda each: (each.weight, each.bias), layer, (weight, jnp.zeros_like(layer.bias))
     )
+
+
+@functools.cache  # traced once for each shape
+def _orthogonal(scale: float) -> Callable[..., jax.Array]:
+    return jax.jit(jax.nn.initializers.orthogonal(scale, column_axis=0), static_argnums=(1, 2))
 
 
 def _linear(

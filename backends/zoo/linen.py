@@ -1,5 +1,6 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -75,9 +76,11 @@ class TorsoAndHeads(nn.Module):
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
+@functools.cache  # traced once for each shape; Linen asks for its shape at every application
 def _initializer(scale: float | None) -> nn.initializers.Initializer:
     orthogonal = nn.initializers.orthogonal
-    return nn.linear.default_kernel_init if scale is None else orthogonal(scale)
+    chosen = nn.linear.default_kernel_init if scale is None else orthogonal(scale)
+    return jax.jit(chosen, static_argnums=(1, 2))
 
 
 class StateIndependent(nn.Module):

@@ -1,5 +1,6 @@
 """Flax NNX's zoo: networks built from a `NetworkSpec`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -105,8 +106,10 @@ def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | S
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 
 
+@functools.cache  # traced once for each shape
 def _initializer(scale: float | None) -> nnx.Initializer:
-    return default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
+    chosen = default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
+    return jax.jit(chosen, static_argnums=(1, 2))
 
 
 class Dueling(nnx.Module):

@@ -16,6 +16,7 @@ equations stay in the loop:
 If a primitive has no batching rule, nothing is drawn before the loop.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,7 @@ def _bytes(var: Any) -> int:
     return math.prod(var.aval.shape) * var.aval.dtype.itemsize
 
 
+@functools.cache  # asked for every value of every equation
 def _is_other_key(dtype: Any) -> bool:
     """Check whether keys are of another generator than threefry, whose batches are exact."""
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):

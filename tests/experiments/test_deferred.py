@@ -4,7 +4,9 @@ import importlib
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -35,17 +37,60 @@ def test_a_module_is_loaded_by_its_first_use(
         importlib.import_module("no_such_module")
 
 
+def test_a_second_thread_waits_until_the_module_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import time\ntime.sleep(0.2)\nanswer = 42\n"
+    (tmp_path / "slow_to_run.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    defer(["slow_to_run"])
+    module = importlib.import_module("slow_to_run")
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(lambda: module.answer) for _ in range(2)]
+    assert [answer.result() for answer in answers] == [42, 42]
+
+
+def test_a_package_and_its_submodule_are_loaded_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package_to_load"
+    package.mkdir()
+    lines = "__version__ = '1'", "def __getattr__(name):", "    return name.upper()"
+    (package / "__init__.py").write_text("\n".join(lines))
+    (package / "part.py").write_text("answer = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    defer(["package_to_load", "package_to_load.part"])
+    part = importlib.import_module("package_to_load.part")
+    package = importlib.import_module("package_to_load")
+    assert package.part is part and type(package) is type(part) is not ModuleType
+    assert part.answer == 42 and type(part) is ModuleType is not type(package)
+    assert package.__version__ == "1" and package.computed == "COMPUTED"
+
+
 def test_a_training_starts_without_plots_and_statistics() -> None:
     program = """
 import json, sys
-from triglot.experiments.deferred import DRAWING, defer
-defer(DRAWING)
+from types import ModuleType
+from triglot.experiments.deferred import UNUSED_AT_START, defer
+defer(UNUSED_AT_START)
 import triglot.experiments.runs.train, triglot
-triglot.make_env("gymnax:CartPole-v1")
-slow = ("pandas", "scipy.stats", "matplotlib.figure", "orbax.checkpoint")
-print(json.dumps([name for name in slow if name in sys.modules]))
+import jax, jax.numpy as jnp
+triglot.make_agent("ppo", triglot.make_env("gymnax:CartPole-v1"), backend="linen")
+jax.jit(jnp.linalg.qr).lower(jnp.zeros((2, 2)))
+slow = ("pandas", "scipy.stats", "tensorflow_probability", "matplotlib.figure", "orbax.checkpoint")
+slow = (*slow, *UNUSED_AT_START)
+loaded = [name for name in slow if type(sys.modules.get(name)) is ModuleType]
+
+from triglot.core.rl.distributions import squashed_gaussian
+def entropy(mean):
+    return squashed_gaussian(mean, mean).entropy()
+jitted = float(jax.jit(entropy)(jnp.zeros(2)))  # loads distrax while it is traced
+print(json.dumps([loaded, jitted, float(entropy(jnp.zeros(2)))]))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == []
+    loaded, jitted, eager = json.loads(done.stdout)
+    assert loaded == [] and jitted == pytest.approx(eager)
