@@ -13,6 +13,8 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
+from triglot.core.loop.trainer import init_seeds
+from triglot.core.trainers import make_trainer
 from triglot.experiments.comparison.verdict.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
@@ -90,10 +92,11 @@ def params_of(agent_state: Any) -> list[np.ndarray]:
 def test_it_trains(case: Case) -> None:
     env = triglot.make_env(case.env)
     agent = make(case, env)
-    short = triglot.train(agent, env, key=jax.random.key(0), total_steps=1)
-    result = triglot.train(agent, env, key=jax.random.key(0), total_steps=TOTAL_STEPS)
+    key = jax.random.key(0)
+    initial = init_seeds(make_trainer(agent, env), jax.random.split(key, 1))
+    result = triglot.train(agent, env, key=key, total_steps=TOTAL_STEPS)
     assert result.num_steps >= TOTAL_STEPS
-    before, after = params_of(short.runner_state.agent), params_of(result.runner_state.agent)
+    before, after = params_of(initial.agent), params_of(result.runner_state.agent)
     assert all(np.isfinite(leaf).all() for leaf in after)
     if case.env not in TABULAR or case.algorithm == "ppo":  # no reward yet, and nothing to learn
         assert any((one != other).any() for one, other in zip(before, after, strict=True))
