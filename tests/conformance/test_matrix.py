@@ -1,7 +1,8 @@
 """Every algorithm trains on every library and suite that fits it; the others are rejected.
 
-CI runs a covering set: each fitting pair of algorithm, library and suite at least once.
-`pytest -m slow` runs the others.
+CI runs a covering set: each algorithm on each library and on each suite that fits it. Of an
+environment, a library sees only the shapes, so pairs of library and suite are left to
+`pytest -m slow`, which runs all other cases.
 """
 
 import itertools
@@ -13,8 +14,6 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.core.loop.trainer import init_seeds
-from triglot.core.trainers import make_trainer
 from triglot.experiments.comparison.verdict.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
@@ -46,7 +45,7 @@ class Case(NamedTuple):
 
     def pairs(self) -> set[tuple[str, str]]:
         suite = self.env.partition(":")[0]
-        return set(itertools.combinations((self.algorithm, self.backend, suite), 2))
+        return {(self.algorithm, self.backend), (self.algorithm, suite)}
 
 
 FITTING = [
@@ -92,11 +91,10 @@ def params_of(agent_state: Any) -> list[np.ndarray]:
 def test_it_trains(case: Case) -> None:
     env = triglot.make_env(case.env)
     agent = make(case, env)
-    key = jax.random.key(0)
-    initial = init_seeds(make_trainer(agent, env), jax.random.split(key, 1))
-    result = triglot.train(agent, env, key=key, total_steps=TOTAL_STEPS)
+    short = triglot.train(agent, env, key=jax.random.key(0), total_steps=1)
+    result = triglot.train(agent, env, key=jax.random.key(0), total_steps=TOTAL_STEPS)
     assert result.num_steps >= TOTAL_STEPS
-    before, after = params_of(initial.agent), params_of(result.runner_state.agent)
+    before, after = params_of(short.runner_state.agent), params_of(result.runner_state.agent)
     assert all(np.isfinite(leaf).all() for leaf in after)
     if case.env not in TABULAR or case.algorithm == "ppo":  # no reward yet, and nothing to learn
         assert any((one != other).any() for one, other in zip(before, after, strict=True))
