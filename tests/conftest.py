@@ -3,9 +3,10 @@
 Our own code states every change of dtype and rank. A test of a library that promotes is marked
 `@pytest.mark.library_promotion("the library and what it promotes")`.
 
-Compilation takes most of the tests' time. Two measures against it: most of XLA's optimization is
-left out, except in tests marked `optimized`, of bit-for-bit equality or long runs; and equal
-programs are compiled once, in one cache folder for all test processes, new in every test run.
+Compilation and tracing take most of the tests' time. Most of XLA's optimization is left out, except
+in tests marked `optimized`, of bit-for-bit equality or long runs; equal programs are compiled once,
+in one cache folder for all test processes, new in every test run; and Python searches for cyclic
+garbage as rarely as the commands do, since traces make many objects that stay.
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 os.environ["JAX_NUM_CPU_DEVICES"] = "1"
 
 import jax
+import psutil
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -25,10 +27,15 @@ from tests import runtime_types
 
 runtime_types.install()
 
+from triglot.__main__ import collect_rarely  # noqa: E402
+
+collect_rarely()
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 ASYNC_DISPATCH = jax.config.values["jax_cpu_enable_async_dispatch"]
+MAX_MEMORY = 1e9  # bytes of a test process between two files
 PROGRAMS = "TRIGLOT_TEST_PROGRAMS"  # tells pytest-xdist's workers the folder
 
 
@@ -116,9 +123,10 @@ def optimization(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def fresh_caches() -> Iterator[None]:
-    """Drop a module's compiled programs from memory, where they would grow to gigabytes."""
+    """Drop traces and compiled programs from memory before they grow to gigabytes."""
     yield
-    jax.clear_caches()
+    if psutil.Process().memory_info().rss > MAX_MEMORY:
+        jax.clear_caches()
     keep_programs()
 
 

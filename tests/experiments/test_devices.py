@@ -17,16 +17,17 @@ from triglot.experiments import cli, devices
 from triglot.experiments.jobs import cores
 from triglot.experiments.storage.config import read_config
 
-SMALL = "--num-envs 8 --rollout-length 4 --num-minibatches 2 --hidden-sizes 5 --eval-episodes 0"
-TRAIN = f"train ppo probe:two-step {SMALL} --checkpoint-seconds 0 --decay-updates 6"
+TABLE = "q_learning gridworld:3x3,max_steps=8 --backend table --rollout-length 4"
+TRAIN = f"train {TABLE} --num-envs 8 --eval-episodes 0 --checkpoint-seconds 0"
 STEPS_PER_UPDATE = 32
-TABLE = "q_learning gridworld:3x3,max_steps=8 --backend table --num-envs 2 --rollout-length 4"
-QUICK = f"{TABLE} --total-steps 128 --eval-episodes 2"
+QUICK = f"{TABLE} --num-envs 2 --total-steps 128 --eval-episodes 2"
 SWEPT = f"sweep {QUICK} --over learning_rate=0.1,0.2,0.5 --num-seeds 3"
 # One process, since JAX counts its devices once; the first command decides.
 SCRIPT = """
 import json, sys
+from triglot.__main__ import collect_rarely
 from triglot.experiments import cli
+collect_rarely()
 sys.exit(max(cli.main(words) for words in json.loads(sys.argv[1])))
 """
 

@@ -25,6 +25,7 @@ SMALL = (
     "--num-epochs 1 --hidden-sizes 8 --total-steps 128 --eval-episodes 2 "
     "--checkpoint-seconds 0.000001"
 )
+STEPS_PER_UPDATE = 16  # of SMALL
 COMMON = "--eval-episodes 2 --checkpoint-seconds 0.01"
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.faults.attacked import SMALL, fingerprint
+from tests.faults.attacked import SMALL, STEPS_PER_UPDATE, fingerprint
 from tests.printed import unwrapped
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.experiments.cli import main
-from triglot.experiments.storage.journal import read_metrics
+from triglot.experiments.storage.journal import Journal, read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -73,6 +73,19 @@ LINES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", LINES)
+def test_damaged_metrics_are_left_out(name: str, run: Path) -> None:
+    path = run / "metrics.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(LINES[name](whole)))
+    lost_updates = Journal(run, STEPS_PER_UPDATE).resume_after(len(whole))
+    kept = path.read_bytes().splitlines(keepends=True)
+    assert kept == [line for line in whole if line in kept]
+    lost = [line for line in whole if line not in kept]
+    assert lost_updates == [json.loads(line)["update"] for line in lost]
+    assert main(["curves", str(run), "--out", str(run / "curves.png")]) == (0 if kept else 2)
+
+
+@pytest.mark.parametrize("name", ["half a line in the middle", "doubled", "no lines"])
 def test_damaged_metrics_do_not_stop_a_resume(
     name: str, finished: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +107,6 @@ def test_damaged_metrics_do_not_stop_a_resume(
     assert bool(lost) == (
         f"the metrics of {len(lost)} updates are lost" in " ".join(said.out.split())
     )
-    assert main(["curves", str(run), "--out", str(run / "curves.png")]) == (0 if kept else 2)
 
 
 def test_reading_keeps_the_order_and_the_numbers(finished: Path) -> None:

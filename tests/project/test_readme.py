@@ -123,8 +123,9 @@ def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None
 
 
 # What makes a documented command quick; each option is added to the commands that have it.
+TINY = "--num-envs 2 --rollout-length 16 --num-epochs 1 --num-minibatches 1 --hidden-sizes 8 8"
 SHORT = {
-    "train": ["--eval-episodes", "4", "--rollout-length", "16", "--no-compilation-cache"],
+    "train": ["--eval-episodes", "4", *TINY.split(), "--no-compilation-cache"],
     "resume": ["--no-compilation-cache"],
     "evaluate": ["--episodes", "4"],
     "render": ["--max-steps", "8"],
