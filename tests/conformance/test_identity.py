@@ -68,12 +68,10 @@ def compare(backends: tuple[str, ...], folder: Path, **task: Any) -> dict[str, A
     return compare_traces(traces, task.get("steps_per_update", STEPS_PER_UPDATE))
 
 
-# The quick cases compare NNX and Linen with Equinox, which alone multiplies in another order;
-# tests/experiments/comparison/test_compare.py compares Haiku with it.
 @pytest.mark.parametrize(
     ("backends", "env", "num_seeds", "num_updates"),
     [
-        pytest.param(("nnx", "equinox"), "gymnax:CartPole-v1", 1, 30, id="mlp"),
+        pytest.param(FOUR, "gymnax:CartPole-v1", 1, 30, id="mlp"),
         pytest.param(
             ("linen", "equinox"),
             "tests.conformance.pictures:Pictures",

@@ -1,6 +1,6 @@
 """Every other agent: from the same weights, equal bit for bit.
 
-test_identity.py compares PPO, also on continuous actions. The quick tests here
+test_identity.py compares the four libraries, and PPO on continuous actions. The quick tests here
 compare one that stores a kernel as [in, out] with Equinox, which stores [out, in]; the slow ones
 compare all.
 """
