@@ -49,7 +49,7 @@ test: $(READY_DEV)  ## the tests (15 minutes)
 
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
 # what starts, stops and continues programs (runs, sweeps).
-test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (8 minutes)
+test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (6 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
@@ -58,7 +58,7 @@ PAGE ?= md
 test-commands: $(READY_DEV)  ## runs each documented command as printed (hours)
 	$(BIN)/python -m pytest -n 0 -m slow -v --durations 0 -k $(PAGE) tests/project/test_commands.py
 
-lint: $(READY_DEV)  ## ruff and Pyright (2 minutes)
+lint: $(READY_DEV)  ## ruff and Pyright (1 minute)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
