@@ -16,8 +16,8 @@ from typing import Any, ForwardRef
 # distributions need distrax, which imports TensorFlow Probability; JAX needs two extensions of
 # scipy.linalg; SciPy lists all of NumPy.
 UNUSED_AT_START = (
-    "matplotlib", "matplotlib.animation", "matplotlib.colors", "matplotlib.pyplot", "seaborn",
-    "rich.console", "rich.table", "rich.text", "yaml", "distrax", "scipy.linalg", "numpy.f2py",
+    "matplotlib.pyplot", "seaborn", "rich.console", "rich.table", "rich.text", "yaml", "distrax",
+    "scipy.linalg", "numpy.f2py",
 )  # fmt: skip
 # What a library reads of a deferred module in annotations only, which does not load the module.
 _ANNOTATIONS = {"rlax": ("distrax.DistributionLike",)}
@@ -76,7 +76,11 @@ class _Deferring(Loader):
                 module.__loader__ = self.loader
                 if module.__spec__ is not None:
                     module.__spec__.loader = self.loader
-                self.loader.exec_module(module)
+                try:
+                    self.loader.exec_module(module)
+                except BaseException:
+                    self._started = False  # the next use tries again, as an import would
+                    raise
                 module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -51,6 +51,22 @@ def test_a_second_thread_waits_until_the_module_is_loaded(
     assert [answer.result() for answer in answers] == [42, 42]
 
 
+def test_a_module_that_fails_is_loaded_again_by_its_next_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os\nassert os.path.exists('ready')\nanswer = 42\n"
+    (tmp_path / "fails_at_first.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    defer(["fails_at_first"])
+    module = importlib.import_module("fails_at_first")
+    with pytest.raises(AssertionError):
+        _ = module.answer
+    (tmp_path / "ready").touch()
+    assert module.answer == 42
+
+
 def test_a_package_and_its_submodule_are_loaded_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
