@@ -175,7 +175,7 @@ COMMANDS = {
     "compare, 4 seeds": f"compare {LONG} --num-seeds 4 --backends haiku nnx --repetitions 0",
     "evaluate, 4 seeds": "evaluate {trained} --episodes 32768 --max-steps 500",
 }
-TRAINED = "train ppo gymnax:CartPole-v1 --no-preset --num-seeds 4 --total-steps 500000"
+TRAINED = COMMANDS["train, 4 seeds"]  # what `evaluate` reads
 
 
 def measure_commands(rounds: int, match: str, out: Path) -> None:

@@ -14,15 +14,18 @@ from tests.project.source import ROOT
 from triglot.experiments.deferred import defer
 
 
-def test_a_module_is_loaded_by_its_first_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test import from its folder, and undo what it defers."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+
+def test_a_module_is_loaded_by_its_first_use(tmp_path: Path) -> None:
     (tmp_path / "slow_to_load").mkdir()
     log = tmp_path / "log"
     code = f"open({str(log)!r}, 'a').write('loaded ')\nanswer = 42\n"
     (tmp_path / "slow_to_load" / "__init__.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     defer(["slow_to_load", "no_such_module"])
     defer(["slow_to_load", "no_such_module"])
     assert len([f for f in sys.meta_path if "slow_to_load" in getattr(f, "names", ())]) == 1
@@ -37,13 +40,9 @@ def test_a_module_is_loaded_by_its_first_use(
         importlib.import_module("no_such_module")
 
 
-def test_a_second_thread_waits_until_the_module_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_thread_waits_until_the_module_is_loaded(tmp_path: Path) -> None:
     code = "import time\ntime.sleep(0.2)\nanswer = 42\n"
     (tmp_path / "slow_to_run.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     defer(["slow_to_run"])
     module = importlib.import_module("slow_to_run")
     with ThreadPoolExecutor(2) as threads:
@@ -67,16 +66,12 @@ def test_a_module_that_fails_is_loaded_again_by_its_next_use(
     assert module.answer == 42
 
 
-def test_a_package_and_its_submodule_are_loaded_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_and_its_submodule_are_loaded_one_by_one(tmp_path: Path) -> None:
     package = tmp_path / "package_to_load"
     package.mkdir()
     lines = "__version__ = '1'", "def __getattr__(name):", "    return name.upper()"
     (package / "__init__.py").write_text("\n".join(lines))
     (package / "part.py").write_text("answer = 42\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     defer(["package_to_load", "package_to_load.part"])
     part = importlib.import_module("package_to_load.part")
     package = importlib.import_module("package_to_load")
