@@ -8,18 +8,35 @@ from typing import Any
 import jax
 from jax.extend import core as jex
 
-LEVEL = "xla_backend_optimization_level"
 # Of LLVM, whose default is 3. On CPU it takes up to a third less time, and most steps are as fast:
 # loops are vectorized at both levels.
-CPU_LEVEL = 1
+CPU_OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 1}
+# With simple fusions, a program compiles in about half of the time, and runs up to twice as long.
+# JAX 0.10's XLA knows the option, that of 0.11 does not.
+RUNS_ONCE_OPTIONS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 
 
-def compiler_options() -> dict[str, Any]:
-    """Choose the options for JAX's default backend; none where another setting has the level."""
-    stated = LEVEL in os.environ.get("XLA_FLAGS", "") or jax.config.read(
-        "jax_disable_most_optimizations"
-    )
-    return {} if stated or jax.default_backend() != "cpu" else {LEVEL: CPU_LEVEL}
+def compiler_options(*, runs_once: bool = False) -> dict[str, Any]:
+    """Choose the options for JAX's default backend, without those that `XLA_FLAGS` states.
+
+    Args:
+      runs_once: whether the time of compiling matters more than that of running.
+    """
+    if jax.config.read("jax_disable_most_optimizations") or jax.default_backend() != "cpu":
+        return {}
+    flags = os.environ.get("XLA_FLAGS", "")
+    options = CPU_OPTIONS | (known_options(**RUNS_ONCE_OPTIONS) if runs_once else {})
+    return {name: value for name, value in options.items() if name not in flags}
+
+
+@functools.cache
+def known_options(**options: Any) -> dict[str, Any]:
+    """Return the options if this version of XLA knows them, and nothing otherwise."""
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except Exception:
+        return {}
+    return options
 
 
 class WholeProgram:
@@ -34,6 +51,7 @@ class WholeProgram:
         function: Callable[..., Any],
         *,
         needs_default: Callable[[Any], bool] = lambda first: False,
+        runs_once: bool = False,
         **options: Any,
     ) -> None:
         """Take a function and the options of `jax.jit`.
@@ -41,16 +59,17 @@ class WholeProgram:
         Args:
           function: what is compiled.
           needs_default: whether a first argument's program is compiled without `compiler_options`.
+          runs_once: whether the time of compiling matters more than that of running.
           options: of `jax.jit`.
         """
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
-        self._needs_default = needs_default
+        self._needs_default, self._runs_once = needs_default, runs_once
         self._programs: dict[tuple[tuple[str, Any], ...], Any] = {}
 
     def _jitted(self, first: Any) -> Any:
-        chosen = {} if self._needs_default(first) else compiler_options()
-        return self._with(chosen)
+        default = self._needs_default(first)
+        return self._with({} if default else compiler_options(runs_once=self._runs_once))
 
     def _with(self, chosen: dict[str, Any]) -> Any:
         key = tuple(chosen.items())

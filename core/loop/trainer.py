@@ -200,7 +200,7 @@ def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[None], result)
 
 
-@functools.partial(WholeProgram, static_argnums=0)
+@functools.partial(WholeProgram, static_argnums=0, runs_once=True)
 def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Initialize one seed per key `[S]`.
 

@@ -1,10 +1,11 @@
 """Quick compilation of programs whose bits do not matter."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+
+from ...core.compiling import known_options
 
 # A third of the time of compilation, at about the same speed of small programs on CPU.
 QUICK = {
@@ -16,14 +17,4 @@ QUICK = {
 
 def quick_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile a function with little optimization; `options` are `jax.jit`'s."""
-    return jax.jit(function, compiler_options=_known_options(), **options)
-
-
-@functools.cache
-def _known_options() -> dict[str, Any]:
-    """Return the options if this version of XLA knows them, and nothing otherwise."""
-    try:
-        jax.jit(lambda: 0, compiler_options=QUICK).lower().compile()
-    except Exception:
-        return {}
-    return QUICK
+    return jax.jit(function, compiler_options=known_options(**QUICK), **options)

@@ -1,5 +1,6 @@
 """Whole programs get compiler options, unless the user states the level."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -7,36 +8,67 @@ import jax.numpy as jnp
 import pytest
 
 from triglot.core import compiling
-from triglot.core.compiling import WholeProgram, compiler_options
+from triglot.core.compiling import WholeProgram, compiler_options, known_options
+
+EMITTERS = "xla_cpu_use_fusion_emitters"
+LEVEL = "xla_backend_optimization_level"
+SIMPLE_FUSIONS = known_options(**{EMITTERS: False})
 
 
+EMITTERS = "xla_cpu_use_fusion_emitters"
+LEVEL = "xla_backend_optimization_level"
+
+
+@pytest.fixture
+def optimizations() -> Iterator[None]:
+    """Optimize as for users; the other tests leave out most optimizations."""
+    assert compiler_options() == {}
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.mark.usefixtures("optimizations")
 @pytest.mark.parametrize(
-    ("flags", "options"),
+    ("flags", "options", "once"),
     [
-        ("--xla_cpu_use_fusion_emitters=false", {compiling.LEVEL: 1}),
-        ("--xla_backend_optimization_level=2", {}),
+        ("", {LEVEL: 1}, {LEVEL: 1} | SIMPLE_FUSIONS),
+        (f"--{EMITTERS}=true", {LEVEL: 1}, {LEVEL: 1}),
+        (f"--{LEVEL}=2", {}, SIMPLE_FUSIONS),
     ],
 )
-def test_a_level_in_xla_flags_is_kept(
-    monkeypatch: pytest.MonkeyPatch, flags: str, options: dict[str, int]
+def test_an_option_in_xla_flags_is_kept(
+    monkeypatch: pytest.MonkeyPatch, flags: str, options: dict[str, Any], once: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("XLA_FLAGS", flags)
-    assert compiler_options() == {}  # the tests leave out most optimizations
-    jax.config.update("jax_disable_most_optimizations", False)
-    try:
-        assert compiler_options() == options
-    finally:
-        jax.config.update("jax_disable_most_optimizations", True)
+    assert compiler_options() == options
+    assert compiler_options(runs_once=True) == once
+
+
+def test_options_that_xla_does_not_know_are_left_out() -> None:
+    assert known_options(**{LEVEL: 2}) == {LEVEL: 2}
+    assert known_options(**{LEVEL: 2, "xla_no_such_option": 1}) == {}
+
+
+@pytest.mark.usefixtures("optimizations")
+def test_a_program_that_runs_once_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    program = WholeProgram(jnp.sin, runs_once=True)
+    assert program.lower(jnp.zeros(1)).compile()(jnp.zeros(1)).tolist() == [0]
+
+
+def no_such_option(**_: Any) -> dict[str, Any]:
+    return {"xla_no_such_option": 1}
 
 
 def test_the_options_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "compiler_options", lambda: {"xla_no_such_option": 1})
+    monkeypatch.setattr(compiling, "compiler_options", no_such_option)
     with pytest.raises(Exception, match="xla_no_such_option"):
         WholeProgram(lambda x: x)(jnp.zeros(1))
 
 
 def test_a_program_may_need_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "compiler_options", lambda: {"xla_no_such_option": 1})
+    monkeypatch.setattr(compiling, "compiler_options", no_such_option)
     program = WholeProgram(lambda x: x, needs_default=lambda x: x.size == 2)
     assert program(jnp.zeros(2)).shape == (2,)
     with pytest.raises(Exception, match="xla_no_such_option"):
