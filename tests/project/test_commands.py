@@ -50,6 +50,7 @@ LEFT_OUT = {
         "git worktree add ../before",
         "python -m benchmarks.versions --before ../before",
         "python -m benchmarks.time_to_return --backends linen --against ../before",
+        "python -m benchmarks.time_to_return --backends nnx --against ../before",
     ),
 }
 # What a page expects the reader to have: runs of earlier pages.
