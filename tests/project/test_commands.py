@@ -49,8 +49,7 @@ LEFT_OUT = {
         "taskset -c 0 python -m benchmarks.versions",
         "git worktree add ../before",
         "python -m benchmarks.versions --before ../before",
-        "python -m benchmarks.time_to_return --backends linen --against ../before",
-        "python -m benchmarks.time_to_return --backends nnx --against ../before",
+        "python -m benchmarks.time_to_return --backends",
     ),
 }
 # What a page expects the reader to have: runs of earlier pages.
