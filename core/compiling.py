@@ -29,14 +29,18 @@ def compiler_options(*, runs_once: bool = False) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in flags}
 
 
-@functools.cache
 def known_options(**options: Any) -> dict[str, Any]:
-    """Return the options if this version of XLA knows them, and nothing otherwise."""
+    """Leave out the options that this version of XLA does not know."""
+    return {name: value for name, value in options.items() if _is_known(name, value)}
+
+
+@functools.cache
+def _is_known(name: str, value: Any) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except Exception:
-        return {}
-    return options
+        return False
+    return True
 
 
 class WholeProgram:

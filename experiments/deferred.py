@@ -19,6 +19,8 @@ UNUSED_AT_START = (
     "matplotlib.pyplot", "seaborn", "rich.console", "rich.table", "rich.text", "yaml", "distrax",
     "scipy.linalg", "numpy.f2py",
 )  # fmt: skip
+# Extensions that JAX imports, which need nothing of their package. Other submodules load it first.
+_ALONE = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 # What a library reads of a deferred module in annotations only, which does not load the module.
 _ANNOTATIONS = {"rlax": ("distrax.DistributionLike",)}
 # Special names that a module defines itself, so that asking for one loads it.
@@ -46,6 +48,10 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        package = sys.modules.get(fullname.rpartition(".")[0])
+        if isinstance(package, _Deferred) and fullname not in (*self.names, *_ALONE):
+            package.__deferring__.load(package)
+            return _Loaded.spec_of(fullname)
         spec = PathFinder.find_spec(fullname, path, target) if fullname in self.names else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Deferring(spec.loader, self.names)
@@ -82,6 +88,24 @@ class _Deferring(Loader):
                     self._started = False  # the next use tries again, as an import would
                     raise
                 module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class _Loaded(Loader):
+    """Gives a module that was imported while Python looked for it, by its package."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.spec = module, module.__spec__
+
+    @classmethod
+    def spec_of(cls, name: str) -> ModuleSpec | None:
+        return ModuleSpec(name, cls(sys.modules[name])) if name in sys.modules else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Keep the module as it is; Python has replaced its specification."""
+        module.__spec__ = self.spec
 
 
 class _Deferred(ModuleType):

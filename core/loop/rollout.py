@@ -1,6 +1,6 @@
 """Collect trajectories in one scan, and average over the episodes that end in them."""
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,6 @@ from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
 from ..types import PyTree, pytree_dataclass
 from .vectorize import Transition, VectorEnvironment, VectorState
-
-Totals: TypeAlias = tuple[jax.Array, jax.Array]  # return and length of each episode so far
 
 
 @pytree_dataclass
@@ -73,14 +71,15 @@ def rollout(
       statistics of the episodes that ended in it.
     """
 
-    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, tuple[dict[str, Any], Totals]]:
+    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, tuple]:
         env_state, carry = carry
         act_key, env_key = jax.random.split(step_key)
         env_state, carry, seen, transition = _act_and_step(
             agent, env, agent_state, carry, env_state, act_key, env_key
         )
         # Summed after the loop: in it, three sums of a few numbers are 1 % of PPO's time.
-        return (env_state, carry), (seen, _totals(transition))
+        totals = transition.episode_return, transition.episode_length
+        return (env_state, carry), (seen, totals)
 
     keys = jax.random.split(key, agent.rollout_length)
     (env_state, last_carry), (seen, totals) = scan_keys(step, (env_state, carry), keys)
@@ -113,7 +112,10 @@ def online_rollout(
         one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
-        stats = jax.tree.map(jnp.add, stats, EpisodeStats.of(transition.done, *_totals(transition)))
+        ended = EpisodeStats.of(
+            transition.done, transition.episode_return, transition.episode_length
+        )
+        stats = jax.tree.map(jnp.add, stats, ended)
         return (env_state, next_carry, agent_state, sums, stats), None
 
     num_steps = agent.rollout_length
@@ -158,10 +160,6 @@ def make_trajectory(
         extras=extras,
         carry=carry,
     )
-
-
-def _totals(transition: Transition) -> Totals:
-    return transition.episode_return, transition.episode_length
 
 
 def _act_and_step(

@@ -20,6 +20,7 @@ from typing import IO, Any, NoReturn
 from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError
+from ..deferred import UNUSED_AT_START, defer
 from ..runs.interrupt import SIGNALS, Signalled
 from .cores import one_core
 from .executor import Outcome, Task
@@ -31,6 +32,7 @@ LOCK_SECONDS = 300.0
 
 def main() -> NoReturn:
     """Run the job that the parent sends."""
+    defer(UNUSED_AT_START)
     # A cluster signals all processes; the parent asks the job to stop.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -22,9 +22,9 @@ from .plan import Plan, check_minimums, prepare
 from .restoring import restore
 from .summary import describe_evaluation, evaluation
 
-# Episodes in parallel, per seed, and the most steps of the progress bar: many small batches would
-# leave the cores idle.
-BATCH, MOST_BATCHES = 32, 32
+# Episodes of a seed in parallel. They grow with the number of episodes, since many small batches
+# leave the cores idle, up to a bound for the memory; environments in Python do not grow.
+BATCH, LARGEST_BATCH, USUAL_BATCHES = 32, 1024, 32
 RESULTS = "evaluation.json"
 
 
@@ -105,10 +105,25 @@ def _in_env(plan: Plan, name: str) -> Plan:
     return replace(plan, trainer=trainer, options=replace(plan.options, env=name))
 
 
+def batches(episodes: int, *, steps_on_host: bool) -> tuple[int, int]:
+    """Choose the number of batches and their size, for at least so many episodes of a seed.
+
+    >>> batches(33, steps_on_host=False), batches(33, steps_on_host=True)
+    ((2, 17), (2, 17))
+    >>> batches(32_768, steps_on_host=False), batches(1_000_000, steps_on_host=False)
+    ((32, 1024), (977, 1024))
+    >>> batches(32_768, steps_on_host=True)
+    (1024, 32)
+    """
+    largest = BATCH if steps_on_host else LARGEST_BATCH
+    size = min(max(BATCH, -(-episodes // USUAL_BATCHES)), largest)
+    num_batches = -(-episodes // size)
+    return num_batches, -(-episodes // num_batches)
+
+
 def _play(plan: Plan, options: EvaluateOptions, agent_states: Any) -> Episodes:
     """Play `[S, episodes]` in batches, with a progress bar."""
-    num_batches = min(-(-options.episodes // BATCH), MOST_BATCHES)
-    size = -(-options.episodes // num_batches)
+    num_batches, size = batches(options.episodes, steps_on_host=plan.trainer.steps_on_host)
     num_seeds = plan.options.num_seeds
     # Not num_seeds, which is the key of the evaluation after training.
     key = jax.random.fold_in(jax.random.key(options.seed), num_seeds + 1)

@@ -50,14 +50,38 @@ def test_a_second_thread_waits_until_the_module_is_loaded(tmp_path: Path) -> Non
     assert [answer.result() for answer in answers] == [42, 42]
 
 
+def test_a_submodule_loads_its_package_first(tmp_path: Path) -> None:
+    package = tmp_path / "circular"
+    package.mkdir()
+    (package / "__init__.py").write_text("answer = 42\nfrom circular import first, second\n")
+    (package / "first.py").write_text("from circular import answer\n")
+    (package / "second.py").write_text("from circular.first import answer\n")
+    (package / "third.py").write_text("from circular.second import answer\n")
+    defer(["circular"])
+    module = importlib.import_module("circular")
+    second = importlib.import_module("circular.second")
+    assert second.answer == 42 and type(module) is ModuleType and module.second is second
+    assert second.__spec__ is not None and second.__spec__.origin == str(package / "second.py")
+    assert importlib.import_module("circular.third").answer == 42
+
+
+@pytest.mark.parametrize("name", ["scipy.linalg.blas", "scipy.linalg.lapack", "yaml.cyaml"])
+def test_a_submodule_of_what_the_command_line_defers_is_imported(name: str) -> None:
+    program = f"""
+from triglot.experiments.deferred import UNUSED_AT_START, defer
+defer(UNUSED_AT_START)
+import jax, scipy.linalg, yaml, {name}
+print({name}.__spec__.origin)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True)
+
+
 def test_a_module_that_fails_is_loaded_again_by_its_next_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "import os\nassert os.path.exists('ready')\nanswer = 42\n"
     (tmp_path / "fails_at_first.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     defer(["fails_at_first"])
     module = importlib.import_module("fails_at_first")
     with pytest.raises(AssertionError):
