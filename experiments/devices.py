@@ -38,7 +38,7 @@ def start(options: TrainOptions) -> None:
     # An algorithm may have the number of environments elsewhere, see `Agent.num_envs`.
     if devices is not None and devices > 1 and num_envs is not None:
         choose_shard(devices, options.shard, num_seeds=options.num_seeds, num_envs=num_envs)
-    start_for(devices, options.num_seeds)
+    start_for(devices, options.num_seeds if devices is None else None)
 
 
 def start_for(devices: int | None, num_seeds: int | None = None) -> None:
@@ -46,17 +46,20 @@ def start_for(devices: int | None, num_seeds: int | None = None) -> None:
 
     Args:
       devices: their number; None for one per core, as far as there are seeds for them.
-      num_seeds: how many are trained at the same time; None if that is not known yet.
+      num_seeds: how many are divided among the devices; None if that is not known yet, or the
+        environments are divided.
 
     Raises:
-      TriglotError: if the number is not positive.
+      TriglotError: if the number is not positive, or larger than that of the seeds.
     """
     from ..core.hyper import check_count
-    from ..core.loop.sharding import fewest_devices
+    from ..core.loop.sharding import choose_shard, fewest_devices
     from .jobs.cores import free_cores
 
     if devices is not None:
         check_count("devices", devices)
+        if num_seeds is not None:  # before they are made, which takes seconds for thousands
+            choose_shard(devices, "seeds", num_seeds=max(1, num_seeds), num_envs=1)
         make(devices)
     elif COUNT not in os.environ:
         cores = len(free_cores())
