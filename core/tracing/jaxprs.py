@@ -93,3 +93,12 @@ def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) ->
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
         read.update(variables(equation.invars))
     return tuple(i for i, var in enumerate(jaxpr.invars[: len(leaves)]) if var in read)
+
+
+def ends_of_scan(params: Any) -> tuple[int, int]:
+    """Count a scan's constant operands, and those with its carry."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_consts"] + params["num_carry"]
+    parts = params["ft_in"].unpack()  # from JAX 0.11 on
+    constants, carry, _ = (len(list(part)) for part in parts)
+    return constants, constants + carry

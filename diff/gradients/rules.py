@@ -10,12 +10,12 @@ import numpy as np
 from jax.extend import core as jex
 
 from ...core.network import Variables
-from ...core.tracing.jaxprs import bind, evaluate
+from ...core.tracing.jaxprs import bind, ends_of_scan, evaluate
 from ...core.types import PyTree
 from ..measures.compiling import quick_jit
 from ..measures.subject import Subject, loss_of
 from ..programs.places import called
-from ..programs.recorder import CALLED, CALLS, ends_of_scan
+from ..programs.recorder import CALLED, CALLS
 from ..types import Operation
 
 STOP, CUSTOM = "stop_gradient", "custom_gradient"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import evaluate
+from ...core.tracing.jaxprs import ends_of_scan, evaluate
 from ...core.types import PyTree
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
 from .wide import widen
@@ -199,14 +199,6 @@ def num_equations(closed: Any) -> int:
         repeated = equation.params["length"] if equation.primitive.name == "scan" else 1
         count += 1 + repeated * max(inner, default=0)
     return count
-
-
-def ends_of_scan(params: Any) -> tuple[int, int]:
-    """Count a scan's constant operands, and those with its carry."""
-    if "num_consts" in params:
-        return params["num_consts"], params["num_consts"] + params["num_carry"]
-    constants, carry, _ = (len(list(part)) for part in params["ft_in"].elts)  # from JAX 0.11 on
-    return constants, constants + carry
 
 
 def _on_host(array: Any) -> Any:

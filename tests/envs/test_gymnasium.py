@@ -103,9 +103,20 @@ def test_cartpole_moves_and_ends_as_it_does_by_itself(mode: str) -> None:
     assert ends["truncated"] > 2
 
 
-def test_cartpole_has_its_own_vector_and_frozen_lake_has_none_that_serves() -> None:
-    kind = type(make("CartPole-v1").open(2)._vector)
-    assert kind.__name__ == "CartPoleVectorEnv"
+@pytest.mark.parametrize("num_envs, kind", [(3, "SyncVectorEnv"), (4, "CartPoleVectorEnv")])
+def test_many_cartpoles_are_stepped_by_their_own_vector(num_envs: int, kind: str) -> None:
+    vector: Any = make("CartPole-v1").open(num_envs)._vector
+    assert type(vector.unwrapped).__name__ == kind
+
+
+@pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
+def test_a_given_vectorization_is_taken(mode: str) -> None:
+    kinds = {"vector_entry_point": "CartPoleVectorEnv", "sync": "SyncVectorEnv"}
+    vector: Any = make("CartPole-v1", vectorization_mode=mode).open(3)._vector
+    assert type(vector.unwrapped).__name__ == kinds[mode]
+
+
+def test_frozen_lake_has_no_vector_that_serves() -> None:
     with pytest.raises(TriglotError, match="choose vectorization_mode='sync'"):
         make("FrozenLake-v1", vectorization_mode="vector_entry_point").open(2)
 

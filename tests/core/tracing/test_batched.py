@@ -12,6 +12,7 @@ from jax.interpreters import mlir
 
 from triglot.core.tracing.batched import scan_batched
 from triglot.core.tracing.hoist import scan_keys
+from triglot.core.tracing.jaxprs import ends_of_scan
 
 STEPS, ROWS, WIDTH = 5, 3, 4
 Step = Callable[[dict[str, jax.Array], jax.Array, dict[str, jax.Array]], tuple[jax.Array, Any]]
@@ -99,8 +100,8 @@ def test_only_the_recurrent_product_stays_in_the_loops() -> None:
     """One product forward and one backward, and no sum of a kernel's gradients."""
     forward, backward = scans(jax.make_jaxpr(loss(scan_batched, cell))(*given()).jaxpr)
     assert [products(forward), products(backward)] == [1, 1]
-    size, constants = backward.params["num_carry"], backward.params["num_consts"]
-    carried = backward.params["jaxpr"].in_avals[constants : constants + size]
+    first, last = ends_of_scan(backward.params)
+    carried = backward.params["jaxpr"].in_avals[first:last]
     assert max(aval.size for aval in carried) < WIDTH * 2 * WIDTH
 
 
