@@ -72,14 +72,17 @@ def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:
     return MissingExtra(f"{what} is not installed: run `pip install 'triglot[{extra}]'`.")
 
 
-def unknown(kind: str, given: str, choices: Iterable[str]) -> TriglotError:
-    """Build the error for an unknown name, with the nearest choice.
+def unknown(
+    kind: str, given: str, choices: Iterable[str], meant: str | None = None
+) -> TriglotError:
+    """Build the error for an unknown name, with the choice that is meant, or else the nearest.
 
     >>> unknown("backend", "hiku", ["haiku", "linen"])
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")
     """
     names = sorted(choices)
-    near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.6)
+    near = [meant] if meant in names else near
     hint = f"; did you mean {near[0]!r}?" if near else "."
     choices = f" Choices: {', '.join(names)}." if names else ""
     return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")

@@ -10,6 +10,22 @@ from ..core.errors import TriglotError, shown
 
 MAX_LENGTH = 4095  # bytes of a path, with most systems
 MAX_NAME = 255  # bytes of a file's name
+# Options by their names in CleanRL, Stable-Baselines3 and rejax.
+OTHER_NAMES = {
+    "--lr": "--learning-rate",
+    "--gamma": "--discount",
+    "--total-timesteps": "--total-steps",
+    "--num-steps": "--rollout-length",
+    "--n-steps": "--rollout-length",
+    "--n-envs": "--num-envs",
+    "--update-epochs": "--num-epochs",
+    "--n-epochs": "--num-epochs",
+    "--clip-coef": "--clip-epsilon",
+    "--clip-range": "--clip-epsilon",
+    "--ent-coef": "--entropy-coef",
+    "--vf-coef": "--value-coef",
+    "--track": "--log",
+}
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -56,6 +72,17 @@ def check_contradictions(words: Sequence[str]) -> None:
     for name in seen:
         if name.startswith("--no-") and (other := f"--{name[5:]}") in seen:
             raise TriglotError(f"{other} and {name} contradict each other: give one of them.")
+
+
+def check_values(words: Sequence[str], names: Collection[str]) -> None:
+    """Reject an option for one or more words that is given without any.
+
+    Raises:
+      TriglotError: naming the option.
+    """
+    for name, values in _options(words):
+        if name in names and not values:
+            raise TriglotError(f"{name} has no value: give one, or leave the option out.")
 
 
 def join_repeated(words: Sequence[str], names: Collection[str]) -> list[str]:

@@ -94,7 +94,7 @@ class _HelpAsked(Exception):
 def _run(arguments: list[str], started: float) -> int:
     if arguments[:1] == ["help"]:  # `triglot help train` is `triglot train --help`
         arguments = [*arguments[1:2], "--help"]
-    if arguments == ["--version"]:
+    if arguments[:1] == ["--version"]:
         print(f"triglot {__version__}")
         return 0
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -161,10 +161,10 @@ def _resume(arguments: list[str], started: float) -> int:
 def _evaluate(arguments: list[str], started: float) -> int:
     """Play whole episodes with the agent of each seed, from the run's last checkpoint.
 
-    Shows the mean return over seeds with its 95% confidence interval (Student's t; over episodes if
-    there is one seed), the episode lengths, and the number of episodes cut at --max-steps. Every
-    episode is written to evaluation.json in the run directory, which the next evaluation
-    overwrites.
+    Shows the mean return over seeds with its 95% confidence interval (Student's t; below 5 seeds
+    the lowest and highest seed; for one seed the interval over episodes), the episode lengths, and
+    the number of episodes cut at --max-steps. Every episode is written to evaluation.json in the
+    run directory, which the next evaluation overwrites.
     """
     options = _parse(commands.EvaluateOptions, arguments)
     with phase("importing"):
@@ -356,7 +356,7 @@ def _new(arguments: list[str], started: float) -> int:
 
 
 def _list(arguments: list[str], started: float) -> int:
-    """List algorithms, backends and environments, and what is installed."""
+    """List algorithms, backends, environments and presets, and what is installed."""
     from .authoring import list as listing
 
     options = _parse(commands.ListOptions, arguments)

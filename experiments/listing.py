@@ -21,9 +21,9 @@ from .storage.journal import last_metrics
 from .storage.ledger import FILE
 from .storage.lock import is_locked
 from .storage.trust import CONFIG
-from .terminal.wrapping import terminal_width
+from .terminal.wrapping import terminal_width, wrapped
 
-LONGEST = 46  # characters of a folder, of which `train` makes up to 44 by itself
+BESIDE = 30  # characters that state, age and return take; a run's name has the others
 AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 COLUMNS = (
     Column("run", lambda row: row["run"], left=True),
@@ -31,12 +31,12 @@ COLUMNS = (
     Column("age", lambda row: _age(row["age"])),
     Column("return", lambda row: _return(row)),
     Column("steps", lambda row: f"{row['steps']:,}"),
-    Column("algorithm", lambda row: row["algorithm"], left=True),
-    Column("env", lambda row: row["env"], left=True),
-    Column("networks", lambda row: row["networks"], left=True),
     Column("seeds", lambda row: str(row["seeds"])),
+    Column("algorithm", lambda row: row["algorithm"], left=True),
+    Column("networks", lambda row: row["networks"], left=True),
+    Column("env", lambda row: row["env"], left=True),
 )
-SORTS = ("age", "return", "steps", "run", "state")
+SORTS = tuple(column.header for column in COLUMNS)
 
 
 def list_runs(options: RunsOptions) -> str:
@@ -63,10 +63,14 @@ def list_runs(options: RunsOptions) -> str:
     if not chosen:
         return f"none of {len(rows)} runs in {options.folder} has {' '.join(options.where)}"
     table = Table(name="runs", title="Runs", columns=COLUMNS, records=chosen)
-    text = as_text(table, terminal_width(), longest=LONGEST)
+    width = terminal_width()
+    text = as_text(table, width, longest=max(width - BESIDE, 8))
+    left_out = [name for name in SORTS if name not in text.splitlines()[0].split()]
+    if left_out:
+        text += f"\na wider terminal also shows {', '.join(left_out)}"
     if any(row["is_training"] for row in chosen):
         text += "\n* of training episodes, which explore; other returns are greedy, after training"
-    return text
+    return wrapped(text, width)
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
@@ -100,8 +104,15 @@ def _row(folder: Path) -> dict[str, Any] | None:
         "env": env,
         "networks": networks,
         "seeds": seeds,
-        "options": {**config, **config["config"], **config["hyper"], "state": state},
+        "options": _scalars(config)
+        | _scalars(config["config"])
+        | config["hyper"]
+        | {"state": state, "seeds": seeds, "networks": networks},
     }
+
+
+def _scalars(config: Record) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if not isinstance(value, dict)}
 
 
 def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, str]]:

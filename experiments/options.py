@@ -34,7 +34,8 @@ class RunsOptions:
     Attributes:
       folder: where to look for runs, also in folders inside it.
       where: show only runs with these options, such as algorithm=ppo or state=finished.
-      sort: order the rows by age (newest first), return, steps (largest first), run or state.
+      sort: order the rows by a column: age (newest first), return, steps (largest first), run,
+        state, seeds, algorithm, networks or env.
     """
 
     folder: Annotated[Path, Arg("FOLDER", "runs", True)] = Path("runs")

@@ -18,7 +18,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..core.errors import TriglotError, shown
 from .arg import Arg, marked
-from .arguments import check_contradictions, check_path, join_repeated
+from .arguments import OTHER_NAMES, check_contradictions, check_path, check_values, join_repeated
 from .option_groups import GROUPS, groups_of
 from .options import NoOptions
 from .terminal.wrapping import COLOR, terminal_width, wrapped
@@ -27,22 +27,6 @@ Options = TypeVar("Options")
 
 OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
-# Options by their names in CleanRL, Stable-Baselines3 and rejax.
-OTHER_NAMES = {
-    "--lr": "--learning-rate",
-    "--gamma": "--discount",
-    "--total-timesteps": "--total-steps",
-    "--num-steps": "--rollout-length",
-    "--n-steps": "--rollout-length",
-    "--n-envs": "--num-envs",
-    "--update-epochs": "--num-epochs",
-    "--n-epochs": "--num-epochs",
-    "--clip-coef": "--clip-epsilon",
-    "--clip-range": "--clip-epsilon",
-    "--ent-coef": "--entropy-coef",
-    "--vf-coef": "--value-coef",
-    "--track": "--log",
-}
 GROUP = "_group"  # ends the names of groups, which are no options
 
 
@@ -76,6 +60,7 @@ def parse(
     arguments = join_repeated(arguments, [_flag(name) for name in marked(options, "repeated")])
     if not asks_for_help:
         check_contradictions(arguments)
+        check_values(arguments, _lists(options))
     for word in arguments:
         if re.match("--tyro[-_]", word):  # tyro's own options, which print or write completions
             raise TriglotError(f"unknown option {shown(word)}; `{prog} --help` lists the options.")
@@ -217,6 +202,12 @@ def _tyro_annotation(hint: Any) -> Any:
 
 def _names(options: type) -> list[str]:
     return [one.name for one in fields(options)]
+
+
+def _lists(options: type) -> list[str]:
+    """List the options that take one or more words."""
+    hints = get_type_hints(options)
+    return [_flag(name) for name in _names(options) if hints[name] == tuple[str, ...]]
 
 
 def _flag(name: str) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ...backends.libraries import LIBRARIES
 from ...core import plugins
+from ...core.errors import unknown
 from ..presets.describe import listing
 from ..registry.algorithms import ALGORITHMS
-from ..registry.environments import SUITES, load_suite
+from ..registry.environments import SUITES, load_suite, suites
 from ..version import package_version
 
 PACKAGE = Path(__file__).parents[2]
@@ -57,6 +58,8 @@ def suite(name: str) -> str:
     """
     if name == "presets":
         return listing()
+    if name not in suites():
+        raise unknown("environment suite", name, [*suites(), "presets"])
     return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from ..statistics import interval95, last_return
+from ..statistics import interval95_over_seeds, last_return
 from ..storage.files import write_json
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -77,7 +77,7 @@ class Record:
         speeds = [chunk["updates"] * steps / max(chunk["seconds"], NO_TIME) for chunk in steady]
         return {
             "final_return_mean": statistics.fmean(returns),
-            "final_return_interval": interval95(returns),
+            "final_return_interval": interval95_over_seeds(returns),
             "training_return_mean": last_return(self.metrics),
             "steps_per_second": statistics.median(speeds),
             "first_chunk_seconds": self.chunks[0]["seconds"],

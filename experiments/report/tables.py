@@ -58,7 +58,7 @@ class Table:
 def as_text(table: Table, width: int = TERMINAL, longest: int | None = None) -> str:
     """Align a table for a terminal; the last columns are left out if it would be too wide.
 
-    The names in the first column are cut if they alone are too long.
+    The names in the first column are cut in the middle if they are too long.
 
     Args:
       table: the table.
@@ -83,7 +83,13 @@ def as_text(table: Table, width: int = TERMINAL, longest: int | None = None) -> 
 
 
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    """Leave out the middle of a long text.
+
+    >>> _cut("ppo-linen-20261123-174501", 18)
+    'ppo-l…61123-174501'
+    """
+    kept = length - 1
+    return text if len(text) <= length else f"{text[: kept // 3]}…{text[kept // 3 - kept :]}"
 
 
 def as_markdown(table: Table) -> str:

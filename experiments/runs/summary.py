@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.loop.episode import Episodes
-from ..statistics import format_return, interval95
+from ..statistics import format_return, interval95, interval95_over_seeds
 from ..storage.files import visible_files
 from ..storage.journal import Journal
 from .plan import Plan
@@ -129,15 +129,18 @@ def evaluation(episodes: Episodes) -> dict[str, Any]:
     """Compute the statistics of `[S, E]` episodes; lengths are in steps.
 
     The interval is Student's t interval of the mean over seeds, or over episodes if there is one
-    seed.
+    seed; there is none over 2 to 4 seeds.
     """
     returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
     per_seed = returns.mean(axis=1)
-    several = len(per_seed) > 1
+    if len(per_seed) > 1:
+        over, interval = "seeds", interval95_over_seeds(per_seed.tolist())
+    else:
+        over, interval = "episodes", interval95(returns[0].tolist())
     return {
         "return_mean": float(per_seed.mean()),
-        "return_interval95": interval95((per_seed if several else returns[0]).tolist()),
-        "interval_over": "seeds" if several else "episodes",
+        "return_interval95": interval,
+        "interval_over": over,
         "return_per_seed": per_seed,
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
@@ -151,12 +154,15 @@ def evaluation(episodes: Episodes) -> dict[str, Any]:
 
 def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
     """Format the results of `evaluation` as lines."""
-    bounds, over = evaluation["return_interval95"], evaluation["interval_over"]
+    bounds, per_seed = evaluation["return_interval95"], evaluation["return_per_seed"]
+    num_seeds, count = len(per_seed), evaluation["episodes_per_seed"]
     interval = ""
     if bounds:
         low, high = map(format_return, bounds)
-        interval = f" (95% interval over {over} {low} to {high})"
-    num_seeds, count = len(evaluation["return_per_seed"]), evaluation["episodes_per_seed"]
+        interval = f" (95% interval over {evaluation['interval_over']} {low} to {high})"
+    elif num_seeds > 1:
+        low, high = map(format_return, (min(per_seed), max(per_seed)))
+        interval = f" (seeds {low} to {high})"
     lines = [
         f"{policy} return {format_return(evaluation['return_mean'])}{interval}: "
         f"{num_seeds} x {count} episodes"

@@ -4,6 +4,6 @@ The names below load NumPy only. The modules `estimate`, `aggregate` and `paired
 scipy.stats, which takes 2 seconds, so commands that do not compare must not import them.
 """
 
-from .returns import format_return, interval95, last_return
+from .returns import format_return, interval95, interval95_over_seeds, last_return
 
-__all__ = ["format_return", "interval95", "last_return"]
+__all__ = ["format_return", "interval95", "interval95_over_seeds", "last_return"]

@@ -36,6 +36,11 @@ def interval95(values: Sequence[float]) -> list[float] | None:
     return [mean - half, mean + half]
 
 
+def interval95_over_seeds(values: Sequence[float]) -> list[float] | None:
+    """Compute `interval95`, or None for fewer than `MIN_SEEDS` seeds."""
+    return None if len(values) < MIN_SEEDS else interval95(values)
+
+
 def format_return(value: float) -> str:
     """Format a return, with more decimals for small ones.
 

@@ -31,6 +31,8 @@ def check_free(folder: Path) -> None:
         taken = folder.exists() and (not folder.is_dir() or any(visible_files(folder)))
     except OSError as error:
         raise TriglotError(f"{folder} cannot be used: {error.strerror}.") from None
+    if taken and not folder.is_dir():
+        raise TriglotError(f"{folder} is a file, and a folder is expected: choose another name.")
     if taken:
         is_run = (folder / "config.json").is_file()
         other = f", or continue its run: triglot resume {folder}" if is_run else "."

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 import numpy as np
 
 from ...core.errors import TriglotError, shown, unknown
+from ..arguments import OTHER_NAMES
 from ..registry.overrides import type_hints, type_members
 
 # Swept by name, beside the fields of an algorithm; each value is a program of its own.
@@ -133,7 +134,9 @@ def _field(owner: str, algorithm: Any, name: str) -> tuple[type, "Field[Any]"]:
         one.name: (o, one) for o in (algorithm.Config, algorithm.Hyperparams) for one in fields(o)
     }
     if name not in known:
-        raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS])
+        elsewhere = OTHER_NAMES.get("--" + name.replace("_", "-"), "")
+        meant = elsewhere.removeprefix("--").replace("-", "_")
+        raise unknown(f"option of {owner} in --over", name, [*known, *COMPONENTS], meant)
     return known[name]
 
 

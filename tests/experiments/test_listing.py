@@ -88,7 +88,13 @@ def test_a_run_that_a_program_writes_is_running(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sort", "first"),
-    [("age", "finished"), ("return", "finished"), ("run", "extended"), ("state", "nan")],
+    [
+        ("age", "finished"),
+        ("return", "finished"),
+        ("run", "extended"),
+        ("state", "nan"),
+        ("algorithm", "nan"),
+    ],
 )
 def test_runs_are_sorted(folder: Path, sort: str, first: str) -> None:
     found = names(list_runs(RunsOptions(folder=folder, sort=sort)))
@@ -103,16 +109,32 @@ def test_runs_are_sorted(folder: Path, sort: str, first: str) -> None:
         (("algorithm=dqn",), ["nan"]),
         (("learning_rate=1e-3",), ["killed"]),
         (("state=killed", "num_envs=4"), ["killed", "extended"]),
+        (("networks=linen", "seeds=2", "algorithm=dqn"), ["nan"]),
     ],
 )
 def test_runs_are_filtered(folder: Path, where: tuple[str, ...], found: list[str]) -> None:
     assert names(list_runs(RunsOptions(folder=folder, where=where))) == found
 
 
-def test_the_table_fits_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_table_fits_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     lines = list_runs(RunsOptions(folder=folder)).splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= width
+    header, shown = lines[0], " ".join(lines[1:]).partition("a wider terminal also shows ")[2]
+    assert all(name in header for name in ("run", "state", "age", "return"))
+    assert "env" in shown and not any(name in header.split() for name in shown.split(", "))
+
+
+def test_the_name_that_train_gives_a_run_is_shown_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "runs/ppo-gymnax_CartPole_v1-linen-20261123-174501"
+    write_run(folder / name, "killed")
+    assert name in list_runs(RunsOptions(folder=folder))
 
 
 @pytest.mark.parametrize(

@@ -120,28 +120,3 @@ def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None
     words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
     printed = prepare(cli._parse_with_algorithm(TrainOptions, words)).announcement()
     assert "learning starts after 10,000 steps (--learning-starts) and the run has 640" in printed
-
-
-# What makes a documented command quick; each option is added to the commands that have it.
-TINY = "--num-envs 2 --rollout-length 16 --num-epochs 1 --num-minibatches 1 --hidden-sizes 8 8"
-SHORT = {
-    "train": ["--eval-episodes", "4", *TINY.split(), "--no-compilation-cache"],
-    "resume": ["--no-compilation-cache"],
-    "evaluate": ["--episodes", "4"],
-    "render": ["--max-steps", "8"],
-}
-
-
-@pytest.mark.parametrize("page", ["docs/start.md", "docs/guide/checkpoints.md"])
-def test_the_commands_of_a_page_run_in_order(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
-    for words in commands(ROOT / page, *SHORT, "curves"):
-        if "--total-steps" in words:  # 500,000 become 256, and an extended run 512
-            steps = words.index("--total-steps") + 1
-            words[steps] = str(max(256, int(words[steps]) // 2000))
-        elif words[0] == "train":
-            words += ["--total-steps", "256"]
-        assert cli.main([*words, *SHORT.get(words[0], ())]) == 0, words

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...statistics import interval95
+from ...statistics import interval95_over_seeds
 from ...statistics.returns import MIN_SEEDS
 from ..groups import equal_libraries
 from .chart import (
@@ -144,8 +144,7 @@ def _means(
             found = point[np.isfinite(point)].tolist()
             if not found:
                 continue
-            limits = interval95(found) if len(found) >= MIN_SEEDS else None
-            low, high = limits or (None, None)
+            low, high = interval95_over_seeds(found) or (None, None)
             if low is not None and high is not None:
                 low, high = max(low, lowest), min(high, highest)
             rows.append((one.key, step, float(np.mean(found)), low, high, width))

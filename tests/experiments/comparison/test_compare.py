@@ -93,8 +93,8 @@ def test_the_file_holds_what_was_promised(run: tuple[dict[str, Any], Path]) -> N
     for facts in read["backends"].values():
         assert all(facts[name] > 0 for name in POSITIVE)
         assert re.fullmatch("[0-9a-f]{64}", facts["params_sha256"])
-        low, high = facts["final_return_interval"]
-        assert low <= facts["final_return_mean"] <= high
+        assert np.isfinite(facts["final_return_mean"])
+        assert facts["final_return_interval"] is None  # of 3 seeds
         assert facts["program"]["flops"] > 0 and facts["program"]["instructions"] > 100
         assert facts["causes"] == []
     assert read["cost"] is None

@@ -20,10 +20,28 @@ from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.core.loop.episode import play_episode
+from triglot.core.loop.episode import Episodes, play_episode
 from triglot.experiments import cli
 from triglot.experiments.runs import render as rendering
+from triglot.experiments.runs import summary
 from triglot.experiments.storage.journal import Journal
+
+INTERVALS = [
+    (1, "return 5.00 (95% interval over episodes -7.42 to 17.4): 1 x 3 episodes"),
+    (4, "return 3.50 (seeds 2.00 to 5.00): 4 x 3 episodes"),
+    (5, "return 3.00 (95% interval over seeds 1.04 to 4.96): 5 x 3 episodes"),
+]
+
+
+@pytest.mark.parametrize("num_seeds, says", INTERVALS)
+def test_there_is_an_interval_over_seeds_from_five_on(num_seeds: int, says: str) -> None:
+    # Seeds have mean returns of 5, 4, 3, ...; a seed's episodes are 5 apart.
+    returns = np.arange(5, 0, -1)[:num_seeds, None] + np.array([-5.0, 0.0, 5.0])
+    lengths, finished = jnp.ones(returns.shape, int), jnp.ones(returns.shape, bool)
+    episodes = Episodes(returns=jnp.asarray(returns), lengths=lengths, finished=finished)
+    lines = summary.describe_evaluation(summary.evaluation(episodes))
+    assert lines == [f"greedy {says}"]
+
 
 TRAIN = "train q_learning gridworld:3x4 --backend table --num-seeds 2 --total-steps 20000"
 TRAIN = [*TRAIN.split(), "--eval-episodes", "0"]
@@ -59,7 +77,7 @@ def read(path: Path) -> dict[str, Any]:
 def test_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evaluate", str(run), "--episodes", "40"]) == 0
     told, found = capsys.readouterr().out, read(run / "evaluation.json")
-    assert "greedy return 1.00 (95% interval over seeds 1.00 to 1.00): 2 x 40 episodes" in told
+    assert "greedy return 1.00 (seeds 1.00 to 1.00): 2 x 40 episodes" in told
     assert "lengths 5 to 5 steps" in told and "were cut" not in told
     assert np.shape(found["returns"]) == np.shape(found["lengths"]) == (2, 40)
     assert np.unique(found["lengths"]) == 5 and found["return_per_seed"] == [1.0, 1.0]
