@@ -34,7 +34,13 @@ def write_gif(
       milliseconds: duration of a frame, rounded to steps of 10 by the format.
     """
     watched = tqdm(
-        frames, total=num_frames, unit=" frames", dynamic_ncols=True, delay=1.0, leave=False
+        frames,
+        total=num_frames,
+        unit=" frames",
+        dynamic_ncols=True,
+        delay=1.0,
+        leave=False,
+        disable=None,  # in a file or pipe
     )
     images = _indexed(watched)
     first = next(images)

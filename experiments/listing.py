@@ -50,6 +50,8 @@ def list_runs(options: RunsOptions) -> str:
     """
     if options.sort not in SORTS:
         raise unknown("column to sort by", options.sort, SORTS)
+    if options.folder == RunsOptions.folder and not options.folder.exists():
+        return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
     if not options.folder.is_dir():
         raise TriglotError(
             f"{options.folder} is not a folder: give one that holds runs, triglot runs FOLDER."

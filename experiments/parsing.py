@@ -95,7 +95,8 @@ def parse(
             other = OTHER_NAMES.get(name.replace("_", "-"))
             near = [other] if other in names else difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ";"
-            raise TriglotError(f"unknown option {name}{hint} `{prog} --help` lists the options.")
+            named = f"{prog} {arguments[0]}" if algorithm and arguments[0][0] != "-" else prog
+            raise TriglotError(f"unknown option {name}{hint} `{named} --help` lists the options.")
     if rest:
         raise TriglotError(f"unexpected argument {shown(rest[0])}; see `{prog} --help`.")
     values = _values(options, parsed)

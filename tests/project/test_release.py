@@ -1,5 +1,6 @@
 """The files of a release agree with the package: versions, targets, commands."""
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -98,3 +99,46 @@ def test_the_container_copies_files_that_exist() -> None:
     copied = [line.split()[1:-1] for line in text.splitlines() if line.startswith("COPY")]
     assert copied and all((ROOT / name).exists() for names in copied for name in names)
     assert re.search(r"^FROM python:(\S+)-slim$", text, re.MULTILINE)
+
+
+def release_script() -> Any:
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    root = tmp_path / "checkout"
+    (root / "triglot").mkdir(parents=True)
+    for name in ("README.md", "pyproject.toml", "mkdocs.yml", "triglot/__init__.py"):
+        shutil.copy(ROOT / name, root / name)
+    return root
+
+
+def test_the_page_of_an_index_has_absolute_links(checkout: Path, tmp_path: Path) -> None:
+    site = checkout / "mkdocs.yml"
+    others = re.sub(r"^repo_url: .*\n", "", site.read_text(), flags=re.MULTILINE)
+    site.write_text(f"repo_url: https://example.org/triglot/\n{others}")
+    release_script().prepare(checkout, tmp_path / "copy")
+    before, after = ((folder / "README.md").read_text() for folder in (checkout, tmp_path / "copy"))
+    links = re.findall(r"\]\(([^)]+)\)", after)
+    assert len(links) == len(re.findall(r"\]\(([^)]+)\)", before)) > 20
+    tag = f"v{triglot.__version__}"
+    for link in links:
+        place = re.fullmatch(rf"https://example.org/triglot/(blob|raw)/{tag}/([^#]+)(#.*)?", link)
+        assert place is None or (ROOT / place[2]).exists(), link
+        assert place or link.startswith(("https://", "#")), link
+    assert f"raw/{tag}/docs/images/demo.gif" in after
+    project = tomllib.loads((tmp_path / "copy" / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Repository"] == "https://example.org/triglot"
+
+
+def test_a_release_without_an_address_is_refused(checkout: Path, tmp_path: Path) -> None:
+    site = checkout / "mkdocs.yml"
+    site.write_text(re.sub(r"^repo_url: .*\n", "", site.read_text(), flags=re.MULTILINE))
+    with pytest.raises(SystemExit, match="mkdocs.yml has no repo_url"):
+        release_script().prepare(checkout, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
