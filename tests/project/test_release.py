@@ -139,6 +139,6 @@ def test_the_page_of_an_index_has_absolute_links(checkout: Path, tmp_path: Path)
 def test_a_release_without_an_address_is_refused(checkout: Path, tmp_path: Path) -> None:
     site = checkout / "mkdocs.yml"
     site.write_text(re.sub(r"^repo_url: .*\n", "", site.read_text(), flags=re.MULTILINE))
-    with pytest.raises(SystemExit, match="mkdocs.yml has no repo_url"):
+    with pytest.raises(SystemExit, match="has no repo_url"):
         release_script().prepare(checkout, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
