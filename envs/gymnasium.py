@@ -3,6 +3,7 @@
 Source: Towers et al. 2024, https://arxiv.org/abs/2407.17032, version 1.3.
 """
 
+import importlib
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,11 +67,14 @@ def make(name: str, **options: Any) -> "Gymnasium":
         raise TriglotError(f"{full_name} cannot be built{given}: {describe(error)}.") from None
     try:
         specs = [spec_from_space(space) for space in (env.observation_space, env.action_space)]
+        # Gymnasium completes a name without a version; a module is imported by `gymnasium.make`.
+        module, colon, _ = name.rpartition(":")
+        env_id = f"{module}{colon}{env.spec.id}" if env.spec else name
     except TriglotError as error:
         raise TriglotError(f"{full_name}: {error}") from None
     finally:
         env.close()
-    return Gymnasium(name, pairs, *specs)
+    return Gymnasium(env_id, pairs, *specs)
 
 
 def _check_own(gym: Any, name: str, options: dict[str, Any]) -> None:
@@ -122,7 +126,7 @@ class Gymnasium:
         gym = require("gymnasium", "gymnasium")
         options = dict(self.options)
         mode = options.pop("vectorization_mode", None)
-        own = gym.spec(self.env_id).vector_entry_point
+        own = self._registered().vector_entry_point
         same_step = gym.vector.AutoresetMode.SAME_STEP
         usable = own in RESTARTS or _metadata(own).get("autoreset_mode") == same_step
         if mode == "vector_entry_point" and not usable:
@@ -141,10 +145,16 @@ class Gymnasium:
         restart = RESTARTS.get(own) if is_own else None
         return GymnasiumVector(vector, self.obs_spec, self.action_spec, restart)
 
+    def _registered(self) -> Any:
+        module, _, name = self.env_id.rpartition(":")
+        if module:
+            importlib.import_module(module)  # registers the environment
+        return require("gymnasium", "gymnasium").spec(name)
+
     @property
     def milliseconds(self) -> int:
         """Duration of a frame: the environment's frame rate, at most a GIF's 50 per second."""
-        creator = require("gymnasium", "gymnasium").spec(self.env_id).entry_point
+        creator = self._registered().entry_point
         rate = _metadata(creator).get("render_fps") or 30
         return max(20, round(1000 / rate))
 

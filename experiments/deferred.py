@@ -50,7 +50,8 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         package = sys.modules.get(fullname.rpartition(".")[0])
         if isinstance(package, _Deferred) and fullname not in (*self.names, *_ALONE):
-            package.__deferring__.load(package)
+            # Another thread that loads the package may wait for this import.
+            package.__deferring__.load(package, wait=False)
             return _Loaded.spec_of(fullname)
         spec = PathFinder.find_spec(fullname, path, target) if fullname in self.names else None
         if spec is not None and spec.loader is not None:
@@ -74,20 +75,28 @@ class _Deferring(Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing yet."""
 
-    def load(self, module: ModuleType) -> None:
-        """Run the module's code once; other threads wait for it."""
-        with self._lock, _outside_of_tracing():
+    def load(self, module: ModuleType, *, wait: bool = True) -> None:
+        """Run the module's code once; other threads wait for it, or do nothing."""
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
             if not self._started:
-                self._started = True
-                module.__loader__ = self.loader
-                if module.__spec__ is not None:
-                    module.__spec__.loader = self.loader
-                try:
-                    self.loader.exec_module(module)
-                except BaseException:
-                    self._started = False  # the next use tries again, as an import would
-                    raise
-                module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
+                self._load(module)
+        finally:
+            self._lock.release()
+
+    def _load(self, module: ModuleType) -> None:
+        self._started = True
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        try:
+            with _outside_of_tracing():
+                self.loader.exec_module(module)
+        except BaseException:
+            self._started = False  # the next use tries again, as an import would
+            raise
+        module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Loaded(Loader):

@@ -38,7 +38,8 @@ class HostFailure(TriglotError):
     """A host environment failed during training.
 
     Attributes:
-      runner_state: the state after the last whole update.
+      runner_state: the state after the last whole update; of an online agent, which learns after
+        every step, after the last step, with the counter of the last whole update.
       metrics: of the updates done in the failed call, `[S, updates]` each; empty if there are none.
     """
 

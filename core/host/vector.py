@@ -1,5 +1,6 @@
 """Step host environments: check their results and count their episodes."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,9 +120,10 @@ class HostRunner:
                 )
 
     def close(self) -> None:
-        """Close the environments."""
-        for vector in self._vectors:
-            vector.close()
+        """Close all environments; the first exception of one is raised at the end."""
+        with contextlib.ExitStack() as closing:
+            for vector in reversed(self._vectors):
+                closing.callback(vector.close)
 
     def _step(self, vector: Any, action: np.ndarray) -> HostStep:
         try:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.errors import TriglotError
+from ...core.host_environment import HostEnvironment
 from ...core.loop.episode import Episodes
 from ...core.trainers import make_trainer
 from ..monitoring.evaluating import play
@@ -44,10 +45,17 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     check_minimums(options, episodes=1, max_steps=1)
     run_options = replace(run_options, devices=options.devices, shard="seeds")
     with phase("building"):
-        plan = prepare(run_options, folder=options.run, training=False, divide=True)
+        other = None if options.env is None else make_env(options.env)
+        divide = not isinstance(other, HostEnvironment)
+        if not divide and options.devices not in (None, 1):
+            raise TriglotError(
+                f"--env {options.env} is stepped in Python, by one process: leave --devices "
+                f"{options.devices} out."
+            )
+        plan = prepare(run_options, folder=options.run, training=False, divide=divide)
         num_episodes = options.episodes * run_options.num_seeds
         memory.check({"episodes": num_episodes * memory.EPISODE_BYTES})
-        played = plan if options.env is None else _in_env(plan, options.env)
+        played = plan if options.env is None else _in_env(plan, options.env, other)
         progress = restore(plan, previous=options.previous, kind=options.checkpoint)
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
     print(wrapped(f"{played.title}, {done}"))
@@ -85,13 +93,13 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     return 0
 
 
-def _in_env(plan: Plan, name: str) -> Plan:
-    """Replace a plan's environment.
+def _in_env(plan: Plan, name: str, env: Any) -> Plan:
+    """Replace a plan's environment by the one of this name.
 
     Raises:
       TriglotError: if its observations or actions are not those of the run.
     """
-    agent, env = plan.trainer.agent, make_env(name)
+    agent = plan.trainer.agent
     for what, own, other in (
         ("observations", agent.obs_spec, env.obs_spec),
         ("actions", agent.action_spec, env.action_spec),

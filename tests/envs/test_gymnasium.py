@@ -1,5 +1,6 @@
 """Gymnasium's environments as the host loop steps them."""
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -161,3 +162,19 @@ def test_a_last_observation_that_changes_its_shape_is_told() -> None:
     vector.step(np.zeros(1, np.int32))
     with pytest.raises(TriglotError, match=r"shape \(3,\)"):
         vector.step(np.zeros(1, np.int32))
+
+
+def test_an_id_without_a_version_or_with_a_module_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "registers_mine.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Mine-v3', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.warns(UserWarning, match="latest versioned"):
+        assert make("Acrobot").env_id == "Acrobot-v1"
+    env = make("registers_mine:Mine-v3")
+    vector = env.open(2)
+    assert env.milliseconds == 20 and vector.reset(0).shape == (2, 4)
+    vector.close()

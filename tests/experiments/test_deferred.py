@@ -65,6 +65,34 @@ def test_a_submodule_loads_its_package_first(tmp_path: Path) -> None:
     assert importlib.import_module("circular.third").answer == 42
 
 
+def test_two_threads_that_need_a_package_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    package = tmp_path / "waiting"
+    package.mkdir()
+    code = "import time\ntime.sleep(0.5)\nfrom waiting import part\nanswer = 42\n"
+    (package / "__init__.py").write_text(code)
+    (package / "part.py").write_text("answer = 42\n")
+    # Python cannot stop a thread that waits for ever, so another process does this.
+    program = """
+import threading, time
+from triglot.experiments.deferred import defer
+defer(["waiting"])
+import waiting
+def load():
+    waiting.answer
+def load_part():
+    time.sleep(0.1)
+    import waiting.part
+threads = [threading.Thread(target=load), threading.Thread(target=load_part)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(waiting.answer, waiting.part.answer)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "42 42\n", done.stderr
+
+
 @pytest.mark.parametrize("name", ["scipy.linalg.blas", "scipy.linalg.lapack", "yaml.cyaml"])
 def test_a_submodule_of_what_the_command_line_defers_is_imported(name: str) -> None:
     program = f"""

@@ -18,6 +18,7 @@ from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.host.player import film
 from triglot.core.host.trainer import HostFailure, HostProgram, HostTrainer
+from triglot.core.host.vector import HostRunner
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
@@ -217,6 +218,22 @@ def test_environments_are_closed_whatever_happens(
         with nullcontext() if when == 1000 else pytest.raises(TriglotError):
             run()
         assert len(closed) == 1
+
+
+def test_one_that_cannot_be_closed_does_not_keep_others_open(
+    counter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    def close(vector: Any) -> None:
+        closed.append(vector)
+        raise OSError("cannot close")
+
+    runner = HostRunner(counter, 1, [0, 1, 2])
+    monkeypatch.setattr(GymnasiumVector, "close", close)
+    with pytest.raises(OSError, match="cannot close"):
+        runner.close()
+    assert len(closed) == 3
 
 
 def test_it_cannot_be_compiled(counter: Any) -> None:
