@@ -81,9 +81,10 @@ def unknown(
     TriglotError("unknown backend 'hiku'; did you mean 'haiku'? Choices: haiku, linen.")
     """
     names = sorted(choices)
-    near = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.6)
-    near = [meant] if meant in names else near
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    by_letters = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(given.lower(), by_letters, n=1, cutoff=0.6)
+    found = meant if meant in names else by_letters[near[0]] if near else None
+    hint = f"; did you mean {found!r}?" if found else "."
     choices = f" Choices: {', '.join(names)}." if names else ""
     return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")
 

@@ -135,8 +135,9 @@ def _without_suite(name: str) -> TriglotError:
             full = {env: f"{suite}:{env}" for env in module.names()} | full
         except MissingExtra:
             continue
-    near = difflib.get_close_matches(name.rstrip(":"), full, n=1, cutoff=0.6)
-    hint = f"; did you mean {full[near[0]]!r}?" if near else "."
+    by_letters = {env.lower(): whole for env, whole in full.items()}
+    near = difflib.get_close_matches(name.rstrip(":").lower(), by_letters, n=1, cutoff=0.6)
+    hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
     return TriglotError(
         f"environment {shown(name)} must have the form suite:name{hint} "
         f"Suites: {', '.join(suites())} (`triglot list gymnax` lists one)."

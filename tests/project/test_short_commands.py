@@ -97,8 +97,9 @@ def test_the_commands_of_a_page_run_in_order(
         shutil.copy(path, tmp_path)
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
-    for path in tmp_path.glob("*.py"):
-        monkeypatch.delitem(sys.modules, path.stem, raising=False)
+    of_pages = [path.stem for path in tmp_path.glob("*.py")]
+    for name in [name for name in sys.modules if name.startswith("my_") or name in of_pages]:
+        monkeypatch.delitem(sys.modules, name)  # of another page
     for words in RUN_OF[page]:
         words, _, folder = " ".join(words).partition(" && cd ")
         line, _, written = words.partition(" > ")

@@ -1,5 +1,6 @@
 """A defect planted in one of two trainings is named, and where none was planted none is named."""
 
+import mmap
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,7 +207,9 @@ def test_a_memory_leak_is_named(
         train_chunk = session.train
 
         def leaking(count: int) -> Reply:
-            kept.append(np.ones(2**20))  # 8 MB
+            # New pages: an array might reuse what earlier tests have freed.
+            kept.append(mmap.mmap(-1, 2**23))
+            kept[-1].write(bytes(2**23))
             return train_chunk(count)
 
         session.train = leaking  # pyright: ignore
