@@ -103,6 +103,7 @@ def _run(arguments: list[str], started: float) -> int:
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
     check_words(arguments)
+    devices.check_count_variable()
     defer(UNUSED_AT_START)
     try:
         return COMMANDS[arguments[0]](arguments, started)

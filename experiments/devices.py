@@ -5,6 +5,7 @@ process may use, as far as there are seeds for them. Python code has one, unless
 """
 
 import os
+import re
 from contextlib import suppress
 
 from .options import TrainOptions
@@ -17,6 +18,22 @@ CANNOT_START = (
     f"JAX cannot start on {KINDS}={{}}: install JAX for these devices, such as `pip install "
     f"'jax[cuda12]'` for NVIDIA GPUs, or unset {KINDS}."
 )
+
+
+def check_count_variable() -> None:
+    """Check the number of devices that the user set for JAX, which fails late without it.
+
+    Raises:
+      TriglotError: if it is not a positive number.
+    """
+    from ..core.errors import TriglotError, shown
+
+    count = os.environ.get(COUNT, "1")
+    if not re.fullmatch("[1-9][0-9]*", count):
+        raise TriglotError(
+            f"{COUNT}, into how many devices JAX divides the CPU, must be at least 1, got "
+            f"{shown(count)}: correct it, or unset it."
+        )
 
 
 def start(options: TrainOptions) -> None:

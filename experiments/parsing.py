@@ -233,9 +233,11 @@ def _one_sentence(box: str) -> str:
     lines = [line.strip("│| ") for line in COLOR.sub("", box).splitlines()[1:]]
     rules = [number for number, line in enumerate(lines) if line and not line.strip("─-╭╮╰╯+")]
     first = rules.pop(0) + 1 if rules[:1] == [0] else 0
-    message = " ".join(" ".join(lines[first : rules[0] if rules else None]).split())
+    text = "\n".join(lines[first : rules[0] if rules else None])
+    # The help of each missing argument stands below its name.
+    text = re.sub(r"^(.+?)\.? \(required\)$", r"(\1),", text, flags=re.MULTILINE)
+    message = " ".join(text.split()).rstrip(",")
     titles = "|".join(["config", "hyper", *GROUPS])
-    message = message.replace(" (required)", "")
     message = re.sub(f"^Error parsing (({titles})({GROUP})?: )?", "", message)
     return message.rstrip(".") + "."
 

@@ -48,13 +48,14 @@ class Player:
         """Take one step in each environment, `[N, ...]`.
 
         Raises:
-          TriglotError: if an environment fails.
+          TriglotError: if an environment fails, or returns values that are not finite.
         """
         runner = self._runner
         key = jax.random.key_data(jax.random.fold_in(self._loop_key, runner.num_steps))
         inputs = (self._read, self._carry, key[None], runner.obs, runner.first)
         action, self._carry, _ = self._act(*inputs)
         step = runner.step(np.asarray(action))
+        runner.check_finite(jax.tree.map(lambda leaf: leaf[:, None], step._asdict()))
         return HostStep(*(jax.tree.map(lambda leaf: leaf[0], part) for part in step))
 
     def close(self) -> None:

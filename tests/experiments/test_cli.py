@@ -227,6 +227,17 @@ def test_missing_devices_are_named(
     assert "JAX cannot start on JAX_PLATFORMS=cuda: install" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "two", ""])
+def test_a_wrong_number_of_devices_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: str
+) -> None:
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", count)
+    assert cli.main(["list"]) == 2
+    error = capsys.readouterr().err
+    assert "JAX_NUM_CPU_DEVICES, into how many devices JAX divides the CPU, must be" in error
+    assert f"got {count!r}" in error
+
+
 def test_ctrl_c_outside_training_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,7 +146,7 @@ def test_a_divided_sweep_is_that_of_one_device(
 
 @pytest.mark.parametrize(
     "given, num_seeds, made",
-    [(None, 5, 3), (None, 64, 4), (None, 1, None), (None, None, 4), (1, 5, None), (8, 5, 8)],
+    [(None, 5, 3), (None, 64, 4), (None, 1, None), (None, None, 4), (1, 5, None), (8, 8, 8)],
 )
 @pytest.mark.parametrize("limited", [False, True])
 def test_devices_are_made_for_the_cores(

@@ -15,7 +15,7 @@ from triglot.core.rl.losses import gae
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class ReinforceHyperparams:  # traced numbers in the state: a sweep over them is a vmap
+class ReinforceHyperparams:  # traced values in the state: a sweep over them is a vmap
     learning_rate: float = 3e-3
     discount: float = 0.99
 

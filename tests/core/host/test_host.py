@@ -173,6 +173,14 @@ def test_a_failure_names_the_step_and_loses_nothing(ppo: Any, what: str, says: s
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(kept.agent.learner.variables))
 
 
+@pytest.mark.parametrize("what", ["reward", "obs"])
+def test_values_that_are_not_finite_end_an_evaluation(ppo: Any, what: str) -> None:
+    env = make_env("gymnasium:triglot/Failing-v0", what=what, when=3)
+    state = ppo.init(jax.random.key(0), 2)
+    with pytest.raises(TriglotError, match=f"returned .*{what} .* in step 3 of environment 0"):
+        triglot.evaluate(ppo, env, state, jax.random.key(1), num_episodes=2)
+
+
 def test_a_failure_on_the_way_leaves_what_was_learned_online() -> None:
     env = make_env("gymnasium:triglot/Failing-v0", what="reward", when=5)
     agent = make_agent("ppo", env, config={**PPO, "rollout_length": 1, "num_minibatches": 1})
