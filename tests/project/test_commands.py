@@ -30,6 +30,7 @@ LEFT_OUT = {
         "triglot sweep ppo gymnax:CartPole-v1 --over num_envs=4,16 "
         "--over learning_rate=1e-4,1e-3 --executor ray",
     ),
+    "needs Docker": ("docker build", "mkdir -p runs", "docker run"),
     "takes more than half an hour on two cores": (
         "triglot train ppo jumanji:Maze-v0",
         "triglot train ppo brax:ant",
@@ -105,6 +106,8 @@ PROGRAMS = {
     "taskset",
     "pip",
     "ray",
+    "docker",
+    "mkdir",
     ".venv/bin/pip",
     "python3",
     ".",
