@@ -8,7 +8,7 @@ from . import numbers
 from .cost_tables import cost_table, programs_table
 from .environments import environments_table
 from .pair_tables import ladder_table, pairs_table
-from .tables import LIBRARY, Column, Record, Result, Table, bounds
+from .tables import LIBRARY, Column, Record, Result, Table, bounds, spread, spread_columns
 
 AT_ONCE = "Trainings ran on one core each, and several at the same time."
 
@@ -25,6 +25,7 @@ def summary_table(result: Result) -> Table:
                 "library": name,
                 "differs": _differs(identity, name),
                 **{f"return_{key}": mean.get(key) for key in ("value", "low", "high")},
+                **spread("return_", facts.get("final_returns") or ()),
                 **{key: facts.get(key) for key, *_ in SPEEDS},
             }
         )
@@ -32,7 +33,7 @@ def summary_table(result: Result) -> Table:
         LIBRARY,
         Column("differs", lambda row: row["differs"], left=True),
         Column("return", lambda row: numbers.returns(row["return_value"])),
-        Column("95% interval", lambda row: numbers.interval(bounds(row, "return_"))),
+        *spread_columns("return_", result["num_seeds"]),
         *_speeds(),
     )
     return Table(name="summary", title="Summary", columns=columns, records=records)

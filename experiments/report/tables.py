@@ -2,11 +2,14 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...backends import libraries
+from ..statistics.returns import MIN_SEEDS
+from . import numbers
 
 Record: TypeAlias = Mapping[str, Any]
 Result: TypeAlias = Mapping[str, Any]  # as `comparison.json` holds it
@@ -112,3 +115,31 @@ def as_csv(table: Table) -> str:
 def bounds(record: Record, prefix: str) -> dict[str, Any]:
     """Return the fields of an interval, `low` and `high`, whose names begin with a prefix."""
     return {key: record.get(f"{prefix}{key}") for key in ("low", "high")}
+
+
+def spread(prefix: str, returns: Sequence[float | None]) -> dict[str, Any]:
+    """Make the fields of the lowest and highest seed, `prefix` before `lowest` and `highest`."""
+    known = [value for value in returns if value is not None and math.isfinite(value)]
+    return {
+        f"{prefix}lowest": min(known, default=None),
+        f"{prefix}highest": max(known, default=None),
+    }
+
+
+def spread_columns(prefix: str, num_seeds: int) -> tuple[Column, ...]:
+    """Make the column beside a mean over seeds: its interval; below 5 seeds the range of seeds.
+
+    Args:
+      prefix: of the fields that `bounds` and `spread` have.
+      num_seeds: seeds trained; one has neither an interval nor a range.
+    """
+    if num_seeds >= MIN_SEEDS:
+        return (Column("95% interval", lambda row: numbers.interval(bounds(row, prefix))),)
+    if num_seeds == 1:
+        return ()
+
+    def text(row: Record) -> str:
+        ends = (row[f"{prefix}lowest"], row[f"{prefix}highest"])
+        return "" if None in ends else " to ".join(map(numbers.returns, ends))
+
+    return (Column("range of seeds", text),)

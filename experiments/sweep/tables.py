@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..report import numbers
-from ..report.tables import Column, Table, bounds
+from ..report.tables import Column, Table, spread, spread_columns
 from .axes import format_value
 from .results import DIVERGED, Outcome
 
@@ -38,6 +38,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
             "rank": one["rank"],
             **_cells(one["values"]),
             **_interval("return", one["return"]),
+            **spread("return_", one["returns"]),
             **_interval("iqm", one["iqm"]),
             "training_return": one["training_return"],
             "status": DIVERGED if one["num_diverged"] else one["status"],
@@ -50,7 +51,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
     columns = [
         Column("rank", lambda row: str(row["rank"]), left=True),
         Column("return", lambda row: numbers.returns(row["return"])),
-        Column("95% interval", lambda row: numbers.interval(bounds(row, "return_"))),
+        *spread_columns("return_", result["num_seeds"]),
         *(Column(name, lambda row, n=name: row[n]) for name in result["names"]),
         Column("IQM", lambda row: numbers.returns(row["iqm"])),
     ]
@@ -76,7 +77,7 @@ def _note(result: Mapping[str, Any]) -> str:
         )
     else:
         text = f"Return of the last tenth of training, mean over {result['num_seeds']} seeds."
-    text += " IQM: interquartile mean. Intervals are at 95 %; below 5 seeds there are none."
+    text += " IQM: interquartile mean. Intervals are at 95 %, from 5 seeds on."
     if any(one["status"] == "stopped" for one in result["settings"]):
         text += " A setting that was stopped has the return of its recent training episodes."
     if any(one["num_diverged"] for one in result["settings"]):

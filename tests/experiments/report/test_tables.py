@@ -9,6 +9,7 @@ import pytest
 from tests.experiments.report.sample import sample
 from triglot.experiments.report import contents, pair_tables, report
 from triglot.experiments.report.tables import Column, Table, as_csv, as_markdown, as_text
+from triglot.experiments.statistics.estimate import mean
 
 RESULT = sample(num_updates=20, envs=("gymnax:CartPole-v1", "gymnax:Acrobot-v1"))
 
@@ -35,6 +36,30 @@ def test_the_terminal_table_has_80_columns(backends: tuple[str, ...], num_seeds:
     assert len(rows) == len(backends)
     assert header.split()[:3] == ["library", "differs", "return"]
     assert rows[0].split()[1] == "never" and "from update 1" in rows[-1]
+
+
+@pytest.mark.parametrize(
+    ("finals", "header", "cell"),
+    [
+        ([400.0], None, ""),
+        ([400.0, 500.0, float("nan")], "range of seeds", "400.0 to 500.0"),
+        ([None, None], "range of seeds", ""),
+        ([400.0, 410.0, 420.0, 430.0, 500.0], "95% interval", "[382.8, 481.2]"),
+    ],
+)
+def test_beside_a_mean_stands_an_interval_or_the_range_of_few_seeds(
+    finals: list[float | None], header: str | None, cell: str
+) -> None:
+    found = sample(num_updates=5, num_seeds=len(finals))
+    found["backends"]["haiku"]["final_returns"] = finals
+    if len(finals) >= 5:
+        estimate = mean([value for value in finals if value is not None])
+        found["statistics"]["backends"]["haiku"]["mean"] = estimate.as_json()
+    summary = contents.summary_table(found)
+    beside = [one for one in summary.header if one in ("range of seeds", "95% interval")]
+    assert beside == ([] if header is None else [header])
+    row = dict(zip(summary.header, summary.rows[0], strict=True))
+    assert header is None or row[header] == cell
 
 
 def test_long_names_and_large_numbers_stay_in_80_columns() -> None:
