@@ -25,9 +25,9 @@ import tyro
 from flax import linen, nnx
 
 from triglot import from_equinox, from_haiku, from_linen, from_nnx
+from triglot.compare.cost.noise import Noise
 from triglot.core.network import Network
 from triglot.core.specs import Box
-from triglot.experiments.comparison.cost.noise import Noise
 
 from . import harness
 

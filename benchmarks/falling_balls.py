@@ -16,7 +16,7 @@ import tyro
 
 from examples.falling_balls import Balls, simulate, simulate_compiled, thrown
 from triglot.core.errors import writing
-from triglot.experiments.plots.learning_curves import COLOURS
+from triglot.report.plots.learning_curves import COLOURS
 
 from . import harness
 

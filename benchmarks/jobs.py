@@ -22,12 +22,12 @@ from typing import Any
 
 import tyro
 
-from triglot.experiments.jobs.executor import Executor, Task
-from triglot.experiments.jobs.local import LocalExecutor
-from triglot.experiments.jobs.run import run_tasks
-from triglot.experiments.jobs.running import RunningJob
-from triglot.experiments.jobs.view import View
-from triglot.experiments.runs.interrupt import Interrupt
+from triglot.jobs.executor import Executor, Task
+from triglot.jobs.local import LocalExecutor
+from triglot.jobs.run import run_tasks
+from triglot.jobs.running import RunningJob
+from triglot.jobs.view import View
+from triglot.machine.interrupt import Interrupt
 
 RATES = ("1e-4", "3e-4", "1e-3", "3e-3")
 
@@ -72,7 +72,7 @@ def measure_overhead(num_jobs: int, folder: Path) -> None:
     if importlib.util.find_spec("ray") is None:
         print("Ray is not installed: its overhead is not measured")
         return
-    from triglot.experiments.jobs.cluster import connect
+    from triglot.jobs.cluster import connect
 
     os.environ["PYTHONPATH"] = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
     args = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 10**8}

@@ -19,9 +19,9 @@ import tyro
 from jax.extend import core as jex
 
 import triglot
+from triglot.compare.programs.describe import describe
 from triglot.core.loop.trainer import init_seeds, play_seeds, train_seeds
 from triglot.core.trainers import make_trainer
-from triglot.experiments.programs.describe import describe
 
 from .harness import compile_timed, print_table
 

@@ -20,8 +20,8 @@ import numpy as np
 import tyro
 
 from triglot.core.loop.trainer import init_seeds, train_seeds
-from triglot.experiments.options import SweepOptions
-from triglot.experiments.sweep.plan import make_plan
+from triglot.sweep.options import SweepOptions
+from triglot.sweep.plan import make_plan
 
 from . import harness
 

@@ -147,11 +147,7 @@ def _in_library(filename: str) -> bool:
     return filename.startswith("<") or any(map(path.is_relative_to, _LIBRARY_FOLDERS))
 
 
-_OUR_ROOT = Path(__file__).resolve().parents[1]
 _LIBRARY_FOLDERS = [
-    *(
-        _OUR_ROOT / part
-        for part in ("core", "backends", "algorithms", "envs", "checks", "diff", "experiments")
-    ),
+    *(room.resolve() for room in Path(__file__).parents[1].iterdir() if room.is_dir()),
     *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
 ]

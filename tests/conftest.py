@@ -68,7 +68,7 @@ def keep_programs() -> None:
 # Test files whose tests get the marker `optimized`: they need the programs that users run.
 OPTIMIZED = (
     "conformance/test_identity",
-    "comparison/test_compare",
+    "compare/test_compare",
     "checks/test_gymnax_quirks",  # rounding decides whether a bound is exceeded
     "learning/test_inverted_pendulum",
 )

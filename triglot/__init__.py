@@ -41,12 +41,11 @@ _EXPORTS = {
     "core.errors": ("Guessed", "TriglotError"),
     "diff.compare": ("diff_networks",),
     "backends.translate": ("translate",),
-    "experiments.presets.find": ("preset",),
-    "experiments.registry.agents": ("make_agent",),
-    "experiments.registry.environments": ("make_env",),
-    "experiments.runs.load": ("load_run",),
-    "experiments.export.policy": ("load_policy",),
-    "experiments.sweep.python": ("sweep",),
+    "registry.presets.find": ("preset",),
+    "registry.agents": ("make_agent",),
+    "registry.environments": ("make_env",),
+    "runs.load": ("load_run",),
+    "export.policy": ("load_policy",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -87,12 +86,11 @@ if TYPE_CHECKING:
     from .core.specs import Discrete as Discrete
     from .core.train import train as train
     from .diff.compare import diff_networks as diff_networks
-    from .experiments.export.policy import load_policy as load_policy
-    from .experiments.presets.find import preset as preset
-    from .experiments.registry.agents import make_agent as make_agent
-    from .experiments.registry.environments import make_env as make_env
-    from .experiments.runs.load import load_run as load_run
-    from .experiments.sweep.python import sweep as sweep
+    from .export.policy import load_policy as load_policy
+    from .registry.agents import make_agent as make_agent
+    from .registry.environments import make_env as make_env
+    from .registry.presets.find import preset as preset
+    from .runs.load import load_run as load_run
 else:
 
     def __getattr__(name: str) -> Any:

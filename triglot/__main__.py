@@ -25,7 +25,7 @@ def main() -> int:
         # clean up set a handler of their own.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     collect_rarely()
-    from .experiments.cli import main as run
+    from .cli.main import main as run
 
     try:
         return run()

@@ -11,15 +11,15 @@ import pytest
 
 import triglot
 from triglot.backends import build, libraries
+from triglot.cli import list as listing
+from triglot.cli import main as cli
+from triglot.compare.compare import compare
+from triglot.compare.options import CompareOptions
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.networks.architecture import MLP, NetworkSpec, policy_head, value_head
 from triglot.core.specs import Box
 from triglot.envs.probes import make
-from triglot.experiments import cli
-from triglot.experiments.authoring import list as listing
-from triglot.experiments.comparison.compare import compare
-from triglot.experiments.options import CompareOptions
-from triglot.experiments.registry.loading import load_networks
+from triglot.registry.loading import load_networks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "tests" / "toy_library"

@@ -14,7 +14,7 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.experiments.comparison.verdict.identity import learned
+from triglot.runs.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 # The environment of each suite.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.attacked import SMALL
-from triglot.experiments.cli import main
+from triglot.cli.main import main
 
 
 @pytest.fixture(scope="module")  # with the compiler options of the tests that resume it

@@ -107,7 +107,7 @@ def _become(work: Callable[[], int], log: Path) -> None:
 
 
 def _counting(command: str, log: Path, watched: Path | None, kill_at: int) -> int:
-    from triglot.experiments.cli import main
+    from triglot.cli.main import main
 
     count = 0
 

@@ -159,9 +159,9 @@ def main(options: Options) -> None:
     import triglot.algorithms.ppo
     import triglot.algorithms.sac
     import triglot.backends.linen
-    import triglot.experiments.cli
-    import triglot.experiments.parsing
-    import triglot.experiments.runs.train  # noqa: F401
+    import triglot.cli.main
+    import triglot.cli.parsing
+    import triglot.runs.train  # noqa: F401
 
     results = {}
     with tempfile.TemporaryDirectory() as folder:

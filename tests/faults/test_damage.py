@@ -11,10 +11,10 @@ import pytest
 
 from tests.faults.attacked import SMALL, STEPS_PER_UPDATE, fingerprint
 from tests.printed import unwrapped
+from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.core.loop.checkpoint import Checkpoints
-from triglot.experiments.cli import main
-from triglot.experiments.storage.journal import Journal, read_metrics
+from triglot.runs.storage.journal import Journal, read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

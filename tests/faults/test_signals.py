@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.faults.attacked import COMMON, NETWORK, SMALL, fingerprint, start
-from triglot.experiments.cli import main
-from triglot.experiments.runs.interrupt import SIGNALS, Interrupt, Signalled, raising
-from triglot.experiments.storage.journal import Journal
+from triglot.cli.main import main
+from triglot.machine.interrupt import SIGNALS, Interrupt, Signalled, raising
+from triglot.runs.storage.journal import Journal
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
@@ -46,7 +46,7 @@ def test_a_signal_saves_and_names_itself_in_the_exit_code(
 def test_a_second_signal_ends_the_program_at_once() -> None:
     code = (
         "import signal, time\n"
-        "from triglot.experiments.runs.interrupt import Interrupt\n"
+        "from triglot.machine.interrupt import Interrupt\n"
         "with Interrupt() as interrupt:\n"
         "    signal.raise_signal(signal.SIGTERM)\n"
         "    assert interrupt.exit_code == 143\n"
@@ -86,7 +86,7 @@ def test_commands_that_must_clean_up_see_an_exception(
                 cleaned.append(True)
         return 0
 
-    monkeypatch.setitem(sys.modules["triglot.experiments.cli"].COMMANDS, "list", command)
+    monkeypatch.setitem(sys.modules["triglot.cli.main"].COMMANDS, "list", command)
     assert main(["list"]) == 143 and cleaned
     assert capsys.readouterr().err == "triglot: interrupted\n"
     with pytest.raises(Signalled), raising():

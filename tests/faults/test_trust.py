@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import triglot
+from triglot.cli.main import main
 from triglot.core.errors import TriglotError
-from triglot.experiments.cli import main
 
 # A part of the user's own, which says when it is imported.
 SOURCE = """

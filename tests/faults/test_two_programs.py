@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from triglot.cli.main import main
 from triglot.core.errors import TriglotError
-from triglot.experiments.cli import main
-from triglot.experiments.storage.files import HOLDER, check_free, make_new_folder
-from triglot.experiments.storage.lock import locked
+from triglot.machine.files import HOLDER, check_free, make_new_folder
+from triglot.runs.storage.lock import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from triglot.experiments.storage.lock import locked
+from triglot.runs.storage.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -68,7 +68,7 @@ def test_default_folders_never_collide(tmp_path: Path) -> None:
 def test_programs_that_start_together_get_different_folders(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from triglot.experiments.storage.files import make_new_folder\n"
+        "from triglot.machine.files import make_new_folder\n"
         "time.sleep(max(0, float(sys.argv[2]) - time.time()))\n"
         "print(make_new_folder(Path(sys.argv[1])))"
     )

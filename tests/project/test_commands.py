@@ -25,7 +25,7 @@ LEFT_OUT = {
         ". .venv/bin/activate",
     ),
     "runs the suite that this test belongs to": ("make test",),
-    "needs a cluster; tests/experiments/sweep/test_cluster.py starts a small one": (
+    "needs a cluster; tests/sweep/test_cluster.py starts a small one": (
         "ray start",
         "triglot sweep ppo gymnax:CartPole-v1 --over num_envs=4,16 "
         "--over learning_rate=1e-4,1e-3 --executor ray",

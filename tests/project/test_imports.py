@@ -25,6 +25,8 @@ OF_OTHER_EXTRAS = {
 OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox")},
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
+    **{("cli", f"network_{name}"): {name} for name in ("haiku", "equinox")},
+    **{("cli", f"network_{name}"): {"flax"} for name in ("linen", "nnx")},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},
 }
@@ -44,8 +46,7 @@ each_file = pytest.mark.parametrize("file", FILES, ids=module_name)
 @each_file
 def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
     optional = libraries(file) & (NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES)
-    if room_of(file) != "experiments":
-        assert optional <= OWN_LIBRARY.get((room_of(file), file.stem), set())
+    assert optional <= OWN_LIBRARY.get((room_of(file), file.stem), set())
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if room_of(f) == "algorithms"], ids=module_name)

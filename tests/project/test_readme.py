@@ -17,10 +17,12 @@ from tests.project.documents import (
     programs,
     tables,
 )
-from triglot.experiments import cli
-from triglot.experiments.options import CompareOptions, SweepOptions, TrainOptions
-from triglot.experiments.runs.plan import prepare
-from triglot.experiments.sweep.plan import make_plan
+from triglot.cli import main as cli
+from triglot.compare.options import CompareOptions
+from triglot.runs.options import TrainOptions
+from triglot.runs.plan import prepare
+from triglot.sweep.options import SweepOptions
+from triglot.sweep.plan import make_plan
 
 BLOCKS = programs(PAGES[0])
 

@@ -14,8 +14,8 @@ import yaml
 
 import triglot
 from tests.project.documents import ROOT
-from triglot.experiments import cli
-from triglot.experiments.options import TrainOptions
+from triglot.cli import main as cli
+from triglot.runs.options import TrainOptions
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()

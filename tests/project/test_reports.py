@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from triglot.experiments import cli
-from triglot.experiments.comparison.jobs import SCHEMA
-from triglot.experiments.options import CompareOptions
-from triglot.experiments.report.thinning import MAX_BYTES
+from triglot.cli import main as cli
+from triglot.compare.jobs import SCHEMA
+from triglot.compare.options import CompareOptions
+from triglot.report.thinning import MAX_BYTES
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 FOLDERS = sorted(path for path in REPORTS.iterdir() if path.is_dir())

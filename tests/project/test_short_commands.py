@@ -11,8 +11,8 @@ import pytest
 
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
 from tests.project.test_commands import BEFORE, EXTRAS, READER
-from triglot.experiments import cli
-from triglot.experiments.registry.algorithms import find_algorithm
+from triglot.cli import main as cli
+from triglot.registry.algorithms import find_algorithm
 
 LOG = "docs/measurements.md"  # a log of long runs, which `make test-commands` repeats
 COMPARED = "docs/start.md"  # one comparison of two libraries, each of which starts a process

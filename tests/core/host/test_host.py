@@ -13,6 +13,7 @@ import pytest
 import triglot
 from tests.core.host import host_environments
 from triglot import make_agent, make_env
+from triglot.cli import main as cli
 from triglot.core.agent import Trajectory
 from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
@@ -23,7 +24,6 @@ from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.envs.gymnasium_vector import GymnasiumVector
-from triglot.experiments import cli
 
 PPO = {
     "num_envs": 2,

@@ -1,0 +1,106 @@
+"""`triglot diff`: find two networks and their inputs, compare them and print the report."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import TriglotError, shown, user_error_context
+from ..registry.loading import load
+from .options import DiffOptions
+
+if TYPE_CHECKING:
+    from ..backends.calling import Inputs
+    from ..core.specs import Spec
+
+SAME, DIFFERENT = 0, 1
+ZOO = "zoo"
+
+
+def diff(options: DiffOptions) -> int:
+    """Compare two networks, print the report and write it as JSON.
+
+    Returns:
+      The exit code: 0 if they are identical or equivalent, 1 if they are different.
+
+    Raises:
+      TriglotError: if a network or the inputs cannot be made, or the networks have nothing in
+        common.
+    """
+    mapping = _mapping(options.mapping)
+    given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
+    if sum(given) != 1:
+        raise TriglotError(
+            "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
+            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:."
+        )
+    zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
+    if zoo and options.env is None:
+        raise TriglotError(
+            f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
+        )
+    made = [None if text in zoo else load("network", text) for text in (options.one, options.other)]
+    inputs, action_spec = _inputs(options)
+    networks = [
+        _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
+        for text, own in zip((options.one, options.other), made, strict=True)
+    ]
+    from ..diff.compare import diff_networks
+    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
+    from ..machine.files import write_json
+
+    with user_error_context(f"{options.one} and {options.other} could not be compared"):
+        report = diff_networks(
+            networks[0],
+            networks[1],
+            inputs,
+            mapping=mapping or None,
+            seed=options.seed,
+            action_spec=action_spec,
+            names=(options.one, options.other),
+        )
+    print(report)
+    if options.json is not None:
+        write_json(options.json, report.to_json())
+    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _mapping(pairs: Sequence[str]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for text in pairs:
+        name, equals, other = text.partition("=")
+        if not (name and equals and other):
+            raise TriglotError(
+                f"--mapping {shown(text)} must have the form NAME=NAME, such as "
+                "mlp/linear_0=layers/0."
+            )
+        mapping[name] = other
+    return mapping
+
+
+def _inputs(options: DiffOptions) -> "tuple[Inputs, Spec | None]":
+    """Make the spec of the inputs, and that of the actions if there is an environment."""
+    from ..core.specs import Box
+    from ..diff.inputs import parse_input
+    from ..registry.environments import make_env
+
+    if options.env is not None:
+        env = make_env(options.env)
+        return env.obs_spec, env.action_spec
+    if options.obs_shape is not None:
+        if any(size < 1 for size in options.obs_shape):
+            raise TriglotError(
+                f"--obs-shape takes positive sizes, got {' '.join(map(str, options.obs_shape))}."
+            )
+        return Box(options.obs_shape), None
+    several = tuple(map(parse_input, options.inputs))
+    return (several[0] if len(several) == 1 else several), None
+
+
+def _zoo(text: str, algorithm: str, inputs: "Inputs", action_spec: "Spec | None") -> Any:
+    """Build the networks that an algorithm asks for from a library's zoo."""
+    from ..backends import build
+    from ..registry.algorithms import find_algorithm
+
+    found = find_algorithm(algorithm)
+    with user_error_context(f"algorithm {algorithm!r}: networks(obs_spec, action_spec, config)"):
+        specs = found.networks(inputs, action_spec, found.Config())
+    return build(text.partition(":")[2], specs)

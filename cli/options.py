@@ -1,0 +1,109 @@
+"""The options of the commands that write nothing into a run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..registry.arg import Arg, Count, Name
+from ..registry.options import MachineOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """A command without options."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Options of `triglot completion`.
+
+    Attributes:
+      shell: bash or zsh.
+    """
+
+    shell: Annotated[str, Arg("SHELL", positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """Options of `triglot list`.
+
+    Attributes:
+      suite: list the environments of this suite, which imports its library; or presets.
+    """
+
+    suite: Annotated[str | None, Arg("SUITE", "everything that can be listed", True)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(MachineOptions):
+    """Options of `triglot diff`.
+
+    Attributes:
+      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND.
+      other: the network to compare it with.
+      env: the environment whose observations both networks read.
+      obs_shape: the shape of one float32 input, without the batch.
+      inputs: one or several inputs, each DTYPE:SHAPE, such as float32:84,84,4, or
+        DTYPE:SHAPE:LOW..HIGH, such as int32:16:0..99; int32: is a scalar. Without bounds, floats
+        are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
+      mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
+        network and of the second.
+      seed: random seed of weights and inputs.
+      json: the file to write the result to; an existing file is replaced.
+      algorithm: the algorithm whose networks zoo:BACKEND builds.
+    """
+
+    one: Annotated[str, Arg("NETWORK", positional=True)]
+    other: Annotated[str, Arg("NETWORK", positional=True)]
+    env: Annotated[str | None, Arg("ENVIRONMENT", "none")] = None
+    obs_shape: Annotated[tuple[int, ...] | None, Arg("N ...", "none")] = None
+    inputs: Annotated[tuple[str, ...], Arg("INPUT ...", "none")] = ()
+    mapping: Annotated[tuple[str, ...], Arg("NAME=NAME ...", "by name, or guessed")] = ()
+    seed: Count = 0
+    json: Annotated[Path | None, Arg("FILE", "none")] = None
+    algorithm: Name = "ppo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Options of `triglot check`.
+
+    Attributes:
+      part: a name from `triglot list`, a whole suite of environments, or package.module:object.
+      kind: algorithm, environment or network, if it cannot be inferred.
+      algorithm: the algorithm whose heads a network must have; one network of several is given
+        as NAME=PART.
+      env: the environment on which an algorithm or a network is checked.
+      backends: the network libraries on which an algorithm is checked.
+      config: the algorithm's `Config`, or the fields that differ from its defaults.
+      hyper: the algorithm's `Hyperparams`, or the fields that differ from its defaults.
+    """
+
+    part: Annotated[str, Arg("PART", positional=True)]
+    kind: Annotated[str | None, Arg("KIND", "inferred")] = None
+    algorithm: Annotated[str | None, Arg("NAME", "none")] = None
+    env: Annotated[
+        str | None, Arg("ENVIRONMENT", "gymnax:CartPole-v1, or probe:two-step without gymnax")
+    ] = None
+    backends: Annotated[tuple[str, ...], Arg("NAME ...")] = ("linen",)
+    config: Any = field(default_factory=dict)
+    hyper: Any = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewOptions:
+    """Options of `triglot new`.
+
+    Attributes:
+      kind: algorithm, network or environment.
+      name: the name of the folder, the module and, in CamelCase, the class; a Python name such as
+        my_agent.
+      backend: the library of a network: haiku, linen, nnx or equinox.
+      out: the parent of the new folder.
+    """
+
+    kind: Annotated[str, Arg("KIND", positional=True)]
+    name: Annotated[str, Arg("NAME", positional=True)]
+    backend: Annotated[str | None, Arg("NAME", "linen, for a network")] = None
+    out: Annotated[Path, Arg("FOLDER", "the current folder")] = Path()

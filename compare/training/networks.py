@@ -1,0 +1,155 @@
+"""The agent of one library on one rung, and the parameter names that all libraries share."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+
+from ...core.errors import Guessed, TriglotError
+from ...registry.agents import make_agent
+from ...registry.algorithms import find_algorithm
+from ...registry.loading import load_networks_by_library
+from ...registry.overrides import from_overrides
+from ..options import CompareOptions
+from ..rungs import Rung
+
+if TYPE_CHECKING:
+    from ...core.agent import Agent
+    from ...core.network import Network
+    from ...core.types import PyTree
+
+NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> "Agent":
+    """Build the agent of one library, with custom networks or those of its zoo.
+
+    Raises:
+      TriglotError: if the parts do not fit each other.
+    """
+    from ...backends import build
+    from ...core.networks.architecture import NetworkSpec
+
+    shared: Any = {
+        "config": options.config,
+        "hyper": options.hyper,
+        "optimizer": options.optimizer,
+    }
+    if options.network:
+        custom = load_networks_by_library(options.network, env)
+        if backend not in custom:
+            raise TriglotError(
+                f"{' '.join(options.network)} has no network for {backend}: it has "
+                f"{', '.join(custom)}."
+            )
+        network = custom[backend]
+        return make_agent(
+            options.algorithm, env, networks=network, arithmetic=rung.arithmetic, **shared
+        )
+    if not rung.library_initializers:
+        return make_agent(
+            options.algorithm, env, backend=backend, arithmetic=rung.arithmetic, **shared
+        )
+    algorithm = find_algorithm(options.algorithm)
+    config = from_overrides(algorithm.Config, options.config)
+    specs = algorithm.networks(env.obs_spec, env.action_spec, config)
+    plain = {
+        name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
+        for name, spec in specs.items()
+    }
+    network = build(backend, plain, arithmetic=rung.arithmetic)
+    return make_agent(options.algorithm, env, networks=network, arithmetic="native", **shared)
+
+
+@dataclass(frozen=True)
+class SharedNames:
+    """Converts a network's parameters to and from arrays by the names that all libraries share.
+
+    Attributes:
+      encode: `encode(params) -> {name: array}`, in canonical layout.
+      decode: `decode(arrays) -> params`, the inverse.
+      guessed: the pairs that were guessed by shape and order, as text; empty if none were.
+    """
+
+    encode: "Callable[[PyTree], dict[str, jax.Array]]"
+    decode: "Callable[[dict[str, jax.Array]], PyTree]"
+    guessed: str = ""
+
+
+def shared_names(
+    network: "Network", reference: "Network | None", mapping: Mapping[str, str] | None = None
+) -> SharedNames:
+    """Find how the parameters of a network correspond to those of the reference.
+
+    Args:
+      network: of any library.
+      reference: the network whose canonical names are shared; None if this network's own names are,
+        as for the networks of the zoos.
+      mapping: this network's canonical names or prefixes to the reference's; None to pair equal
+        names, or else by shape and order.
+
+    Raises:
+      TriglotError: if the parameters do not correspond; nothing is computed.
+    """
+    from ...backends.translate import translate
+    from ...core.network import Variables
+    from ...runs.identity import codec_of
+
+    own = codec_of(network)
+    if reference is None or reference is network:
+        return SharedNames(own.encode, own.decode)
+    theirs = codec_of(reference)
+    back = None if mapping is None else {to: name for name, to in mapping.items()}
+
+    def encode(params: Any) -> dict[str, jax.Array]:
+        given = Variables(params=params, state=())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Guessed)
+            return theirs.encode(translate(given, network, reference, mapping).params)
+
+    def decode(named: dict[str, jax.Array]) -> Any:
+        given = Variables(params=theirs.decode(named), state=())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Guessed)
+            return translate(given, reference, network, back).params
+
+    def both_ways(key: jax.Array) -> Any:
+        params = network.init(key).params
+        given = Variables(params=params, state=())
+        named = theirs.encode(translate(given, network, reference, mapping).params)
+        return decode(named)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Guessed)
+        jax.eval_shape(both_ways, jax.random.key(0))
+    guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
+    return SharedNames(encode, decode, guesses[0] if guesses else "")
+
+
+def read_mapping(path: Path | None) -> NamesByLibrary:
+    """Read `--mapping`: by library, its canonical names to those of the first library.
+
+    Raises:
+      TriglotError: if the file is missing or is not such an object.
+    """
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise TriglotError(f"--mapping {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise TriglotError(f"--mapping {path} is not JSON: {error}.") from None
+    fits = isinstance(found, dict) and all(
+        isinstance(names, dict) and all(isinstance(to, str) for to in names.values())
+        for names in found.values()
+    )
+    if not fits:
+        raise TriglotError(
+            f'--mapping {path} must hold {{"LIBRARY": {{"NAME": "NAME OF THE FIRST LIBRARY"}}}}.'
+        )
+    return found

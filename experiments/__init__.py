@@ -1,1 +1,0 @@
-"""Command line, training runs, comparisons, plots and reports."""

@@ -1,1 +1,0 @@
-"""Custom components: write a template, check it, list what is installed."""

@@ -1,1 +1,0 @@
-"""Algorithms, environments and networks by name."""

@@ -1,1 +1,0 @@
-"""The report of a comparison: a page, plots, tables and `comparison.json`."""

@@ -1,1 +1,0 @@
-"""`triglot sweep`: train many settings of one algorithm, and rank them."""

@@ -1,1 +1,0 @@
-"""What the terminal shows: streams, wrapping, progress, the help of all commands."""

@@ -1,0 +1,96 @@
+"""`triglot export`: write the weights or the policy of one seed in a form that others read."""
+
+import re
+from collections.abc import Callable
+
+from ..core.errors import TriglotError, unknown
+from ..core.hyper import check_count
+from ..machine.files import check_free, write_files
+from ..machine.version import versions
+from ..runs.load import Run, load_run
+from ..runs.options import TrainOptions
+from ..runs.weights import safetensors_files
+from ..terminal.progress import phase
+from .acting import Acting
+from .models import LIBRARIES, model_files
+from .onnx import check_installed, onnx_files
+from .options import ExportOptions
+from .policy import check_seed_index
+from .stablehlo import stablehlo_files
+
+FORMATS = ("safetensors", *LIBRARIES, "stablehlo", "onnx")
+
+
+def export(options: ExportOptions, run_options: TrainOptions) -> int:
+    """Run `triglot export`.
+
+    Args:
+      options: what was chosen.
+      run_options: the options with which the run was started.
+
+    Returns:
+      The exit code, 0.
+
+    Raises:
+      TriglotError: if the format is unknown or cannot hold this run, the folder is not empty, or
+        the checkpoint is missing or damaged.
+    """
+    check_count("seed_index", options.seed_index, 0)
+    if options.format not in FORMATS:
+        raise unknown("format", options.format, FORMATS)
+    if options.format in LIBRARIES and run_options.network:
+        raise TriglotError(
+            f"{options.run} has custom networks, and a plain {options.format} model is written for "
+            "built-in ones only: use --format stablehlo or safetensors."
+        )
+    if options.format == "onnx":
+        check_installed()
+    check_free(options.out)
+    with phase("building"):
+        run = load_run(
+            options.run,
+            previous=options.previous,
+            trust=options.trust,
+            checkpoint=options.checkpoint,
+        )
+    check_seed_index(options.seed_index, run)
+    with phase("exporting"):
+        files = _files(options, run_options, run)
+    write_files(options.out, files)
+    print(f"{_title(options, run_options, run)}\nin {options.out}: {', '.join(sorted(files))}")
+    return 0
+
+
+def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[str, bytes]:
+    index, title = options.seed_index, _title(options, run_options, run)
+    if options.format in LIBRARIES:
+        return model_files(run, index, options.format, f"Weights of {title}")
+    chosen: dict[str, Callable[[], dict[str, bytes]]] = {
+        "stablehlo": lambda: stablehlo_files(Acting.of(run, index), f"Greedy policy of {title}"),
+        "onnx": lambda: onnx_files(Acting.of(run, index), f"Greedy policy of {title}"),
+        "safetensors": lambda: safetensors_files(
+            run,
+            index,
+            {
+                "title": title,
+                "algorithm": run_options.algorithm,
+                "environment": run_options.env,
+                "backend": run_options.backend,
+                "seed_index": str(index),
+                "num_updates": str(run.num_updates),
+                "triglot": str(versions()["triglot"]),
+            },
+        ),
+    }
+    return chosen[options.format]()
+
+
+def _title(options: ExportOptions, run_options: TrainOptions, run: Run) -> str:
+    # The names come from a run folder, and the title goes into Python source.
+    algorithm, env = (
+        re.sub(r"[^\w:.,=+-]", "?", name) for name in (run_options.algorithm, run_options.env)
+    )
+    return (
+        f"{algorithm} on {env} after {run.num_updates:,} updates, seed {options.seed_index} of "
+        f"{run_options.num_seeds}."
+    )

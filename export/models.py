@@ -1,0 +1,217 @@
+"""A run's networks as `model.py` and `weights.npz`: plain modules of one library."""
+
+import io
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..algorithms.dqn import DQN
+from ..algorithms.ppo import PPO
+from ..algorithms.q_learning import QLearning
+from ..algorithms.sac import SAC
+from ..backends import build
+from ..backends.libraries import find
+from ..backends.naming import normalize_separators, words_of
+from ..backends.translate import translate
+from ..core.errors import TriglotError
+from ..core.network import Network
+from ..core.networks.architecture import NetworkSpec
+from ..core.networks.combinators import part_of
+from ..core.specs import Box
+from ..runs.load import Run
+from ..runs.weights import MEAN, VARIANCE, statistics_of, variables_of
+from . import equinox, flax, haiku, nnx
+from .acting import num_masked
+
+MODEL, WEIGHTS = "model.py", "weights.npz"
+# By format: the backend of that library, and the module that writes its source.
+LIBRARIES: dict[str, tuple[str, ModuleType]] = {
+    "haiku": ("haiku", haiku),
+    "flax": ("linen", flax),
+    "nnx": ("nnx", nnx),
+    "equinox": ("equinox", equinox),
+}
+# The algorithms whose greedy action `model.py` can compute.
+GREEDY = (PPO, DQN, QLearning, SAC)
+
+HEAD = '''"""{title}
+
+Needs {distribution} and NumPy; triglot is not needed. The weights lie beside it in {weights}.
+{usage}"""
+
+{attrgetter}from pathlib import Path
+
+{imports}
+with np.load(Path(__file__).with_name("{weights}")) as file:
+    WEIGHTS = dict(file)
+
+
+'''
+NORMALIZE = f'''
+def normalize(obs):
+    """Scale observations as in the training; the networks read the result."""
+    mean, variance = WEIGHTS["{MEAN}"], WEIGHTS["{VARIANCE}"]
+    return jnp.clip((obs - mean) * jax.lax.rsqrt(variance + 1e-8), -10.0, 10.0)
+'''
+DISCRETE = '''
+def act({arguments}):
+    """Choose the greedy actions, int32 [B]."""
+    {call}
+    return {action}
+'''
+CONTINUOUS = '''
+LOW = np.array({low}, "{dtype}")
+HIGH = np.array({high}, "{dtype}")
+
+
+def act({arguments}):
+    """Choose the greedy actions, {dtype} [B{shape}]."""
+    {call}
+    unit = jnp.tanh(outputs["mean"]).reshape(-1, *LOW.shape)
+    return {action}
+'''
+
+
+def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str, bytes]:
+    """Write `model.py`, which builds a run's networks in one library, and `weights.npz`.
+
+    An ensemble becomes as many networks, such as `critic_0` and `critic_1`. A single number, such
+    as SAC's temperature, is left out.
+
+    Args:
+      run: of any library.
+      seed_index: which of its seeds.
+      library: a name of `LIBRARIES`.
+      title: of the weights, one sentence.
+
+    Returns:
+      The files' contents by their names.
+
+    Raises:
+      TriglotError: if the networks are not the zoo's, the library is not installed, or it lacks a
+        layer.
+    """
+    backend, writer = LIBRARIES[library]
+    found, specs = find(backend), specs_of(run)
+    weights: dict[str, np.ndarray] = {}
+    for name, spec in specs.items():
+        weights.update(_native_weights(run, seed_index, name, spec, backend, writer))
+    weights.update(statistics_of(run, seed_index))
+    modules = "\n\n".join(writer.module(name, spec) for name, spec in specs.items())
+    entries = {
+        member: writer.entry(name)
+        for name, spec in specs.items()
+        for member in _members(name, spec)
+    }
+    networks = "".join(f'    "{name}": {made},\n' for name, made in entries.items())
+    usage = [f"\n`apply(NAME, *inputs)` applies a network: {', '.join(entries)}."]
+    if MEAN in weights:
+        usage.append("They read `normalize(obs)`.")
+    if any(len(spec.inputs) > 1 for spec in specs.values()):
+        usage.append("An `action` that a network reads is scaled to [-1, 1].")
+    if cells := [spec.cell for spec in specs.values() if spec.cell]:
+        names = ", ".join(cells[0].initial_carry(1))
+        usage.append(
+            f"A recurrent network takes and returns a carry, a dictionary of {names}, float32 "
+            f"[B, {cells[0].size}]; zeros where an episode starts."
+        )
+    acting = _act(run, specs, MEAN in weights)
+    if acting:
+        usage.append("`act(obs, ...)` chooses the greedy actions.")
+    head = HEAD.format(
+        title=title,
+        distribution=found.distribution,
+        weights=WEIGHTS,
+        usage="\n".join(usage) + "\n",
+        imports=writer.IMPORTS,
+        attrgetter="from operator import attrgetter\n" if "attrgetter" in writer.LOADER else "",
+    )
+    text = f"{head}{modules}\n\nNETWORKS = {{\n{networks}}}\n\n{writer.LOADER}"
+    if MEAN in weights:
+        text += f"\n{NORMALIZE}"
+    if acting:
+        text += f"\n{acting}"
+    file = io.BytesIO()
+    np.savez(file, **weights)  # pyright: ignore[reportArgumentType] (names by keyword)
+    return {WEIGHTS: file.getvalue(), MODEL: text.encode()}
+
+
+def specs_of(run: Run) -> dict[str, NetworkSpec]:
+    """Describe a run's networks by name, without the single numbers among them.
+
+    Raises:
+      TriglotError: if they are not the zoo's.
+    """
+    agent: Any = run.agent
+    asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
+    if set(asked) != set(agent.network.parts):
+        raise TriglotError(
+            "the run has a custom network, and a plain model is written for built-in ones only: "
+            "export its policy as stablehlo, or its weights as safetensors."
+        )
+    return {name: spec for name, spec in asked.items() if not isinstance(spec, Network)}
+
+
+def _members(name: str, spec: NetworkSpec) -> list[str]:
+    """Name the members of an ensemble, or the network itself."""
+    size = spec.ensemble_size
+    return [name] if size == 1 else [f"{name}_{member}" for member in range(size)]
+
+
+def _native_weights(
+    run: Run, seed_index: int, name: str, spec: NetworkSpec, backend: str, writer: ModuleType
+) -> dict[str, np.ndarray]:
+    """Translate one network's weights, by their names in the plain module."""
+    source = run.agent.network.parts[name]
+    target = build(backend, {name: spec}).parts[name]
+    variables = part_of(variables_of(run, seed_index), name)
+    params = translate(variables, source, target).params
+    constants = {
+        normalize_separators(f"head/{head}/bias")
+        for head, one in spec.heads
+        if one.state_independent is not None
+    }
+    assert target.codec is not None  # for the type checker: every network of a zoo has a codec
+    named: dict[str, np.ndarray] = {}
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    for (path, array), leaf in zip(leaves, target.codec.leaves, strict=True):
+        place = writer.place(words_of(path), leaf.name in constants)
+        members = _members(name, spec)
+        arrays = [array] if len(members) == 1 else list(array)
+        for member, own in zip(members, arrays, strict=True):
+            named[f"{member}/{place}"] = np.asarray(own)
+    return named
+
+
+def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
+    """Write the function of the greedy action; empty for a custom algorithm."""
+    agent: Any = run.agent
+    if type(agent) not in GREEDY:
+        return ""
+    action_spec = agent.action_spec
+    wanted = (
+        "mean" if isinstance(action_spec, Box) else "q" if type(agent) in GREEDY[1:3] else "logits"
+    )
+    part = next(name for name, spec in specs.items() if wanted in dict(spec.heads))
+    masked, recurrent = num_masked(run) is not None, specs[part].cell is not None
+    obs = "normalize(obs)" if normalizes else "obs"
+    arguments = ["obs", *(["action_mask"] if masked else []), *(["carry"] if recurrent else [])]
+    call = f'outputs = apply("{part}", {obs})'
+    if recurrent:
+        call = f'outputs, carry = apply("{part}", {obs}, carry)'
+    values = f'outputs["{wanted}"]'
+    values = f"jnp.where(action_mask, {values}, -jnp.inf)" if masked else values
+    texts: dict[str, Any] = {"arguments": ", ".join(arguments), "call": call}
+    if isinstance(action_spec, Box):
+        low, high = action_spec.bounds()
+        texts |= {"low": low.tolist(), "high": high.tolist(), "dtype": action_spec.dtype}
+        texts["shape"] = "".join(f", {size}" for size in action_spec.shape)
+        action = "LOW + (unit + 1.0) * 0.5 * (HIGH - LOW)"
+    else:
+        action = f"jnp.argmax({values}, axis=-1)"
+    return (CONTINUOUS if isinstance(action_spec, Box) else DISCRETE).format(
+        **texts, action=f"{action}, carry" if recurrent else action
+    )

@@ -1,0 +1,24 @@
+"""The options of `triglot export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from ..registry.arg import Arg, Count, Name
+from ..runs.options import PlayOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(PlayOptions):
+    """Options of `triglot export`.
+
+    Attributes:
+      format: safetensors, all weights by canonical name; haiku, flax, nnx or equinox, model.py and
+        weights.npz for that library; stablehlo, the greedy policy for JAX; onnx, for onnxruntime.
+      out: a new folder.
+      seed_index: which of the run's seeds is exported, counted from 0.
+    """
+
+    format: Name
+    out: Annotated[Path, Arg("FOLDER")]
+    seed_index: Count = 0

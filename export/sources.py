@@ -1,0 +1,188 @@
+"""The source text of a network in one library, layer by layer, from its `NetworkSpec`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..backends.calling import describe_inputs
+from ..core.errors import TriglotError
+from ..core.networks.architecture import Head, NetworkSpec, Table
+from ..core.specs import Box, Spec
+
+
+class Cell(NamedTuple):
+    """A recurrent cell's constructor, and the lines that call it as `{call}` on `x` and `carry`."""
+
+    constructor: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a library writes its layers; texts are formatted with the layer's numbers and `label`.
+
+    Attributes:
+      linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
+        `rows`.
+      constant: makes an array of `size` parameters.
+      read: reads it, as `{call}`, for the batch of `x`.
+      cells: the cells that the library has, by kind.
+      refused: why it does not have the others.
+      inline: whether a layer is constructed where it is called, with its name.
+      batched: whether a module is called with a batch, not with one example.
+    """
+
+    linear: str
+    conv: str
+    embed: str
+    constant: str
+    read: str
+    cells: Mapping[str, Cell]
+    refused: str = ""
+    inline: bool = True
+    batched: bool = True
+
+
+@dataclass
+class Source:
+    """The text of one network while it is written.
+
+    Attributes:
+      style: of the library.
+      constructors: the lines of `__init__`, empty where layers are constructed inline.
+      body: the lines of the forward pass.
+    """
+
+    style: Style
+    constructors: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+
+    def layer(self, form: str, label: str, **numbers: object) -> str:
+        """Write a layer, and return the expression that is called."""
+        made = form.format(label=label, index=len(self.constructors), **numbers)
+        if self.style.inline:
+            return made
+        self.constructors.append(f"self.{label} = {made}")
+        return f"self.{label}"
+
+    def dense(self, label: str, before: int, size: int | None) -> str:
+        """Apply a dense layer to `x`; a size of None gives a scalar per example."""
+        if not self.style.batched:
+            shown = '"scalar"' if size is None else size
+            return self.layer(self.style.linear, label, before=before, size=shown) + "(x)"
+        call = self.layer(self.style.linear, label, before=before, size=size or 1) + "(x)"
+        return f"{call}[:, 0]" if size is None else call
+
+
+def arguments_of(spec: NetworkSpec) -> list[str]:
+    """Name the arguments of a network."""
+    names = ["obs", "action"] if len(spec.inputs) == 2 else ["obs"]
+    if len(spec.inputs) > 2:
+        raise TriglotError(f"a plain model has one or two inputs, and the network reads {spec}.")
+    return [*names, "carry"] if spec.cell else names
+
+
+def described(spec: NetworkSpec) -> str:
+    """Describe a network's inputs and outputs."""
+    heads = ", ".join(f"{name} [B{f', {h.size}' if h.size else ''}]" for name, h in spec.heads)
+    return f"{describe_inputs(spec.obs_spec)} -> {heads}"
+
+
+def written(spec: NetworkSpec, style: Style) -> Source:
+    """Write the layers of a network and its forward pass.
+
+    Raises:
+      TriglotError: if the library lacks the network's recurrent cell.
+    """
+    source = Source(style)
+    if isinstance(spec.torso, Table):
+        _write_table(source, spec)
+        return source
+    size = _write_torso(source, spec)
+    if spec.cell is not None:
+        if spec.cell.kind not in style.cells:
+            raise TriglotError(style.refused)
+        cell = style.cells[spec.cell.kind]
+        call = source.layer(cell.constructor, "cell", before=size, size=spec.cell.size)
+        source.body += [line.format(call=call) for line in cell.lines]
+        size = spec.cell.size
+    heads = ", ".join(
+        f'"{name}": {_head(source, name, head, size)}' for name, head in sorted(spec.heads)
+    )
+    source.body.append(f"return {{{heads}}}" + (", carry" if spec.cell else ""))
+    return source
+
+
+def _write_torso(source: Source, spec: NetworkSpec) -> int:
+    """Write the layers before the heads, and return the number of features."""
+    torso, batched = spec.layers, source.style.batched
+    names = arguments_of(spec)[: len(spec.inputs)]
+    if len(names) == 1:
+        source.body.append(f"x = obs.astype(jnp.float32){_scaling(spec.inputs[0])}")
+    else:
+        for name, given in zip(names, spec.inputs, strict=True):
+            flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
+            source.body.append(f"{name} = {flat}.astype(jnp.float32){_scaling(given)}")
+        source.body.append(f"x = jnp.concatenate([{', '.join(names)}], axis=-1)")
+    activation, shape = f"jax.nn.{torso.activation}", spec.obs_shape
+    for index, one in enumerate(torso.convolutions):
+        numbers = {"before": shape[-1], "size": one.channels}
+        numbers |= {"window": one.size, "stride": one.stride}
+        call = source.layer(source.style.conv, f"torso_{index}", **numbers)
+        image = f"{call}(x)"
+        if not batched:  # channels first
+            image = f"jnp.moveaxis({call}(jnp.moveaxis(x, -1, 0)), 0, -1)"
+        source.body.append(f"x = {activation}({image})")
+        shape = one.output_shape(shape)
+    if torso.channels or len(spec.obs_shape) != 1:
+        source.body.append("x = x.reshape(x.shape[0], -1)" if batched else "x = jnp.ravel(x)")
+    size = math.prod(shape)
+    for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        source.body.append(f"x = {activation}({source.dense(f'torso_{index}', size, width)})")
+        size = width
+    return size
+
+
+def _scaling(given: Spec) -> str:
+    return " / 255" if isinstance(given, Box) and given.dtype == "uint8" else ""
+
+
+def _head(source: Source, name: str, head: Head, size: int) -> str:
+    if head.state_independent is not None:
+        call = source.layer(source.style.constant, f"head_{name}", size=head.size)
+        return source.style.read.format(call=call, size=head.size)
+    if not head.dueling:
+        return source.dense(f"head_{name}", size, head.size)
+    value = source.dense(f"head_{name}_value", size, 1)
+    advantage = source.dense(f"head_{name}_advantage", size, head.size or 1)
+    source.body.append(f"advantage = {advantage}")
+    return f"{value} + advantage - advantage.mean(axis=-1, keepdims=True)"
+
+
+def _write_table(source: Source, spec: NetworkSpec) -> None:
+    rows = []
+    for name, head in sorted(spec.heads):
+        numbers = {"rows": spec.num_rows, "size": head.size or 1}
+        call = source.layer(source.style.embed, f"head_{name}", **numbers) + "(obs)"
+        scalar = "[:, 0]" if source.style.batched else "[0]"
+        rows.append(f'"{name}": {call}{scalar if head.size is None else ""}')
+    source.body.append(f"return {{{', '.join(rows)}}}")
+
+
+def camel(name: str) -> str:
+    """Name a network's class."""
+    return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+
+
+def joined_place(words: tuple[str, ...], constant: bool) -> str:
+    """Name an attribute and its parameter by the path in the zoo, whose layers lie in containers.
+
+    Args:
+      words: such as `("head", "q", "value", "kernel")`, which becomes `head_q_value/kernel`.
+      constant: whether the parameter is the output itself, without a layer.
+    """
+    if words[0] not in ("torso", "head"):
+        return "/".join(words)
+    layer = "_".join(words[:-1])
+    return layer if constant else f"{layer}/{words[-1]}"

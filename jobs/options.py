@@ -1,0 +1,22 @@
+"""The options of commands that have a list of jobs."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..registry.arg import Arg
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """Options of commands that have a list of independent jobs.
+
+    Attributes:
+      executor: sequential, one job after the other in this process, with all cores; local, each
+        job in a process pinned to one core; ray, each job on one core of a Ray cluster.
+      jobs: how many jobs run at the same time.
+      address: HOST:PORT of the Ray cluster.
+    """
+
+    executor: Annotated[str | None, Arg("NAME", "local with --jobs, else sequential")] = None
+    jobs: Annotated[int | None, Arg("N", "as many as there are cores")] = None
+    address: Annotated[str | None, Arg("ADDRESS", "auto, the cluster of this machine")] = None

@@ -1,0 +1,159 @@
+"""Create folders, and write files atomically."""
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import TriglotError, writing
+
+LOCK = ".lock"
+HOLDER = ".holder.json"
+UNFINISHED = ".unfinished-"  # begins the names of files that a killed program may leave
+# What a program leaves that was killed before it wrote anything of its own.
+LEFTOVERS = (LOCK, HOLDER, UNFINISHED)
+
+
+def check_free(folder: Path) -> None:
+    """Reject a folder that is not empty.
+
+    Raises:
+      TriglotError: if it is not empty, or not a folder.
+    """
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(visible_files(folder)))
+    except OSError as error:
+        raise TriglotError(f"{folder} cannot be used: {error.strerror}.") from None
+    if taken and not folder.is_dir():
+        raise TriglotError(f"{folder} is a file, and a folder is expected: choose another name.")
+    if taken:
+        is_run = (folder / "config.json").is_file()
+        other = f", or continue its run: triglot resume {folder}" if is_run else "."
+        raise TriglotError(
+            f"{folder} exists and is not empty, and would be overwritten: choose another folder"
+            f"{other}"
+        )
+
+
+def visible_files(folder: Path) -> list[str]:
+    """List the names in a folder, sorted, without locks and unfinished files."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(LEFTOVERS))
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder; an empty one may exist.
+
+    Raises:
+      TriglotError: if it is not empty, or cannot be created.
+    """
+    check_free(folder)
+    with creating(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def make_new_folder(folder: Path) -> Path:
+    """Create a folder that did not exist; `-2`, `-3` ... is added to its name if it did.
+
+    Programs that start in the same second get different folders.
+
+    Raises:
+      TriglotError: if it cannot be created.
+    """
+    with creating(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            chosen = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+            try:
+                chosen.mkdir()
+            except FileExistsError:
+                continue
+            return chosen
+    raise AssertionError("the loop ends only by returning")
+
+
+@contextmanager
+def creating(folder: Path) -> Iterator[None]:
+    """Report a folder that cannot be created in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise TriglotError(f"cannot create the folder {folder}: {error.strerror}.") from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path beside it, and rename it at the end.
+
+    The temporary path does not exist yet. A symbolic link at `path` is replaced, not followed.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    unfinished = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
+    with writing(path):
+        unfinished.unlink(missing_ok=True)
+        try:
+            yield unfinished
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files of killed programs; call it with the folder's lock only."""
+    for path in folder.glob(f"{UNFINISHED}*"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    with replacing(path) as unfinished, unfinished.open("x") as file:
+        file.write(json.dumps(plain(content), allow_nan=False, indent=2) + "\n")
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, each atomically, to a new or empty folder.
+
+    Raises:
+      TriglotError: if the folder is not empty, or cannot be created.
+      CannotWrite: if the disk is full.
+    """
+    make_folder(folder)
+    for name, content in files.items():
+        with replacing(folder / name) as unfinished, unfinished.open("xb") as file:
+            file.write(content)
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to strict JSON: NaN becomes null, infinities and enums become strings.
+
+    >>> plain({"loss": np.float32([0.1, np.nan, np.inf])})
+    {'loss': [0.1, None, 'inf']}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(child) for name, child in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(child) for child in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, np.floating):
+        # The shortest text that parses to the same number at this precision.
+        value = float(str(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value

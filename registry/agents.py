@@ -1,0 +1,131 @@
+"""Build agents from an algorithm, an environment, networks and an optimizer."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import MissingExtra, TriglotError, unknown, user_error_context
+from .algorithms import find_algorithm
+from .loading import load
+from .overrides import from_overrides
+
+if TYPE_CHECKING:
+    from ..core.agent import Agent
+    from ..core.environment import Environment
+    from ..core.host_environment import HostEnvironment
+    from ..core.network import Network
+    from ..core.networks.architecture import NetworkSpec
+    from ..core.rl.optimizers import OptimizerFn
+
+
+def make_agent(
+    algorithm: str | type,
+    env: "Environment | HostEnvironment",
+    *,
+    backend: str = "linen",
+    arithmetic: str | None = None,
+    config: Any = None,
+    hyper: Any = None,
+    networks: "Network | Mapping[str, Network] | None" = None,
+    optimizer: "str | OptimizerFn | None" = None,
+) -> "Agent":
+    """Build an algorithm for an environment, on networks of one library.
+
+    Args:
+      algorithm: a name, `package.module:object`, or the class itself.
+      env: the environment to act in.
+      backend: the library whose zoo the networks come from.
+      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
+        canonical for networks of the zoo, which costs nothing and makes the libraries agree
+        (docs/measurements.md has the measurement), and native for custom networks.
+      config: static configuration: the algorithm's `Config`, or values by field name.
+      hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
+      networks: custom networks instead of the zoo's: one for everything, or each by the name that
+        the algorithm gives it.
+      optimizer: `hyper -> optax.GradientTransformation`, such as
+        `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
+        `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
+        own.
+
+    Raises:
+      TriglotError: if a name is unknown, or the algorithm, the environment and the network do not
+        fit each other.
+    """
+    from ..backends import build
+    from ..backends.canonical import with_arithmetic
+
+    found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    called = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    if not isinstance(config, found.Config):
+        config = from_overrides(found.Config, config)
+    if not isinstance(hyper, found.Hyperparams):
+        hyper = from_overrides(found.Hyperparams, hyper)
+    given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
+    try:
+        if networks is not None and not isinstance(networks, Mapping):
+            network = with_arithmetic(networks, arithmetic or "native")
+        else:
+            what = f"algorithm {called!r}: networks(obs_spec, action_spec, config)"
+            with user_error_context(f"{what} failed"):
+                specs = found.networks(env.obs_spec, env.action_spec, config)
+            if networks is None:
+                network = build(backend, specs, arithmetic=arithmetic or "canonical")
+            else:
+                network = _custom_networks(networks, specs, arithmetic or "native")
+        with user_error_context(f"algorithm {called!r} failed when it was made"):
+            agent = found(
+                network=network,
+                obs_spec=env.obs_spec,
+                action_spec=env.action_spec,
+                config=config,
+                hyper=hyper,
+                **given,
+            )
+        for one in fields(hyper):  # an agent need not check its own
+            number = getattr(hyper, one.name)
+            if isinstance(number, float) and number != number:
+                raise TriglotError(f"{one.name} is NaN: give a number.")
+        return agent
+    except MissingExtra:
+        raise
+    except TriglotError as error:
+        raise TriglotError(f"on {env.name}: {error}") from None
+
+
+def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
+    """Find an optimizer by its name or as `package.module:object`; a function is returned as it is.
+
+    Raises:
+      TriglotError: if there is no such optimizer, or it cannot be imported.
+    """
+    from ..core.rl.optimizers import OPTIMIZERS
+
+    if not isinstance(optimizer, str):
+        return optimizer
+    if ":" not in optimizer and optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
+
+
+def _custom_networks(
+    networks: "Mapping[str, Network]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
+) -> "Network":
+    from ..backends.canonical import with_arithmetic
+    from ..core.network import Network
+    from ..core.networks.combinators import combine, ensemble
+
+    asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
+    for name in networks:
+        if name not in asked:
+            raise unknown("network", name, asked)
+    missing = [name for name in asked if name not in networks]
+    if missing:
+        raise TriglotError(
+            f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
+        )
+    given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
+    made = {
+        name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
+        for name, own in given.items()
+    }
+    return combine({**{n: s for n, s in specs.items() if isinstance(s, Network)}, **made})

@@ -1,0 +1,54 @@
+"""Find algorithms by name; they are imported on first use.
+
+A built-in name takes precedence over one of an installed package.
+"""
+
+from dataclasses import is_dataclass
+from typing import Any
+
+from ..core import plugins
+from ..core.errors import TriglotError, unknown, user_error_context
+from .loading import load
+
+ALGORITHMS = {
+    "ppo": "triglot.algorithms.ppo:PPO",
+    "dqn": "triglot.algorithms.dqn:DQN",
+    "sac": "triglot.algorithms.sac:SAC",
+    "q_learning": "triglot.algorithms.q_learning:QLearning",
+}
+
+
+def algorithm_names() -> list[str]:
+    """List the names of all algorithms, built-in ones first."""
+    return [*ALGORITHMS, *(name for name in plugins.names("algorithm") if name not in ALGORITHMS)]
+
+
+def find_algorithm(name: str) -> Any:
+    """Find an algorithm's class by its name, built in or installed, or as `package.module:object`.
+
+    Returns:
+      A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
+      it has the dataclasses `Config` and `Hyperparams`, and `networks(obs_spec, action_spec,
+      config)`.
+
+    Raises:
+      TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
+    """
+    if ":" not in name and name not in (known := algorithm_names()):
+        raise unknown("algorithm", name, known)
+    algorithm = load("algorithm", ALGORITHMS.get(name, name))
+    needed = ("Config", "Hyperparams", "networks")
+    with user_error_context(f"algorithm {name!r} failed when it was inspected"):
+        lacking = [part for part in needed if not hasattr(algorithm, part)]
+    if not isinstance(algorithm, type) or lacking:
+        raise TriglotError(
+            f"algorithm {name!r} must be a class with Config, Hyperparams and networks, as PPO is; "
+            + (f"it lacks {', '.join(lacking)}." if lacking else f"got {algorithm!r}.")
+        )
+    for part in ("Config", "Hyperparams"):
+        if not is_dataclass(getattr(algorithm, part)):
+            raise TriglotError(
+                f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
+                f"options; got {getattr(algorithm, part)!r}."
+            )
+    return algorithm

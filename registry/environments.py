@@ -1,0 +1,150 @@
+"""Make environments by name; a suite's library is imported on first use.
+
+A built-in suite takes precedence over one of an installed package.
+"""
+
+import ast
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core import plugins
+from ..core.errors import (
+    MissingExtra,
+    TriglotError,
+    shown,
+    unknown,
+    user_error_context,
+)
+from .loading import is_module, is_path, load, load_env, search_here
+
+if TYPE_CHECKING:
+    from ..core.environment import Environment
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of environments.
+
+    Attributes:
+      module: a module with `make(name, **options)` and `names()`.
+      example: a name that `make` accepts.
+      library: the library it needs, which is also the name of its extra; None if none.
+    """
+
+    module: str
+    example: str
+    library: str | None = None
+
+
+SUITES = {
+    "gridworld": Suite("triglot.envs.gridworld", "8x8"),
+    "gymnax": Suite("triglot.envs.gymnax", "CartPole-v1", "gymnax"),
+    "gymnasium": Suite("triglot.envs.gymnasium", "CartPole-v1", "gymnasium"),
+    "envpool": Suite("triglot.envs.envpool", "HalfCheetah-v4", "envpool"),
+    "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
+    "brax": Suite("triglot.envs.brax", "ant", "brax"),
+    "probe": Suite("triglot.envs.probes", "two-step"),
+}
+
+
+def make_env(name: str, **options: Any) -> "Environment":
+    """Make an environment by name.
+
+    Args:
+      name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
+        object is an `Environment` or a function that returns one; or a name registered by an
+        installed package. Options may follow after commas.
+      options: passed to the suite or function, together with those in the name.
+
+    Raises:
+      TriglotError: if there is no such environment, with the nearest existing one; or if making it
+        fails.
+
+    >>> make_env("gridworld:8x8").name
+    'gridworld:8x8'
+    >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").params
+    (('max_steps_in_episode', 200),)
+    """
+    name, in_name = _split_options(name)
+    options = {**in_name, **options}
+    suite, colon, rest = name.partition(":")
+    if suite in suites() and rest:
+        module = load_suite(suite)
+        if ":" in rest:  # `module:name`, as in Gymnasium
+            search_here()
+        if suite in SUITES:
+            return module.make(rest, **options)
+        with user_error_context(f"environment {name!r} failed when it was created"):
+            return module.make(rest, **options)
+    if suite in suites() or (not colon and name not in plugins.names("environment")):
+        raise _without_suite(name)
+    if colon and (not is_path(name) or not is_module(suite)):
+        raise unknown("environment suite", suite, suites())
+    return load_env(name, options)
+
+
+def _split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Split the options off a name.
+
+    >>> _split_options("jumanji:Maze-v0,num_rows=5,observation=dict")
+    ('jumanji:Maze-v0', {'num_rows': 5, 'observation': 'dict'})
+    """
+    name, *pairs = name.split(",")
+    options = {}
+    for pair in pairs:
+        option, equals, value = pair.partition("=")
+        if not (option.isidentifier() and equals):
+            raise TriglotError(
+                f"environment {shown(name)}: write options as name,option=value,option=value; "
+                f"got {shown(pair)}."
+            )
+        if not value:
+            raise TriglotError(f"environment {name!r}: {option} is empty: give {option}=VALUE.")
+        try:
+            read = ast.literal_eval(value)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):  # a name, or no expression
+            read = value
+        if options.setdefault(option, read) != read:
+            raise TriglotError(
+                f"environment {name!r}: {option} is given twice, as {shown(options[option])} and "
+                f"{shown(read)}: give it once."
+            )
+    return name, options
+
+
+def suites() -> list[str]:
+    """List the environment suites without importing them."""
+    added = [plugin.name for plugin in plugins.installed("environment") if plugin.is_suite]
+    return [*SUITES, *(name for name in added if name not in SUITES)]
+
+
+def load_suite(name: str) -> Any:
+    """Import a suite's module, which has `make(name, **options)` and `names()`.
+
+    Raises:
+      TriglotError: if there is no such suite, or it cannot be imported.
+    """
+    if name not in suites():
+        raise unknown("environment suite", name, suites())
+    if name in SUITES:
+        return importlib.import_module(SUITES[name].module)
+    return load("environment", name)
+
+
+def _without_suite(name: str) -> TriglotError:
+    full = {env: env for env in plugins.names("environment")}
+    for suite, where in SUITES.items():
+        try:
+            module = importlib.import_module(where.module)
+            full = {env: f"{suite}:{env}" for env in module.names()} | full
+        except MissingExtra:
+            continue
+    by_letters = {env.lower(): whole for env, whole in full.items()}
+    near = difflib.get_close_matches(name.rstrip(":").lower(), by_letters, n=1, cutoff=0.6)
+    hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
+    return TriglotError(
+        f"environment {shown(name)} must have the form suite:name{hint} "
+        f"Suites: {', '.join(suites())} (`triglot list gymnax` lists one)."
+    )

@@ -1,0 +1,96 @@
+"""Turn a chart into a picture, or into what the page's script draws.
+
+Everything is computed on this machine by vl-convert, which holds Vega, Vega-Lite and Vega-Embed;
+nothing is read from the network.
+"""
+
+import base64
+import functools
+import gzip
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from ...core.errors import TriglotError, require
+from .chart import Chart
+from .theme import Spec, finished
+
+vl_convert = require("vl_convert", "report")
+
+VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
+COLOURS = 128  # of a PNG, with their shades at edges
+PIXELS = 2.0  # of a PNG for each of the plot's
+
+
+def live_spec(chart: Chart) -> Spec:
+    """Build the specification that fills the width of the page.
+
+    The height on a phone stands in `usermeta`.
+    """
+    desk, phone = chart.heights
+    spec = _in_page(chart, "container", desk) | {"usermeta": {"phone": phone}}
+    if chart.pointer is not None:
+        spec["layer"] = [*spec["layer"], chart.pointer]
+    return spec
+
+
+def svg(chart: Chart, width: int, *, narrow: bool = False) -> str:
+    """Draw a chart as it stands in the page, without a legend."""
+    return _tidy(_draw(_in_page(chart, width, chart.heights[narrow])))
+
+
+def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
+    """Draw a chart with a title and a legend, for papers: SVG and PNG."""
+    size = {"width": 640, "height": chart.heights[0]}
+    spec = finished(chart.content, description=chart.description, title=title, **size)
+    if chart.legend:
+        spec["layer"] = [*spec["layer"], *chart.legend]
+    drawn = _draw(spec)
+    return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
+
+
+def _small(png: bytes) -> bytes:
+    """Reduce a picture of few colours to a palette, a third of the bytes."""
+    small = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def _in_page(chart: Chart, width: int | str, height: int) -> Spec:
+    content = _without_legends(chart.content)
+    return finished(content, description=chart.description, width=width, height=height)
+
+
+def _without_legends(content: Any) -> Any:
+    """Remove the legends, in whose place the page has labels that can be ticked."""
+    if isinstance(content, dict):
+        return {
+            name: None if name == "legend" else _without_legends(child)
+            for name, child in content.items()
+        }
+    return list(map(_without_legends, content)) if isinstance(content, list) else content
+
+
+def _draw(spec: Spec) -> str:
+    try:
+        return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
+    except ValueError as error:
+        raise TriglotError(f"a plot could not be drawn: {error}.") from error
+
+
+def _tidy(drawn: str) -> str:
+    """Let an SVG shrink with the page, and shorten its numbers to a hundredth of a pixel."""
+    width, height = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn).groups()  # type: ignore
+    drawn = drawn.replace(f'width="{width}" height="{height}"', 'width="100%"', 1)
+    return re.sub(r"(\d+\.\d{2})\d+", r"\1", drawn)
+
+
+@functools.cache
+def script() -> str:
+    """Return the library that draws in the page, compressed with gzip, as base64."""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VERSION)
+    return base64.b64encode(gzip.compress(bundle.encode(), 9, mtime=0)).decode()

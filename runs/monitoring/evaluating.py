@@ -1,0 +1,118 @@
+"""Play greedy episodes with the agents of a training, during and after it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core.loop.episode import Episodes
+from ...core.loop.prepare import compile_evaluation
+from ...core.loop.sharding import gathered
+from ...core.loop.state import RunnerState
+from ...report.plots.learning_curves import finite_mean
+from ..plan import Plan
+from .best import Best
+from .schedule import evaluation_period, measure
+
+METRIC = "eval_return"
+MAX_STEPS = 100_000  # of an episode
+# Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
+# the numbers below it, those of `triglot evaluate` and `render` from the next two.
+AFTER_TRAINING, DURING_TRAINING, VIDEO = 0, 3, 4
+
+
+def play(
+    plan: Plan,
+    agent_states: Any,
+    key: jax.Array,
+    *,
+    num_episodes: int,
+    max_steps: int = MAX_STEPS,
+    explore: bool = False,
+) -> Episodes:
+    """Play `[S, E]` whole episodes with each seed's agent; see `core.evaluate.evaluate`."""
+    keys = jax.random.split(key, plan.options.num_seeds)
+    return plan.trainer.evaluate_seeds(
+        agent_states, keys, num_episodes=num_episodes, max_steps=max_steps, explore=explore
+    )
+
+
+def compile_play(plan: Plan, runner_states: RunnerState, *, num_episodes: int) -> None:
+    """Compile `play` of greedy episodes before it is called; shapes of the states suffice."""
+    key = evaluation_key(plan, AFTER_TRAINING)
+    keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
+    how = {"num_episodes": num_episodes, "max_steps": MAX_STEPS, "explore": False}
+    compile_evaluation(plan.trainer, runner_states, keys, **how)
+
+
+def evaluation_key(plan: Plan, number: int) -> jax.Array:
+    """Make a key that the training does not use; `number` is one of the constants above."""
+    key = jax.random.key(plan.options.seed)
+    return jax.random.fold_in(key, plan.options.num_seeds + number)
+
+
+class Evaluator:
+    """Evaluates a training at fixed updates, keeps the best state and says when to stop.
+
+    Its random keys are folded from the run's seed and the update, so that evaluations change no
+    number of the training, and a resumed training repeats them.
+
+    Args:
+      plan: the training.
+      evaluated: called after each evaluation, with the updates done and the states `[S, ...]`.
+
+    Attributes:
+      period: updates between two evaluations; None without `--eval-every`.
+      seconds: time of the evaluations so far.
+      reached: where the return has reached `--stop-at`: `return`, `measure` (which return it is)
+        and `stop_at`; None before.
+    """
+
+    def __init__(self, plan: Plan, evaluated: Callable[[int, RunnerState], None]) -> None:
+        self.period = evaluation_period(plan.options, plan.trainer.steps_per_update)
+        self.seconds = 0.0
+        self.reached: dict[str, Any] | None = None
+        self._plan, self._evaluated = plan, evaluated
+        self._best = Best(plan.out)
+
+    def measured(
+        self, metrics: dict[str, np.ndarray], num_updates: int, state: RunnerState | None
+    ) -> dict[str, np.ndarray]:
+        """Evaluate if it is due, and keep the state if it is the best.
+
+        Args:
+          metrics: of a chunk, `[S, updates]` by name.
+          num_updates: updates done at its end.
+          state: `[S, ...]`, then; None evaluates nothing, such as a training that failed.
+
+        Returns:
+          The metrics; with `--eval-every` also `eval_return`, NaN where nothing was evaluated.
+        """
+        if self.period is None:
+            self._stop_at(finite_mean(metrics["episode_return"]))
+            return metrics
+        returns = np.full_like(metrics["episode_return"], np.nan)
+        if state is not None and num_updates % self.period == 0:
+            start = time.perf_counter()
+            returns[:, -1] = self._evaluate(num_updates, state)
+            self._stop_at(returns[:, -1])
+            self.seconds += time.perf_counter() - start
+        return {**metrics, METRIC: returns}
+
+    def _evaluate(self, num_updates: int, state: RunnerState) -> np.ndarray:
+        key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
+        count = self._plan.options.eval_episodes
+        episodes = play(self._plan, state.agent, key, num_episodes=count)
+        returns = np.asarray(episodes.returns).mean(axis=1)
+        state = gathered(state, self._plan.options.num_seeds)
+        self._best.offer(num_updates, returns, state)
+        self._evaluated(num_updates, state)
+        return returns
+
+    def _stop_at(self, returns: np.ndarray) -> None:
+        mean, options = float(returns.mean()), self._plan.options
+        if options.stop_at is not None and mean >= options.stop_at:
+            name = measure(options)
+            self.reached = {"return": mean, "measure": name, "stop_at": options.stop_at}

@@ -1,0 +1,212 @@
+"""Write a run's metrics line by line, so that an interruption loses nothing."""
+
+import itertools
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.errors import TriglotError, writing
+from ...machine.files import plain, replacing
+from .logs import Logs
+
+METRICS = "metrics.jsonl"
+TAIL = 1 << 18  # bytes at the end of the file, of which the last line is read
+COUNTERS = ("update", "env_steps")
+
+
+class Journal:
+    """Appends a run's metrics to `metrics.jsonl`; nothing is kept in memory.
+
+    Attributes:
+      folder: the run directory.
+      num_updates: updates done so far.
+      num_lines: how many of them are in the file.
+      logs: where all metrics go too, or None.
+    """
+
+    def __init__(
+        self, folder: Path, steps_per_update: int, *, every: int = 1, logs: Logs | None = None
+    ) -> None:
+        """Start a journal that writes every `every`-th update, and all of them to `logs`."""
+        self.folder = folder
+        self.num_updates = 0
+        self.num_lines = 0
+        self._steps_per_update = steps_per_update
+        self._every = every
+        self.logs = logs
+
+    def resume_after(self, num_updates: int) -> list[int]:
+        """Keep the lines of the first `num_updates` updates, and delete all others.
+
+        Returns:
+          The updates whose lines are missing or damaged.
+        """
+        path = self.folder / METRICS
+        missing = set(range(self._every, num_updates + 1, self._every))
+        tail = _Columns()  # of the point that the logs have begun
+        begun = num_updates + 1 if self.logs is None else self.logs.begun_after(num_updates)
+        with replacing(path) as unfinished, unfinished.open("xb") as file:
+            for line in _lines(path):
+                if line.update in missing:
+                    missing.remove(line.update)
+                    file.write(line.text)
+                    self.num_lines += 1
+                    if line.update > begun:
+                        tail.add(line)
+        self.num_updates = num_updates
+        if self.logs is not None:
+            self.logs.resume_after(num_updates, tail.metrics() if tail.env_steps else {})
+        return sorted(missing)
+
+    def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
+        """Append one line per update: its number, its environment steps and each seed's metrics.
+
+        Raises:
+          CannotWrite: if the disk is full, or the folder is gone or read-only.
+        """
+        count = next(iter(metrics.values())).shape[1]
+        with writing(self.folder / METRICS), (self.folder / METRICS).open("a") as file:
+            for index in range(count):
+                self.num_updates += 1
+                if self.num_updates % self._every:
+                    continue
+                line = {
+                    "update": self.num_updates,
+                    "env_steps": self.num_updates * self._steps_per_update,
+                    **{name: values[:, index] for name, values in metrics.items()},
+                }
+                file.write(json.dumps(plain(line), allow_nan=False) + "\n")
+                self.num_lines += 1
+        if self.logs is not None:
+            self.logs.add_chunk(metrics)
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps per seed so far."""
+        return self.num_updates * self._steps_per_update
+
+
+def read_metrics(
+    folder: Path, names: Sequence[str] | None = None
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Read the metrics of a run, which may still be running; damaged lines are left out.
+
+    Args:
+      folder: the run directory.
+      names: the metrics to read; None for all.
+
+    Returns:
+      Environment steps per seed after each update, `[U]`, and each metric `[S, U]`, float32.
+
+    Raises:
+      TriglotError: if the folder has no metrics, or the file cannot be read.
+    """
+    columns = _Columns(names)
+    for line in _lines(folder / METRICS):
+        columns.add(line)
+    if not columns.env_steps:
+        raise TriglotError(f"{folder} has no metrics: {METRICS} is missing or empty.")
+    return np.array(columns.env_steps), columns.metrics()
+
+
+def last_metrics(folder: Path) -> dict[str, Any]:
+    """Read the last whole line of a run's metrics, without the lines before it.
+
+    Args:
+      folder: the run directory.
+
+    Returns:
+      The line's counters, and each metric `[S]`; empty if there is none.
+    """
+    path = folder / METRICS
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        try:
+            return json.loads(line)
+        except ValueError:  # it is being written
+            continue
+    return {}
+
+
+class _Line(NamedTuple):
+    """One sound line: its bytes, its counters, and its metrics `[S]` by name."""
+
+    text: bytes
+    update: int
+    env_steps: int
+    metrics: dict[str, list[float]]
+
+
+class _Columns:
+    """Collects lines into arrays of 4 bytes a number, fewer than in the file."""
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.env_steps = array("q")
+        self._names = names
+        self._columns: dict[str, array[float]] = {}
+        self._num_seeds = 0
+
+    def add(self, line: _Line) -> None:
+        self._num_seeds = len(next(iter(line.metrics.values())))
+        self.env_steps.append(line.env_steps)
+        for name, values in line.metrics.items():
+            if self._names is None or name in self._names:
+                self._columns.setdefault(name, array("f")).extend(values)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        return {
+            name: np.frombuffer(values, np.float32).reshape(-1, self._num_seeds).T
+            for name, values in self._columns.items()
+        }
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """Read the sound lines in ascending order of updates.
+
+    A line is damaged if it is incomplete (the program was killed, or is still running), is not
+    JSON, repeats an update, or has other metrics, seeds or steps per update than most lines.
+    """
+    last = 0
+    try:
+        with path.open("rb") as file:
+            parsed = (_parsed(text) for text in file if text.endswith(b"\n"))
+            lines = (line for line in parsed if line is not None)
+            first = list(itertools.islice(lines, 9))
+            shapes = Counter(map(_shape, first))
+            for line in itertools.chain(first, lines):
+                if line.update > last and _shape(line) == shapes.most_common(1)[0][0]:
+                    last = line.update
+                    yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TriglotError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _shape(line: _Line) -> tuple[Any, ...]:
+    names_and_seeds = tuple((name, len(values)) for name, values in line.metrics.items())
+    return (line.env_steps / line.update, *names_and_seeds)
+
+
+def _parsed(text: bytes) -> _Line | None:
+    try:
+        content: dict[str, Any] = json.loads(text)
+        update, env_steps = (content.pop(name) for name in COUNTERS)
+        metrics = {
+            name: [float("nan") if value is None else float(value) for value in values]
+            for name, values in content.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    sound = isinstance(update, int) and isinstance(env_steps, int) and update > 0 and metrics
+    return _Line(text, update, env_steps, metrics) if sound else None

@@ -1,0 +1,171 @@
+"""Check a sweep, and group its settings into compiled programs; nothing is computed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.errors import TriglotError
+from ..core.hyper import check_count, check_hyperparams, fill_schedule_horizon
+from ..core.loop.interface import TrainerLike
+from ..registry.bounds import Bounds, return_bounds
+from ..registry.overrides import from_overrides, overrides_of
+from ..runs.effects import check_effects, with_effect
+from ..runs.options import TrainOptions
+from ..runs.plan import build, check_minimums
+from .axes import COMPONENTS, format_value
+from .options import SweepOptions
+from .settings import algorithms_of, settings_of, train_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings that one compiled program trains, since they differ in hyperparameters only.
+
+    Attributes:
+      options: of the first setting, as for `triglot train`.
+      trainer: the agent in its environments.
+      num_updates: updates of each seed.
+      settings: their numbers in the sweep.
+      hypers: the `Hyperparams` of each, in the same order.
+      bounds: the lowest and highest possible return.
+    """
+
+    options: TrainOptions
+    trainer: TrainerLike
+    num_updates: int
+    settings: tuple[int, ...]
+    hypers: tuple[Any, ...]
+    bounds: Bounds
+
+    def keys(self, seeds: Sequence[int]) -> jax.Array:
+        """Return the keys of these seeds; they are the same in every setting."""
+        keys = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
+        return keys[jnp.asarray(seeds)]
+
+    def hyper(self, settings: Sequence[int]) -> Any:
+        """Stack the hyperparameters of settings, float32 `[S]` each."""
+        by_number = dict(zip(self.settings, self.hypers, strict=True))
+        chosen = [by_number[number] for number in settings]
+        return jax.tree.map(lambda *numbers: jnp.asarray(np.array(numbers, np.float32)), *chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """A sweep that is ready to start.
+
+    Attributes:
+      options: what was chosen.
+      settings: the swept values by name.
+      groups: the programs.
+    """
+
+    options: SweepOptions
+    settings: tuple[Mapping[str, Any], ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names that are swept."""
+        return list(self.settings[0])
+
+    def env_of(self, number: int) -> str:
+        """The environment of a setting; returns are compared within an environment only."""
+        return self.settings[number].get("env", self.options.env)
+
+    @property
+    def envs(self) -> list[str]:
+        """The environments."""
+        return list(dict.fromkeys(map(self.env_of, range(len(self.settings)))))
+
+
+def make_plan(options: SweepOptions) -> SweepPlan:
+    """Check all options, list the settings, and build the agent of each group.
+
+    Raises:
+      TriglotError: if an option is invalid, a swept value is refused by the algorithm, or a swept
+        name cannot have an effect.
+    """
+    check_minimums(options, num_seeds=1, eval_episodes=0)
+    if options.batch is not None:
+        check_count("batch", options.batch)
+    check_count("eta", options.eta, 2)
+    if not 0 <= options.checkpoint_seconds < math.inf:
+        raise TriglotError(
+            f"checkpoint_seconds must be finite and at least 0, got {options.checkpoint_seconds}."
+        )
+    algorithms = algorithms_of(options)
+    settings = settings_of(options, algorithms)
+    members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {}
+    for number, values in enumerate(settings):
+        chosen = train_options(options, values, algorithms)
+        hyper = _hyper(chosen, algorithms[chosen.algorithm])
+        members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
+    groups = [_group(each) for each in members.values()]
+    _check_effects(options, groups, list(settings[0]))
+    return SweepPlan(options=options, settings=tuple(settings), groups=tuple(groups))
+
+
+def _hyper(options: TrainOptions, algorithm: Any) -> Any:
+    """Build and check the hyperparameters of one setting."""
+    hyper = from_overrides(algorithm.Hyperparams, options.hyper)
+    check_hyperparams(algorithm.__name__, hyper)
+    return hyper
+
+
+def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
+    """Identify the compiled program of a setting."""
+    # A hyperparameter without a value changes the structure of the state.
+    missing = [one.name for one in fields(hyper) if getattr(hyper, one.name) is None]
+    parts = [getattr(options, name) for name in COMPONENTS]
+    config = sorted((name, str(value)) for name, value in options.config.items())
+    return (*parts, tuple(config), tuple(missing))
+
+
+def _group(members: Sequence[tuple[int, TrainOptions, Any]]) -> Group:
+    numbers, chosen, hypers = zip(*members, strict=True)
+    first: TrainOptions = chosen[0]
+    built = build(first, effects=False, divide=False)
+    return Group(
+        options=first,
+        trainer=built.trainer,
+        num_updates=built.num_updates,
+        settings=numbers,
+        hypers=tuple(fill_schedule_horizon(hyper, built.num_updates) for hyper in hypers),
+        bounds=return_bounds(built.trainer.single_env, first.env),
+    )
+
+
+def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequence[str]) -> None:
+    """Refuse a field that is swept or given, and can have no effect in any group."""
+    given = overrides_of(options.config) | overrides_of(options.hyper)
+    ineffective = {*swept, *given} - set(COMPONENTS)
+    facts = [
+        (group.options, type(agent), group.trainer.single_env, agent.config)
+        for group in groups
+        for agent in [group.trainer.agent]
+    ]
+    for each in facts:
+        ineffective -= with_effect(*each)
+    if ineffective or options.network:
+        for each in facts:
+            check_effects(*each)
+    if ineffective:
+        name = min(ineffective)
+        raise TriglotError(
+            f"--over {name} has no effect in this training: leave it out. `triglot train "
+            f"{options.algorithm} --help` says where it acts."
+        )
+
+
+def describe_setting(values: Mapping[str, Any]) -> str:
+    """Format a setting in one line.
+
+    >>> describe_setting({"learning_rate": 1e-3, "hidden_sizes": (64, 64)})
+    'learning_rate=0.001 hidden_sizes=64/64'
+    """
+    return " ".join(f"{name}={format_value(value)}" for name, value in values.items())

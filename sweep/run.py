@@ -1,0 +1,299 @@
+"""`triglot sweep`: train many settings, rank them, and write a report."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from ..jobs.executor import Executor
+from ..jobs.ledger import FILE, Ledger
+from ..machine.files import check_free, make_new_folder
+from ..machine.interrupt import Interrupt
+from ..registry.overrides import overrides_of
+from ..registry.presets.describe import announcement
+from ..report.report import open_report
+from ..report.tables import as_text
+from ..runs.plan import default_folder
+from ..runs.storage.lock import locked
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
+from . import halving, report
+from .batches import Batch, capacities, describe, divide
+from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches
+from .options import SweepOptions
+from .plan import SweepPlan, describe_setting, make_plan
+from .results import outcomes
+from .tables import SHOWN, ranking_table
+from .training import STATE, Progress, Runner
+
+SCHEMA = 1
+BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # environment steps
+
+
+def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
+    """Run a sweep, print its ranking and write its folder; or continue an interrupted one.
+
+    Args:
+      options: what was chosen.
+
+    Returns:
+      The exit code, 0, or 128 and the number of the signal after Ctrl-C, SIGTERM or SIGHUP; and the
+      contents of `sweep.json`, None after an interruption.
+
+    Raises:
+      TriglotError: before anything compiles, if an option or a swept value is invalid, more memory
+        is needed than is free, or the folder holds something else.
+    """
+    config, hyper = overrides_of(options.config), overrides_of(options.hyper)
+    options = replace(options, config=config, hyper=hyper)
+    out = options.out
+    if out is not None and not (out / FILE).exists():
+        check_free(out)
+    with phase("building"):
+        plan = make_plan(options)
+        num_rungs = halving.count_rungs(plan)
+        sizes = capacities(plan)
+        (batches,) = _first_stage(plan, sizes, num_rungs)
+    executor = choose_executor(plan, out, len(batches))
+    plan = replace(plan, options=replace(plan.options, devices=num_devices(options, out, executor)))
+    with closing(executor) if executor else nullcontext():
+        return _sweep(plan, num_rungs, sizes, executor, out)
+
+
+def _sweep(
+    plan: SweepPlan, num_rungs: int, sizes: list[int], executor: Executor | None, out: Path | None
+) -> tuple[int, dict[str, Any] | None]:
+    options = plan.options
+    folder = out or default_folder("sweep", options.algorithm, options.env)
+    memory = None
+    if executor is not None:
+        executor.prepare(folder)
+        memory = executor.bytes_per_job
+        sizes = capacities(plan, memory)
+    if out is None:
+        out = make_new_folder(folder)
+    facts = {"sizes": sizes, ONE_CORE: executor is not None, DEVICES: options.devices}
+    ledger = Ledger.open(out, what="sweep", schema=SCHEMA, options=_computing(options), facts=facts)
+    sizes = ledger.facts["sizes"]
+    with locked(out), Interrupt() as interrupt:
+        ledger.tidy()
+        stages = _first_stage(plan, sizes, num_rungs)
+        batches = describe(plan, stages[0], memory)
+        if executor is not None:
+            batches += f"; {executor.title}"
+        elif options.devices is not None and options.devices > 1:
+            batches += f", divided among at most {options.devices} devices"
+        print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
+        if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
+            print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
+        done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages)
+        if not done:
+            return interrupt.exit_code, None
+        with phase("writing the report"):
+            found = outcomes(plan, ledger, stages)
+            rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
+            result = report.result_of(plan, found, batches=batches, halving=rungs)
+            report.write(out, plan, result, found)
+    print(_ending(plan, result, out))
+    if options.open:
+        open_report(out)
+    return 0, result
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep that is under way; see `sweep`."""
+
+    plan: SweepPlan
+    ledger: Ledger
+    sizes: Sequence[int]
+    num_rungs: int
+    interrupt: Interrupt
+    executor: Executor | None
+
+
+def _first_stage(plan: SweepPlan, sizes: Sequence[int], num_rungs: int) -> list[list[Batch]]:
+    return [_stage(plan, sizes, 0, num_rungs, range(len(plan.settings)))]
+
+
+def _stage(
+    plan: SweepPlan, sizes: Sequence[int], stage: int, num_rungs: int, settings: Sequence[int]
+) -> list[Batch]:
+    spans = halving.spans(plan, stage, num_rungs)
+    return divide(
+        plan, sizes, stage=stage, settings=settings, spans=spans, is_last=stage == num_rungs
+    )
+
+
+def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
+    """Train every stage, whose batches are added to `stages`; return whether all are done."""
+    plan, ledger = sweep.plan, sweep.ledger
+    alive = list(range(len(plan.settings)))
+    progress = Progress(None)
+    finished = False
+    try:
+        # An executor has its own bars; this one then counts.
+        counts_only = sweep.executor is not None
+        with Bar(bar_format=BAR, unit_scale=True, leave=False, disable=counts_only) as progress.bar:
+            runner = Runner(plan, ledger, progress, sweep.interrupt)
+            for stage in range(sweep.num_rungs + 1):
+                if stage:
+                    scores = {
+                        one.number: one.training_score
+                        for one in outcomes(plan, ledger, stages)
+                        if one.number in alive
+                    }
+                    alive = halving.survivors(plan, alive, scores)
+                    batches = _stage(plan, sweep.sizes, stage, sweep.num_rungs, alive)
+                    stages.append(batches)
+                earlier = stages[-2] if stage else []
+                if not _run_stage(sweep, runner, stages[-1], earlier):
+                    return False
+                for batch in earlier:  # its trainings were stopped, or are continued by now
+                    rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
+        finished = True
+        return True
+    finally:
+        if not finished:
+            _say_what_is_left(sweep, stages, progress)
+
+
+def _run_stage(sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: list[Batch]) -> bool:
+    """Train the batches of a stage that are not done; return False after an interruption."""
+    plan, ledger, progress = sweep.plan, sweep.ledger, runner.progress
+    done = [batch for batch in batches if ledger.is_done(batch.name)]
+    steps = {batch.name: _steps(plan, batch) for batch in batches}
+    progress.bar.total = progress.bar.n + sum(steps.values()) + _later_steps(sweep, batches)
+    if sweep.executor is not None:
+        left = {batch: steps[batch.name] for batch in batches if batch not in done}
+        before = progress.bar.n + sum(steps[batch.name] for batch in done)
+        progress.bar.n += sum(steps.values())
+        return train_batches(
+            sweep.executor,
+            plan,
+            ledger,
+            left,
+            earlier,
+            done=before,
+            total=progress.bar.total,
+            interrupt=sweep.interrupt,
+        )
+    progress.bar.update(sum(steps[batch.name] for batch in done))
+    for index, batch in enumerate(batches, 1):
+        if batch in done:
+            continue
+        rung = f"rung {_stage_of(batch) + 1}, " if sweep.num_rungs else ""
+        progress.label, progress.share = f"{rung}batch {index} of {len(batches)}", 0.0
+        if sweep.interrupt.pressed or not runner.run(batch, earlier):
+            return False
+    return True
+
+
+def _stage_of(batch: Batch) -> int:
+    return int(batch.name.partition("-")[0])
+
+
+def _steps(plan: SweepPlan, batch: Batch) -> int:
+    """Count the environment steps of all trainings in a batch."""
+    per_update = plan.groups[batch.group].trainer.steps_per_update
+    return len(batch) * (batch.stop - batch.start) * per_update
+
+
+def _later_steps(sweep: _Sweep, batches: Sequence[Batch]) -> int:
+    """Estimate the environment steps of later stages from the steps per setting of this one."""
+    if not sweep.num_rungs:
+        return 0
+    plan, stage = sweep.plan, _stage_of(batches[0])
+    counts = halving.expected(plan, sweep.num_rungs)
+    total = 0.0
+    for later in range(stage + 1, sweep.num_rungs + 1):
+        spans = halving.spans(plan, later, sweep.num_rungs)
+        each = [
+            (stop - start) * group.trainer.steps_per_update * len(group.settings)
+            for group, (start, stop) in zip(plan.groups, spans, strict=True)
+        ]
+        total += counts[later] * sum(each) / len(plan.settings)
+    return int(total * plan.options.num_seeds)
+
+
+def _announcement(plan: SweepPlan, batches: str, num_rungs: int) -> str:
+    options = plan.options
+    per_update = {group.trainer.steps_per_update for group in plan.groups}
+    steps = sorted({g.num_updates * g.trainer.steps_per_update for g in plan.groups})
+    lines = [
+        *announcement(options),
+        f"{options.algorithm} on {', '.join(plan.envs)}, over {', '.join(plan.names)}:",
+        batches,
+        f"{' or '.join(f'{number:,}' for number in steps[:4])} steps each, "
+        f"{len(plan.groups)} program{'' if len(plan.groups) == 1 else 's'}",
+    ]
+    if any(options.total_steps % number for number in per_update):
+        lines[-1] += f" ({options.total_steps:,} rounded up to whole rollouts)"
+    for group in plan.groups:
+        starts, total = group.trainer.agent.learning_starts, group.options.total_steps
+        if starts > total:
+            lines.append(
+                f"warning: {group.options.algorithm} will learn nothing, because learning starts "
+                f"after {starts:,} steps (--learning-starts) and the run has {total:,}"
+            )
+            break
+    if num_rungs:
+        lines.append(f"successive halving: {_describe_rungs(plan, num_rungs)}")
+    return "\n".join(lines)
+
+
+def _describe_rungs(plan: SweepPlan, num_rungs: int) -> str:
+    eta, counts = plan.options.eta, halving.expected(plan, num_rungs)
+    shares = [eta ** (num_rungs - rung) for rung in range(num_rungs)]
+    parts = [
+        f"{count:,} settings until 1/{share} of the steps"
+        for count, share in zip(counts, shares, strict=False)
+    ]
+    last = f"{counts[-1]:,} setting{'' if counts[-1] == 1 else 's'} to the end"
+    return ", ".join([*parts, last])
+
+
+def _say_what_is_left(sweep: _Sweep, stages: list[list[Batch]], progress: Progress) -> None:
+    batches = [batch for stage in stages for batch in stage]
+    done = sum(sweep.ledger.is_done(batch.name) for batch in batches)
+    saved = num_saved(sweep.ledger, batches) if sweep.executor else 0
+    if not done and not progress.share and not saved:
+        sweep.ledger.drop_if_empty()
+        return
+    running = ""
+    if progress.share:
+        running = f", and {progress.share:.0%} of the next"
+    elif saved:
+        running = f", and parts of {saved} more"
+    text = (
+        f"The sweep did not finish: {done} of {len(batches)} batches are done{running}, and kept. "
+        f"Continue with the same command and --out {sweep.ledger.out}"
+    )
+    print(wrapped(text), file=sys.stderr)
+
+
+def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
+    """Format the table and what is in the folder."""
+    table = ranking_table(result)
+    lines = [as_text(replace(table, records=table.records[:SHOWN]))]
+    if len(table.records) > SHOWN:
+        lines.append(f"... {len(table.records) - SHOWN:,} more settings: {out / 'ranking.csv'}")
+    lines.append("")
+    for env, name in result["best"].items():
+        best = next(one for one in result["settings"] if one["env"] == env)
+        where = f" on {env}" if len(result["best"]) > 1 else ""
+        lines.append(wrapped(f"best{where}: {describe_setting(best['values'])}; train it again by"))
+        lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))
+    return "\n".join([*lines, f"Report: {out / report.PAGE}"])
+
+
+def _computing(options: SweepOptions) -> dict[str, Any]:
+    """List the options that decide what is computed."""
+    return {
+        one.name: getattr(options, one.name)
+        for one in fields(options)
+        if one.name not in report.MACHINE
+    }

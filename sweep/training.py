@@ -1,0 +1,243 @@
+"""Train one batch of a sweep: start or continue it, save checkpoints, evaluate, write results."""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from ..core.learner import LearnerState
+from ..core.loop import checkpoint
+from ..core.loop.checkpoint import Checkpoints, DamagedError
+from ..core.loop.chunks import run_chunks
+from ..core.loop.interface import Program, TrainerLike
+from ..core.loop.sharding import gathered
+from ..core.loop.state import RunnerState
+from ..core.loop.trainer import init_seeds
+from ..core.trainers import divide_seeds
+from ..jobs.ledger import Ledger
+from ..machine.interrupt import Interrupt
+from ..runs.train import CHUNK_SECONDS
+from .batches import Batch, by_pair
+from .learning import Learning
+from .plan import Group, SweepPlan
+
+ARRAYS = "arrays.safetensors"
+STATE = "state"  # of trainings that successive halving may continue
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass
+class Progress:
+    """The bar, and what the running batch does.
+
+    Attributes:
+      bar: counts environment steps of all trainings.
+      label: of the running batch.
+      share: of the running batch that is done.
+    """
+
+    bar: Any
+    label: str = ""
+    share: float = 0.0
+    phase: str = field(default="", init=False)
+
+    def enter(self, phase: str) -> None:
+        """Show what is being done."""
+        self.phase = phase
+        self.bar.set_description_str(f"{self.label}: {phase}")
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Trains batches of a sweep into its ledger.
+
+    Attributes:
+      plan: the sweep.
+      ledger: its folder.
+      progress: shown to the user.
+      interrupt: whether to stop.
+      programs: the last compiled program, by group and number of trainings.
+    """
+
+    plan: SweepPlan
+    ledger: Ledger
+    progress: Progress
+    interrupt: Interrupt
+    programs: dict[tuple[int, int], Program] = field(default_factory=dict)
+
+    def run(self, batch: Batch, earlier: list[Batch]) -> bool:
+        """Train a batch, and write its results.
+
+        Args:
+          batch: which trainings.
+          earlier: the batches of the stage before, which hold their states.
+
+        Returns:
+          Whether it is done; False after an interruption, of which a checkpoint is kept.
+        """
+        group, progress = self.plan.groups[batch.group], self.progress
+        progress.enter("initialize")
+        state, learning, done = self._start(group, batch, earlier)
+        per_update = len(batch) * group.trainer.steps_per_update
+        progress.bar.update((done - batch.start) * per_update)
+        with closing(self._program(batch, state)) as program:
+            progress.enter("train")
+            saved = time.perf_counter()
+            chunks = run_chunks(
+                program,
+                state,
+                batch.stop,
+                group.trainer.chunk_size,
+                done=done,
+                target_seconds=CHUNK_SECONDS,
+            )
+            for chunk in chunks:
+                state = chunk.runner_states
+                learning.add(done, chunk.metrics)
+                done = chunk.num_updates
+                progress.bar.update(chunk.count * per_update)
+                progress.share = (done - batch.start) / (batch.stop - batch.start)
+                if self.interrupt.pressed:
+                    break
+                seconds = self.plan.options.checkpoint_seconds
+                if seconds and time.perf_counter() - saved >= seconds:
+                    self._save(batch, state, learning, done)
+                    saved = time.perf_counter()
+        if self.interrupt.pressed:
+            self._save(batch, state, learning, done)
+            return False
+        self._finish(group, batch, state, learning)
+        return True
+
+    def _program(self, batch: Batch, state: RunnerState) -> Program:
+        """Compile the batch's program; another batch of the same shape uses it again."""
+        key, trainer = (batch.group, len(batch)), self._trainer(batch)
+        if key not in self.programs:
+            self.progress.enter("compile")
+            program = trainer.program()
+            program.compile(state)
+            if trainer.steps_on_host:  # it holds the environments of its batch
+                return program
+            self.programs.clear()
+            self.programs[key] = program
+        return self.programs[key]
+
+    def _trainer(self, batch: Batch) -> TrainerLike:
+        """Divide the trainings of a batch among devices."""
+        trainer = self.plan.groups[batch.group].trainer
+        return divide_seeds(trainer, len(batch), self.plan.options.devices or 1)
+
+    def _start(
+        self, group: Group, batch: Batch, earlier: list[Batch]
+    ) -> tuple[RunnerState, Learning, int]:
+        """Read the batch's checkpoint; without one, initialize, or continue the stage before."""
+        checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
+        if checkpoints.numbers():
+            try:
+                done, saved = checkpoints.restore(_saved_like(group, batch), previous=True)
+                return saved["state"], Learning.unpacked(group.num_updates, saved), done
+            except DamagedError as error:
+                self.progress.bar.write(f"{error} This batch starts again.")
+                shutil.rmtree(checkpoints.folder)
+        if batch.start == 0:
+            state = init_seeds(group.trainer, group.keys(batch.seeds), group.hyper(batch.settings))
+            return state, Learning.empty(len(batch), group.num_updates), 0
+        return (*self._continued(group, batch, earlier), batch.start)
+
+    def _continued(
+        self, group: Group, batch: Batch, earlier: list[Batch]
+    ) -> tuple[RunnerState, Learning]:
+        """Collect the states of trainings that survived the stage before."""
+        place = by_pair(earlier)
+        sources = list(dict.fromkeys(place[pair][0].name for pair in batch.pairs))
+        states, sums, rows = [], [], []
+        for source in earlier:
+            if source.name not in sources:
+                continue
+            wanted = [pair for pair in batch.pairs if place[pair][0] is source]
+            taken = jnp.asarray([place[pair][1] for pair in wanted])
+            folder = self.ledger.folder(source.name)
+            state = checkpoint.restore(folder / STATE, _state_like(group, source))
+            states.append(jax.tree.map(lambda leaf, t=taken: leaf[t], state))
+            arrays = load_file(folder / ARRAYS)
+            sums.append({name: arrays[name][np.asarray(taken)] for name in ("returns", "episodes")})
+            rows += wanted
+        order = jnp.asarray([rows.index(pair) for pair in batch.pairs])
+        state = jax.tree.map(lambda *parts: jnp.concatenate(parts)[order], *states)
+        joined = {
+            name: np.concatenate([each[name] for each in sums])[np.asarray(order)]
+            for name in ("returns", "episodes")
+        }
+        return state, Learning(group.num_updates, **joined)
+
+    def _save(self, batch: Batch, state: RunnerState, learning: Learning, done: int) -> None:
+        self.progress.enter("save")
+        checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
+        checkpoints.save(done, {"state": gathered(state, len(batch)), **learning.packed()})
+        self.progress.enter("train")
+
+    def _finish(self, group: Group, batch: Batch, state: RunnerState, learning: Learning) -> None:
+        whole = gathered(state, len(batch))
+        arrays = {
+            "returns": learning.returns,
+            "episodes": learning.episodes,
+            "recent": learning.recent(batch.stop),
+            "finite": finite_parameters(whole),
+        }
+        if batch.is_last and self.plan.options.eval_episodes:
+            self.progress.enter("evaluate")
+            arrays |= self._evaluate(group, batch, state)
+        self.progress.enter("save")
+        with self.ledger.writing(batch.name) as folder:
+            save_file(arrays, folder / ARRAYS)
+            if not batch.is_last:
+                checkpoint.save(folder / STATE, whole)
+
+    def _evaluate(self, group: Group, batch: Batch, state: RunnerState) -> dict[str, np.ndarray]:
+        """Play greedy episodes, with the keys of `triglot train` in each setting."""
+        options = group.options
+        # The keys of the seeds are folded from the numbers below num_seeds.
+        key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
+        keys = jax.random.split(key, options.num_seeds)[jnp.asarray(batch.seeds)]
+        episodes = self._trainer(batch).evaluate_seeds(
+            state.agent,
+            keys,
+            num_episodes=options.eval_episodes,
+            max_steps=100_000,
+            explore=False,
+        )
+        return {"final": np.asarray(episodes.returns).mean(axis=1).astype(np.float64)}
+
+
+def saved_batches(ledger: Ledger, batches: Sequence[Batch]) -> list[Batch]:
+    """List the batches that have a checkpoint."""
+    folders = {batch: ledger.unfinished(batch.name) / CHECKPOINTS for batch in batches}
+    return [batch for batch, folder in folders.items() if Checkpoints(folder).numbers()]
+
+
+def finite_parameters(state: RunnerState) -> np.ndarray:
+    """Whether all parameters of each training are finite, bool `[S]`."""
+    leaves = jax.tree.leaves(state.agent, is_leaf=lambda node: isinstance(node, LearnerState))
+    params = [leaf.variables.params for leaf in leaves if isinstance(leaf, LearnerState)]
+    finite = np.ones(state.num_updates.shape[0], bool)
+    for array in jax.tree.leaves(params):
+        if jnp.issubdtype(array.dtype, jnp.inexact):
+            finite &= np.asarray(jnp.isfinite(array).reshape(len(finite), -1).all(axis=1))
+    return finite
+
+
+def _state_like(group: Group, batch: Batch) -> RunnerState:
+    keys, hyper = group.keys(batch.seeds), group.hyper(batch.settings)
+    return jax.eval_shape(lambda: init_seeds(group.trainer, keys, hyper))
+
+
+def _saved_like(group: Group, batch: Batch) -> Mapping[str, Any]:
+    empty = Learning.empty(len(batch), group.num_updates)
+    return {"state": _state_like(group, batch), **empty.packed()}

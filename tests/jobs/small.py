@@ -1,0 +1,59 @@
+"""Functions of small jobs for the tests; they run in processes of their own."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from triglot.core.errors import TriglotError
+from triglot.jobs.executor import Task
+from triglot.jobs.running import RunningJob
+from triglot.machine.interrupt import Signalled
+
+
+def task(folder: Path, name: str, function: Any, **arguments: Any) -> Task:
+    """Build a task that calls one of the functions below."""
+    return Task(
+        name=name,
+        label=f"job {name}",
+        function=f"{__name__}:{function.__name__}",
+        arguments={"out": str(folder / f"{name}.json"), **arguments},
+        folder=str(folder / "jobs" / ".running"),
+    )
+
+
+def write(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Write on which cores this process runs, and with how many threads."""
+    time.sleep(arguments.get("seconds", 0))
+    print("printed by a job")
+    facts = {"cores": sorted(os.sched_getaffinity(0)), "threads": os.environ["NPROC"]}
+    Path(arguments["out"]).write_text(json.dumps(facts))
+
+
+def fail(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Report an error."""
+    job.bar.set_description_str("job: think")
+    raise TriglotError("the sum is too large: lower it.")
+
+
+def die(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Die as if the machine had no memory."""
+    os.write(2, b"last words\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Raise what no user can have caused."""
+    raise ZeroDivisionError("in a job")
+
+
+def until_stopped(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Run until a stop is asked for, then save and end."""
+    job.bar.set_description_str("job: train")
+    while not job.interrupt.pressed:
+        time.sleep(0.02)
+    Path(arguments["out"]).write_text("saved")
+    raise Signalled(job.interrupt.number or 0)

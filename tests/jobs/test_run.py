@@ -1,0 +1,113 @@
+"""Jobs in local processes: pinned, independent of each other, stopped with a checkpoint."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from tests.jobs.small import crash, die, fail, task, until_stopped, write
+from triglot.jobs.executor import Outcome, Task
+from triglot.jobs.local import LocalExecutor
+from triglot.jobs.process import JobProcess
+from triglot.jobs.run import run_tasks
+from triglot.jobs.view import View
+from triglot.machine import memory
+from triglot.machine.cores import free_cores
+from triglot.machine.interrupt import Interrupt
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no other job on this machine hold a core."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.fixture
+def stop() -> Iterator[Interrupt]:
+    yield Interrupt()
+
+
+def run(tasks: list[Task], stop: Interrupt, at_once: int = 2) -> dict[str, Outcome]:
+    with View(tasks) as view:
+        return run_tasks(LocalExecutor(at_once), tasks, view, stop)
+
+
+def test_each_job_has_one_thread_on_a_core_of_its_own(tmp_path: Path, stop: Interrupt) -> None:
+    names = ["a", "b"]
+    outcomes = run([task(tmp_path, name, write, seconds=0.5) for name in names], stop)
+    assert set(outcomes.values()) == {Outcome("done")}
+    facts = [json.loads((tmp_path / f"{name}.json").read_text()) for name in names]
+    assert [one["threads"] for one in facts] == ["1", "1"]
+    assert [len(one["cores"]) for one in facts] == [1, 1]
+    if len(free_cores()) > 1:
+        assert facts[0]["cores"] != facts[1]["cores"]
+    assert not (tmp_path / "jobs").exists(), "what running jobs report is deleted"
+
+
+def test_a_job_that_fails_or_dies_stops_no_other(
+    tmp_path: Path, stop: Interrupt, capfd: pytest.CaptureFixture[str]
+) -> None:
+    functions = {"a": fail, "b": die, "c": crash, "d": write}
+    outcomes = run([task(tmp_path, name, each) for name, each in functions.items()], stop)
+    assert outcomes["a"] == Outcome("failed", "the sum is too large: lower it.", "think")
+    for name, words in {"b": ["SIGKILL", "last words"], "c": ["ZeroDivisionError"]}.items():
+        assert outcomes[name].end == "died"
+        assert all(word in outcomes[name].message for word in words)
+    assert outcomes["d"] == Outcome("done") and (tmp_path / "d.json").exists()
+    out, err = capfd.readouterr()
+    assert "job a: the sum is too large" in out
+    assert "printed by a job" not in out + err
+
+
+def test_an_interruption_saves_what_runs_and_starts_no_more(
+    tmp_path: Path, stop: Interrupt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [task(tmp_path, name, until_stopped) for name in "abc"]
+    shown: list[int] = []
+
+    def draw(view: View, num_running: int) -> None:
+        shown.append(num_running)
+        if num_running == 2:
+            stop.number = 2
+
+    monkeypatch.setattr(View, "draw", draw)
+    outcomes = run(tasks, stop)
+    assert outcomes == {"a": Outcome("stopped"), "b": Outcome("stopped")}
+    assert [(tmp_path / f"{name}.json").exists() for name in "abc"] == [True, True, False]
+
+
+def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:
+    one = task(tmp_path, "a", until_stopped)
+    Path(one.folder).mkdir(parents=True)
+    process = JobProcess(one)
+    while not one.events.exists():
+        time.sleep(0.02)
+    assert process._process.stdin is not None
+    process._process.stdin.close()  # as the parent's death does
+    assert process._process.wait(10) == 0
+    assert not (tmp_path / "a.json").exists()
+    process.kill()
+
+
+def test_a_job_waits_for_an_older_process_of_the_same_job(tmp_path: Path) -> None:
+    one = task(tmp_path, "a", write)
+    Path(one.folder).mkdir(parents=True)
+    with FileLock(one.lock):
+        process = JobProcess(one)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process._process.wait(2)
+        assert psutil.Process(process._process.pid).is_running()
+        assert not (tmp_path / "a.json").exists()
+    assert process._process.wait(10) == 0
+    assert process.poll() == Outcome("done")
+    process.kill()
+
+
+def test_memory_is_shared_by_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free", lambda: 900)
+    assert LocalExecutor(3).bytes_per_job == 300

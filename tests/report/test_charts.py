@@ -1,0 +1,214 @@
+"""The plots: what is drawn, in which colours, and that every specification compiles."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.report.sample import BACKENDS, sample
+from triglot.report.charts import cost, curves, divergence, drawing, figures, returns, theme
+from triglot.report.charts.chart import Chart, returns_scale, rows_step
+from triglot.report.charts.labels import Place, free_place
+
+DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
+SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
+
+
+def charts(result: dict[str, Any]) -> dict[str, Chart]:
+    """Build all charts of a result, by name."""
+    built = figures.page_charts(result)
+    built += [chart for _, chart in cost.rate_charts(result["cost"])]
+    return {chart.name: chart for chart in built}
+
+
+def colours_in(svg: str) -> set[str]:
+    return set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', svg))
+
+
+def lines_in(svg: str) -> list[str]:
+    """Return the colours of the curves: paths with many points that are not filled."""
+    paths = re.findall(r"<path[^>]*>", svg)
+    found = [re.search(r'stroke="(#[0-9a-f]{6})"', path) for path in paths if path.count("L") > 5]
+    return [match.group(1) for match in found if match]
+
+
+@pytest.mark.parametrize("result", [DIFFERENT, EQUAL, SEVERAL], ids=["different", "equal", "envs"])
+def test_every_plot_is_drawn(result: dict[str, Any]) -> None:
+    for name, chart in charts(result).items():
+        svg = drawing.svg(chart, 600)
+        assert svg.startswith("<svg") and svg.count("<path") > 2, name
+        assert "NaN" not in svg and "undefined" not in svg, name
+        assert colours_in(svg) <= {*theme.DARK, *theme.OTHERS, "#888888"}, name
+
+
+def test_equal_curves_are_drawn_once() -> None:
+    chart = charts(EQUAL)["curves"]
+    assert [one.label for one in chart.series] == ["All four"]
+    assert lines_in(drawing.svg(chart, 600)) == [theme.ALL]
+
+
+def test_each_library_keeps_its_colour() -> None:
+    chart = charts(DIFFERENT)["curves"]
+    assert [one.label for one in chart.series] == ["Haiku and Flax Linen", "Flax NNX", "Equinox"]
+    expected = [theme.LIBRARIES[name] for name in ("haiku", "nnx", "equinox")]
+    assert lines_in(drawing.svg(chart, 600)) == expected
+    assert theme.colours(["toy", "nnx"])["nnx"] == theme.LIBRARIES["nnx"]
+    assert len(set(theme.colours([*BACKENDS, "toy", "other"]).values())) == 6
+
+
+def test_curves_that_lie_over_each_other_have_unequal_widths() -> None:
+    svg = drawing.svg(charts(DIFFERENT)["curves"], 600)
+    widths = re.findall(r'stroke-width="([\d.]+)" stroke-linecap="round" stroke-linejoin', svg)
+    haiku, nnx, equinox = map(float, widths)
+    assert haiku > nnx == equinox
+
+
+@pytest.mark.parametrize(("num_seeds", "drawn"), [(3, 9), (10, 3)])
+def test_few_seeds_are_drawn_one_by_one(num_seeds: int, drawn: int) -> None:
+    chart = curves.curves_chart(sample(num_updates=20, num_seeds=num_seeds))
+    assert chart is not None
+    lines = lines_in(drawing.svg(chart, 600))
+    assert len(lines) == (3 + drawn if num_seeds == 3 else drawn)
+
+
+def test_the_interval_stays_within_the_bounds_of_the_return() -> None:
+    result = sample(num_updates=20)
+    result["statistics"]["return_bounds"] = [30.0, 400.0]
+    chart = curves.curves_chart(result)
+    assert chart is not None
+    rows = [row.split(",") for row in chart.content["datasets"]["means"].splitlines()[1:]]
+    lows, highs = ([float(row[column]) for row in rows if row[column]] for column in (3, 4))
+    assert min(lows) >= 30 and max(highs) <= 400
+
+
+def test_a_curve_without_episodes_is_left_out() -> None:
+    result = sample(num_updates=20, backends=("haiku", "equinox"))
+    result["curves"]["backends"]["equinox"] = [[None] * 20 for _ in range(10)]
+    chart = curves.curves_chart(result)
+    assert chart is not None
+    assert lines_in(drawing.svg(chart, 600)) == [theme.LIBRARIES["haiku"]]
+
+
+def test_divergence_has_the_colours_of_both_libraries_and_no_equal_pair() -> None:
+    chart = charts(DIFFERENT)["divergence"]
+    assert [one.label for one in chart.series] == [
+        "Haiku, Flax Linen – Flax NNX",
+        "Haiku, Flax Linen – Equinox",
+        "Flax NNX – Equinox",
+    ]
+    assert chart.series[0].colours == (theme.LIBRARIES["haiku"], theme.LIBRARIES["nnx"])
+    assert divergence.equal_pairs(DIFFERENT) == [["haiku", "linen"]]
+    assert "divergence" not in charts(EQUAL)
+
+
+def test_only_measures_that_differ_can_be_chosen() -> None:
+    result = sample(num_updates=20, backends=("haiku", "nnx"))
+    for name in ("params_rel", "return_abs"):
+        result["divergence"]["pairs"][0][name] = [0.0] * 20
+    assert list(divergence.measures(result)) == ["params_abs", "outputs_abs"]
+
+
+def test_stages_in_milliseconds_are_stacked_in_seconds() -> None:
+    chart = cost.start_chart(DIFFERENT["cost"])
+    assert chart is not None
+    bars = chart.content["layer"][0]["data"]["values"].splitlines()
+    *_, start, end = bars[7].split(",")  # Haiku's first step, 300 ms
+    assert bars[7].startswith("Haiku,first_step")
+    assert float(end) - float(start) == pytest.approx(0.3)
+    assert [one.key for one in chart.series] == list(cost.START)
+
+
+def test_costs_are_drawn_from_zero() -> None:
+    for name, chart in ((c.name, c) for _, c in cost.rate_charts(DIFFERENT["cost"])):
+        assert ">0</text>" in drawing.svg(chart, 330), name
+
+
+def test_any_name_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    title = 'it\'s, "so" \\ <b>'
+    monkeypatch.setattr("triglot.backends.libraries.title", lambda name: f"{title} {name}")
+    for name in ("curves", "cost", "returns"):
+        vector, _ = drawing.files(charts(DIFFERENT)[name], ("title",))
+        parts = ("it's,", '"so"', "\\", "&lt;b&gt;")  # a long name is broken into lines
+        assert all(part in vector for part in parts) and "undefined" not in vector, name
+
+
+def test_the_files_have_a_title_and_a_legend() -> None:
+    vector, pixels = drawing.files(charts(DIFFERENT)["curves"], ("A title", "and a subtitle"))
+    for text in ("A title", "and a subtitle", "Haiku and Flax Linen", "random policy"):
+        assert f">{text}<" in vector
+    assert pixels.startswith(b"\x89PNG") and len(pixels) < 100_000
+
+
+def texts_in(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, -200.0])
+def test_a_constant_curve_has_an_axis(value: float) -> None:
+    result = sample(num_updates=20, backends=("haiku", "nnx"), identical=True)
+    mean = {"value": value, "low": value, "high": value}
+    result["statistics"]["random_return"] = value
+    for name in ("haiku", "nnx"):
+        result["curves"]["backends"][name] = [[value] * 20] * 10
+        result["statistics"]["backends"][name] |= {"mean": mean, "final_returns": [value] * 10}
+    built = [curves.curves_chart(result), returns.returns_chart(result)]
+    for chart in built:
+        assert chart is not None
+        ticks = {text for text in texts_in(drawing.svg(chart, 600)) if re.search(r"^[\d−]", text)}
+        assert len(ticks) >= 4, chart.name
+
+
+def test_equal_returns_have_no_profile() -> None:
+    result = sample(num_updates=5, backends=("haiku", "nnx"))
+    result["statistics"]["profiles"]["thresholds"] = [500.0] * 21
+    assert returns.profiles_chart(result) is None
+
+
+def test_the_scale_of_returns_is_around_a_single_value() -> None:
+    assert returns_scale([None, 2.0, 2.0, float("nan")])["domain"] == [1.8, 2.2]
+    assert returns_scale([0.0])["domain"] == [-1.0, 1.0]
+    assert returns_scale([1.0, 2.0], padding=12) == {"zero": False, "padding": 12}
+    assert returns_scale([]) == {"zero": False}
+
+
+STEPS = list(range(101))
+RISING, FALLING = np.linspace(0, 10, 101), np.linspace(10, 0, 101)
+
+
+@pytest.mark.parametrize(
+    ("at", "lines", "place"),
+    [
+        (0.0, [RISING], Place(right=True, above=True)),
+        (9.5, [RISING], Place(right=False, above=True)),
+        (9.9, [RISING, FALLING], Place(right=True, above=True)),  # nowhere
+        (5.2, [np.full(101, 5.5)], Place(right=True, above=False)),
+        (5.0, [np.where(np.arange(101) < 50, np.nan, 5.0)], Place(right=False, above=True)),
+        (5.0, [np.full(101, np.nan)], Place(right=True, above=True)),
+    ],
+)
+def test_a_label_stands_where_no_curve_is(at: float, lines: list[np.ndarray], place: Place) -> None:
+    assert free_place(at, STEPS, lines, (0.0, 10.0)) == place
+
+
+def test_a_row_is_as_high_as_its_label() -> None:
+    assert rows_step(["Haiku", "Equinox"], 42) == 42
+    assert rows_step(["Haiku, Flax Linen and Flax NNX"], 42) == 3 * 16 + 6
+
+
+def test_the_figure_of_divergence_names_each_pair_once() -> None:
+    chart = charts(DIFFERENT)["divergence"]
+    vector, _ = drawing.files(chart, ("title",))
+    in_page = texts_in(drawing.svg(chart, 600))
+    for one in chart.series:
+        assert texts_in(vector).count(one.label) == 1 and one.label not in in_page
+        assert all(f'stroke="{colour}"' in vector for colour in one.colours)
+    assert int(re.findall(r'width="(\d+)"', vector)[0]) < 760, "a legend does not widen it"
+
+
+def test_the_ladder_has_symbols_in_its_legend() -> None:
+    vector, _ = drawing.files(charts(DIFFERENT)["ladder"], ("title",))
+    legend = vector[vector.index("role-legend-symbol") :]
+    for name in BACKENDS:
+        symbol = re.search(rf'<path[^>]* d="M[^"]*A[^>]*"{theme.LIBRARIES[name]}"', legend)
+        assert symbol, f"{name} has no circle"
