@@ -17,7 +17,7 @@ from triglot.core import specs
 from triglot.core.agent import Agent, PolicyInput, PolicyOutput
 from triglot.core.loop.episode import play_episode
 from triglot.envs.brax import Brax, x_position
-from triglot.runs.load import load_run
+from triglot.training.load import load_run
 
 from . import harness
 

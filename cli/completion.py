@@ -15,7 +15,10 @@ from ..export.options import (
     ExportOptions,
 )
 from ..registry.algorithms import ALGORITHMS, find_algorithm
-from ..runs.options import (
+from ..sweep.options import (
+    SweepOptions,
+)
+from ..training.options import (
     CurvesOptions,
     EvaluateOptions,
     RenderOptions,
@@ -23,9 +26,6 @@ from ..runs.options import (
     RunsOptions,
     TrainOptions,
     WatchOptions,
-)
-from ..sweep.options import (
-    SweepOptions,
 )
 from .options import (
     CheckOptions,

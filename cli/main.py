@@ -17,9 +17,15 @@ from ..export.options import (
 )
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..registry.options import MachineOptions
-from ..runs import devices
-from ..runs.compilation_cache import configure
-from ..runs.options import (
+from ..sweep.options import (
+    SweepOptions,
+)
+from ..terminal.progress import phase
+from ..terminal.streams import checked_stdout, forgiving_stderr
+from ..terminal.wrapping import wrapped
+from ..training import devices
+from ..training.compilation_cache import configure
+from ..training.options import (
     CurvesOptions,
     EvaluateOptions,
     RenderOptions,
@@ -29,13 +35,7 @@ from ..runs.options import (
     TrainOptions,
     WatchOptions,
 )
-from ..runs.storage import config_files
-from ..sweep.options import (
-    SweepOptions,
-)
-from ..terminal.progress import phase
-from ..terminal.streams import checked_stdout, forgiving_stderr
-from ..terminal.wrapping import wrapped
+from ..training.storage import config_files
 from .arguments import check_words, check_writable, value_of
 from .examples import examples_of
 from .options import (
@@ -155,7 +155,7 @@ def _train(arguments: list[str], started: float) -> int:
     _set_compilation_cache(options)
     devices.start(options)
     with phase("importing"):
-        from ..runs.train import train
+        from ..training.train import train
 
     return train(options, started=started, arguments=arguments)
 
@@ -175,8 +175,8 @@ def _resume(arguments: list[str], started: float) -> int:
     options = _parse(ResumeOptions, arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..runs.resume.changing import Change
-        from ..runs.train import resume
+        from ..training.resume.changing import Change
+        from ..training.train import resume
 
     change, previous = Change.of(options), options.previous
     run_options = replace(run_options, profile=options.profile)
@@ -196,7 +196,7 @@ def _evaluate(arguments: list[str], started: float) -> int:
     with phase("importing"):
         run_options = _options_of_run(options)
         devices.start_for(options.devices, run_options.num_seeds)
-        from ..runs.evaluate import evaluate_run
+        from ..training.evaluate import evaluate_run
 
     return evaluate_run(options, run_options)
 
@@ -212,7 +212,7 @@ def _render(arguments: list[str], started: float) -> int:
     options = _parse(RenderOptions, arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..runs.render import render
+        from ..training.render import render
 
     return render(options, run_options)
 
@@ -240,7 +240,7 @@ def _runs(arguments: list[str], started: float) -> int:
     diverged, or killed.
     """
     options = _parse(RunsOptions, arguments)
-    from ..runs.monitoring.listing import list_runs
+    from ..training.monitoring.listing import list_runs
 
     print(list_runs(options))
     return 0
@@ -253,7 +253,7 @@ def _watch(arguments: list[str], started: float) -> int:
     output is not a terminal, the run is described once.
     """
     options = _parse(WatchOptions, arguments)
-    from ..runs.monitoring.watch import watch
+    from ..training.monitoring.watch import watch
 
     return watch(options)
 
@@ -265,7 +265,7 @@ def _curves(arguments: list[str], started: float) -> int:
     each seed. A run that has not finished is plotted up to its last update.
     """
     options = _parse(CurvesOptions, arguments)
-    from ..runs.curves import draw_curves
+    from ..training.curves import draw_curves
 
     return draw_curves(options)
 
@@ -473,7 +473,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
 
 
 def _options_of_run(options: RunOptions) -> TrainOptions:
-    from ..runs.storage.config import options_of_run
+    from ..training.storage.config import options_of_run
 
     run_options = options_of_run(options.run, trust=options.trust)
     _set_compilation_cache(options)

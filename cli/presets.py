@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..registry.presets.find import find
-from ..runs.storage import config_files
+from ..training.storage import config_files
 
 SEVERAL = re.compile(r"--envs\b.*|(--over=)?(env|algorithm)=.*")  # words that name further ones
 

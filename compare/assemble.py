@@ -16,7 +16,7 @@ from ..registry.bounds import Bounds
 from ..report.statistics import estimate
 from ..report.statistics.aggregate import interquartile_mean, normalized, performance_profile
 from ..report.statistics.curves import area_under_curve
-from ..runs.identity import Trace, compare_traces
+from ..training.identity import Trace, compare_traces
 from .jobs import SCHEMA, Job, Ledger, environments
 from .operations import Operations
 from .options import CompareOptions

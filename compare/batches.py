@@ -14,7 +14,7 @@ from ..core.loop.rollout import rollout
 from ..core.loop.state import RunnerState, UpdateKeys, update_keys
 from ..core.types import PyTree
 from ..diff.measures.compiling import quick_jit
-from ..runs.identity import learned
+from ..training.identity import learned
 
 if TYPE_CHECKING:
     from ..core.agent import Agent

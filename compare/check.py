@@ -19,10 +19,10 @@ from ..registry.bounds import Bounds, return_bounds
 from ..registry.environments import make_env
 from ..registry.loading import load_networks_by_library
 from ..registry.overrides import from_overrides
-from ..runs import identity
-from ..runs.devices import most_devices
-from ..runs.effects import check_effects
-from ..runs.plan import check_minimums
+from ..training import identity
+from ..training.devices import most_devices
+from ..training.effects import check_effects
+from ..training.plan import check_minimums
 from .jobs import environments
 from .options import CompareOptions
 from .rungs import RUNGS, rung_of_arithmetic

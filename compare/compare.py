@@ -27,12 +27,12 @@ from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
 from ..report import report
 from ..report.contents import AT_ONCE
-from ..runs.devices import most_devices
-from ..runs.effects import with_effect
-from ..runs.plan import default_folder
-from ..runs.storage.lock import locked
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
+from ..training.devices import most_devices
+from ..training.effects import with_effect
+from ..training.plan import default_folder
+from ..training.storage.lock import locked
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, check, with_backends

@@ -21,7 +21,7 @@ from ..core.networks.combinators import start_from
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
-from ..runs.identity import learned
+from ..training.identity import learned
 from .batches import Batch, num_bytes, state_before_last
 from .jobs import Ledger
 from .options import CompareOptions

@@ -17,7 +17,7 @@ from ..core.networks.unroll import restart
 from ..core.specs import zeros
 from ..core.tracing.jaxprs import leaves_read
 from ..core.types import PyTree
-from ..runs.load import Run
+from ..training.load import Run
 
 
 @dataclass(frozen=True, eq=False)

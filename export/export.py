@@ -7,10 +7,10 @@ from ..core.errors import TriglotError, unknown
 from ..core.hyper import check_count
 from ..machine.files import check_free, write_files
 from ..machine.version import versions
-from ..runs.load import Run, load_run
-from ..runs.options import TrainOptions
-from ..runs.weights import safetensors_files
 from ..terminal.progress import phase
+from ..training.load import Run, load_run
+from ..training.options import TrainOptions
+from ..training.weights import safetensors_files
 from .acting import Acting
 from .models import LIBRARIES, model_files
 from .onnx import check_installed, onnx_files

@@ -21,8 +21,8 @@ from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box
-from ..runs.load import Run
-from ..runs.weights import MEAN, VARIANCE, statistics_of, variables_of
+from ..training.load import Run
+from ..training.weights import MEAN, VARIANCE, statistics_of, variables_of
 from . import equinox, flax, haiku, nnx
 from .acting import num_masked
 

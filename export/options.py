@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..registry.arg import Arg, Count, Name
-from ..runs.options import PlayOptions
+from ..training.options import PlayOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, shown
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, Spec
-from ..runs.load import Run, load_run
+from ..training.load import Run, load_run
 from .acting import Acting
 
 

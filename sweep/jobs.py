@@ -20,8 +20,8 @@ from ..machine.files import plain
 from ..machine.interrupt import Interrupt, Signalled
 from ..registry.overrides import from_overrides
 from ..registry.own import own_parts
-from ..runs.compilation_cache import configure
-from ..runs.devices import most_devices
+from ..training.compilation_cache import configure
+from ..training.devices import most_devices
 from .batches import Batch
 from .options import SweepOptions
 from .plan import SweepPlan, make_plan

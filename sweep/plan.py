@@ -14,9 +14,9 @@ from ..core.hyper import check_count, check_hyperparams, fill_schedule_horizon
 from ..core.loop.interface import TrainerLike
 from ..registry.bounds import Bounds, return_bounds
 from ..registry.overrides import from_overrides, overrides_of
-from ..runs.effects import check_effects, with_effect
-from ..runs.options import TrainOptions
-from ..runs.plan import build, check_minimums
+from ..training.effects import check_effects, with_effect
+from ..training.options import TrainOptions
+from ..training.plan import build, check_minimums
 from .axes import COMPONENTS, format_value
 from .options import SweepOptions
 from .settings import algorithms_of, settings_of, train_options

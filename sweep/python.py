@@ -14,8 +14,8 @@ import numpy as np
 from ..core.errors import TriglotError, shown
 from ..machine.interrupt import Signalled
 from ..registry.algorithms import ALGORITHMS
-from ..runs.options import TrainOptions
-from ..runs.plan import default_folder
+from ..training.options import TrainOptions
+from ..training.plan import default_folder
 from . import run
 from .options import SweepOptions
 from .settings import algorithms_of, train_options

@@ -17,7 +17,7 @@ from ..report.charts import drawing
 from ..report.charts.chart import Chart
 from ..report.tables import Table, as_csv
 from ..report.thinning import as_json
-from ..runs.storage.config_files import toml_of
+from ..training.storage.config_files import toml_of
 from .charts import main as charts
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting

@@ -16,10 +16,10 @@ from ..registry.overrides import overrides_of
 from ..registry.presets.describe import announcement
 from ..report.report import open_report
 from ..report.tables import as_text
-from ..runs.plan import default_folder
-from ..runs.storage.lock import locked
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
+from ..training.plan import default_folder
+from ..training.storage.lock import locked
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.errors import TriglotError
 from ..registry.algorithms import find_algorithm
 from ..registry.overrides import overrides_of
-from ..runs.options import TrainOptions
+from ..training.options import TrainOptions
 from .axes import COMPONENTS, Axis, Choices, Range, parse_axes, split_name, split_values
 from .options import SweepOptions
 

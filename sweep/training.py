@@ -23,7 +23,7 @@ from ..core.loop.trainer import init_seeds
 from ..core.trainers import divide_seeds
 from ..jobs.ledger import Ledger
 from ..machine.interrupt import Interrupt
-from ..runs.train import CHUNK_SECONDS
+from ..training.train import CHUNK_SECONDS
 from .batches import Batch, by_pair
 from .learning import Learning
 from .plan import Group, SweepPlan

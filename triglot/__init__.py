@@ -44,7 +44,7 @@ _EXPORTS = {
     "registry.presets.find": ("preset",),
     "registry.agents": ("make_agent",),
     "registry.environments": ("make_env",),
-    "runs.load": ("load_run",),
+    "training.load": ("load_run",),
     "export.policy": ("load_policy",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from .registry.agents import make_agent as make_agent
     from .registry.environments import make_env as make_env
     from .registry.presets.find import preset as preset
-    from .runs.load import load_run as load_run
+    from .training.load import load_run as load_run
 else:
 
     def __getattr__(name: str) -> Any:

@@ -97,7 +97,7 @@ def shared_names(
     """
     from ...backends.translate import translate
     from ...core.network import Variables
-    from ...runs.identity import codec_of
+    from ...training.identity import codec_of
 
     own = codec_of(network)
     if reference is None or reference is network:

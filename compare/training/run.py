@@ -18,8 +18,8 @@ from ...core.errors import TriglotError
 from ...machine.cores import free_cores
 from ...machine.files import plain, replacing
 from ...machine.interrupt import Interrupt, Signalled
-from ...runs.plan import rounded_up
 from ...terminal.wrapping import wrapped
+from ...training.plan import rounded_up
 from ..jobs import Job, Ledger
 from ..options import CompareOptions
 from ..results import Arrays, Record

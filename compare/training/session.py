@@ -27,7 +27,7 @@ from ...core.trainers import divide_seeds
 from ...machine import version
 from ...machine.files import write_json
 from ...registry.environments import make_env
-from ...runs import identity
+from ...training import identity
 from ..options import CompareOptions
 from ..programs.describe import describe
 from ..programs.text import program_text

@@ -25,7 +25,7 @@ from ...core.errors import TriglotError
 from ...jobs.process import cause_of_death
 from ...machine.interrupt import SIGNALS
 from ...registry.overrides import from_overrides
-from ...runs.devices import make
+from ...training.devices import make
 from ..options import CompareOptions
 from ..rungs import rung_named
 

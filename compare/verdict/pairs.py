@@ -14,7 +14,7 @@ from ...report.statistics.curves import area_under_curve
 from ...report.statistics.estimate import Bounds, Estimate
 from ...report.statistics.paired import difference_p_value, equivalence, holm, paired_difference
 from ...report.statistics.returns import MIN_SEEDS
-from ...runs.identity import Trace, compare_traces
+from ...training.identity import Trace, compare_traces
 from ..results import Record
 from ..rungs import Rung
 from .causes import ROUNDING_CAUSES, Cause, find_causes

@@ -9,8 +9,8 @@ import pytest
 
 from triglot.cli import main as cli
 from triglot.machine import memory
-from triglot.runs.options import TrainOptions
-from triglot.runs.plan import prepare
+from triglot.training.options import TrainOptions
+from triglot.training.plan import prepare
 
 HERE = Path(__file__).parent
 LINES = (HERE / "wrong_commands.txt").read_text().splitlines()

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import Session
 from triglot.core.loop.chunks import chunk_sizes
-from triglot.runs.identity import Trace, compare_traces
+from triglot.training.identity import Trace, compare_traces
 
 FOUR = ("haiku", "linen", "nnx", "equinox")
 STEPS_PER_UPDATE = 512  # of PPO's default configuration

@@ -14,7 +14,7 @@ import pytest
 
 import triglot
 from triglot.core.errors import TriglotError
-from triglot.runs.identity import learned
+from triglot.training.identity import learned
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
 # The environment of each suite.

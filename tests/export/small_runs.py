@@ -9,7 +9,7 @@ import numpy as np
 
 from triglot.registry.agents import make_agent
 from triglot.registry.environments import make_env
-from triglot.runs.load import Run
+from triglot.training.load import Run
 
 SMALL = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
 REPLAY = {"hidden_sizes": (5, 6), "num_envs": 2, "rollout_length": 1, "buffer_size": 32}

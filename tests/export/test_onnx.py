@@ -26,7 +26,7 @@ from triglot.export.acting import Acting
 from triglot.export.policy import Policy
 from triglot.machine.files import write_files
 from triglot.registry.agents import make_agent
-from triglot.runs.load import Run
+from triglot.training.load import Run
 
 REASON = "jax2onnx is not installed: pip install 'triglot[onnx]'"
 pytest.importorskip("jax2onnx", reason=REASON)

@@ -17,7 +17,7 @@ from triglot.core.specs import sample
 from triglot.export.acting import Acting
 from triglot.export.policy import Policy
 from triglot.registry.agents import make_agent
-from triglot.runs.load import Run
+from triglot.training.load import Run
 
 NUM_EPISODES, MAX_STEPS = 6, 4
 

@@ -18,7 +18,7 @@ from triglot.export.acting import Acting
 from triglot.export.stablehlo import stablehlo_files
 from triglot.machine.files import write_files
 from triglot.registry.agents import make_agent
-from triglot.runs.load import Run
+from triglot.training.load import Run
 
 LIBRARIES = ("jax", "flatbuffers")
 BATCH = """

@@ -14,7 +14,7 @@ import pytest
 from tests.faults.attacked import COMMON, NETWORK, SMALL, fingerprint, start
 from triglot.cli.main import main
 from triglot.machine.interrupt import SIGNALS, Interrupt, Signalled, raising
-from triglot.runs.storage.journal import Journal
+from triglot.training.storage.journal import Journal
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)

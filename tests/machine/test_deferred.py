@@ -138,7 +138,7 @@ import json, sys
 from types import ModuleType
 from triglot.machine.deferred import UNUSED_AT_START, defer
 defer(UNUSED_AT_START)
-import triglot.runs.train, triglot
+import triglot.training.train, triglot
 import jax, jax.numpy as jnp
 triglot.make_agent("ppo", triglot.make_env("gymnax:CartPole-v1"), backend="linen")
 jax.jit(jnp.linalg.qr).lower(jnp.zeros((2, 2)))

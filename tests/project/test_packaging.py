@@ -121,7 +121,7 @@ def test_without_the_extra_report_only_its_commands_fail(tmp_path: Path) -> None
 import sys
 sys.modules["vl_convert"] = None  # as if it were not installed
 from triglot.cli import main as cli
-import triglot.runs.train
+import triglot.training.train
 words = "ppo", "probe:two-step", "--out", "out"
 print(cli.main(["compare", *words]), cli.main(["sweep", *words, "--over", "gamma=0.9,0.99"]))
 """

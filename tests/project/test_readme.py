@@ -19,10 +19,10 @@ from tests.project.documents import (
 )
 from triglot.cli import main as cli
 from triglot.compare.options import CompareOptions
-from triglot.runs.options import TrainOptions
-from triglot.runs.plan import prepare
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.plan import make_plan
+from triglot.training.options import TrainOptions
+from triglot.training.plan import prepare
 
 BLOCKS = programs(PAGES[0])
 

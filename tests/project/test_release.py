@@ -15,7 +15,7 @@ import yaml
 import triglot
 from tests.project.documents import ROOT
 from triglot.cli import main as cli
-from triglot.runs.options import TrainOptions
+from triglot.training.options import TrainOptions
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()

@@ -30,8 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"core", "algorithms", "backends", "envs", "report"},
     "jobs": {"core", "machine", "terminal", "registry"},
 }
-MAY_IMPORT["runs"] = {*MAY_IMPORT["registry"], *MAY_IMPORT["jobs"], "jobs"}
-MAY_IMPORT["export"] = MAY_IMPORT["sweep"] = MAY_IMPORT["runs"] | {"runs"}
+MAY_IMPORT["training"] = {*MAY_IMPORT["registry"], *MAY_IMPORT["jobs"], "jobs"}
+MAY_IMPORT["export"] = MAY_IMPORT["sweep"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["compare"] = MAY_IMPORT["sweep"] | {"diff"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAX_MODULES = 15

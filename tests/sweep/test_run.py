@@ -35,12 +35,12 @@ from triglot.core.loop.trainer import init_seeds
 from triglot.core.trainers import make_trainer
 from triglot.jobs.ledger import Ledger
 from triglot.registry.overrides import overrides_of
-from triglot.runs.options import TrainOptions
 from triglot.sweep import report, training
 from triglot.sweep.learning import Learning
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 from triglot.sweep.settings import algorithms_of, train_options
+from triglot.training.options import TrainOptions
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,11 +19,11 @@ from triglot.registry.algorithms import find_algorithm
 from triglot.registry.overrides import overrides_of
 from triglot.registry.presets.describe import announcement, listing, returns
 from triglot.registry.presets.find import FOLDER, Preset, presets
-from triglot.runs.options import TrainOptions
-from triglot.runs.plan import build
-from triglot.runs.storage.config import options_of_run
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.report import command as sweep_command
+from triglot.training.options import TrainOptions
+from triglot.training.plan import build
+from triglot.training.storage.config import options_of_run
 
 COMMANDS = {TrainOptions: "train", CompareOptions: "compare", SweepOptions: "sweep"}
 MAZE = "ppo on jumanji:Maze-v0"

@@ -1,0 +1,138 @@
+"""`triglot render`: render episodes of a run's agent as an animation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from ..core.environment import Renderable, without_time_limit
+from ..core.errors import TriglotError, writing
+from ..core.host.player import film
+from ..core.host_environment import HostRenderable
+from ..core.loop.episode import Episode, play_episode
+from ..envs.gif import write_gif
+from ..machine import memory
+from ..machine.files import replacing
+from ..machine.interrupt import raising
+from ..report.statistics import format_return
+from ..terminal.progress import phase
+from .options import RenderOptions, TrainOptions
+from .plan import check_minimums, prepare
+from .resume.restoring import restore
+
+HOW_TO_DRAW = (
+    "add `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "
+    "[T, ...] (see triglot.envs.gif and triglot.envs.gridworld); to a host environment, add "
+    "`milliseconds` and a method open_filmed() (see triglot.core.host_environment.HostRenderable), "
+    "or wrap a Gymnasium one in gymnasium.wrappers.RecordVideo"
+)
+
+
+def render(options: RenderOptions, run_options: TrainOptions) -> int:
+    """Run `triglot render`.
+
+    Args:
+      options: what was chosen.
+      run_options: the options with which the run was started.
+
+    Returns:
+      The exit code, 0.
+
+    Raises:
+      TriglotError: if the environment cannot be rendered, an option is invalid, the checkpoint is
+        missing or damaged, or the file cannot be written.
+    """
+    check_minimums(options, episodes=1, max_steps=1, seed_index=0)
+    if options.seed_index >= run_options.num_seeds:
+        raise TriglotError(
+            f"seed_index must be less than the run's number of seeds, {run_options.num_seeds}; "
+            f"got {options.seed_index}."
+        )
+    with phase("building"):
+        plan = prepare(run_options, folder=options.run, training=False)
+        env, suffix = plan.env, suffix_of(plan.env)
+        out = _target(env.name, suffix, options)
+        if not isinstance(env, HostRenderable):
+            step = jax.eval_shape(env.reset, jax.random.key(0))
+            memory.check({"episodes": options.max_steps * memory.nbytes(step.state)})
+        state: Any = restore(plan, previous=options.previous, kind=options.checkpoint).state
+    agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
+    # One key per episode, different from those of training and evaluation.
+    key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)
+    keys = enumerate(jax.random.split(key, options.episodes), 1)
+    how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
+    if isinstance(env, HostRenderable):
+
+        def frames() -> Iterator[np.ndarray]:
+            for number, key in keys:
+                _report(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
+
+        # Written while it is played: the frames of a whole episode take much memory.
+        with _writing(out) as unfinished:
+            write_gif(str(unfinished), frames(), milliseconds=env.milliseconds)
+    else:
+        states = []
+        with phase("playing"):
+            for number, key in keys:
+                episode = play_episode(plan.trainer.agent, env, agent_state, key, **how)
+                _report(number, episode)
+                states.append(episode.played())
+        draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
+    print(f"written: {out}")
+    return 0
+
+
+def draw(env: Any, states: Any, path: Path) -> None:
+    """Draw states `[T, ...]` of an environment to a file.
+
+    Raises:
+      TriglotError: if the environment cannot be rendered, or the file cannot be written.
+    """
+    suffix_of(env)
+    env, states = without_time_limit(env, states)
+    with _writing(path) as unfinished:
+        env.draw(states, str(unfinished))
+
+
+def suffix_of(env: Any) -> str:
+    """Return the suffix of the files that an environment is rendered to, such as `.gif`.
+
+    Raises:
+      TriglotError: if the environment cannot be rendered.
+    """
+    if isinstance(env, HostRenderable):
+        return ".gif"
+    env, _ = without_time_limit(env)
+    if not isinstance(env, Renderable):
+        raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
+    return env.draw_suffix
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Path]:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with raising(), replacing(path) as unfinished:
+        yield unfinished
+
+
+def _target(name: str, suffix: str, options: RenderOptions) -> Path:
+    out = options.out or options.run / f"episode{suffix}"
+    if out.suffix != suffix:
+        raise TriglotError(f"{name} is rendered as {suffix}; got --out {out}: change the suffix.")
+    if out.is_dir():
+        raise TriglotError(f"--out {out} is a folder: give a file.")
+    return out
+
+
+def _report(number: int, episode: Episode) -> None:
+    cut = "" if episode.finished else ", cut at --max-steps"
+    tqdm.write(  # removes a progress bar first
+        f"episode {number}: return {format_return(float(episode.episode_return))} in "
+        f"{int(episode.length):,} steps{cut}"
+    )

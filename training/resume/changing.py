@@ -1,0 +1,306 @@
+"""Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...core.errors import MissingExtra, TriglotError
+from ...core.hyper import Scheduled
+from ...core.loop.state import RunnerState
+from ...machine.files import write_json
+from ...registry.agents import make_agent
+from ...report.statistics import format_return
+from ..options import ResumeOptions, TrainOptions
+from ..plan import Plan
+from ..storage.config import CHANGES, read_config
+from ..storage.trust import CONFIG, remember
+from ..summary import REACHED
+from .moving import check_translatable, translate_agent_state
+
+DIVISION = ("devices", "shard")
+# The options of `triglot resume` that are changes.
+FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard", "stop_at")
+# Read from the options of the changed run, since other changes may change them too.
+FOLLOWING = (*DIVISION, "stop_at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What a resumed run does differently; None keeps it.
+
+    Attributes:
+      backend: the network library.
+      total_steps: environment steps per seed, from the run's start.
+      decay_updates: updates over which the schedule runs, from the run's start.
+      devices: number of devices.
+      shard: what is divided among them.
+      stop_at: the return at which it stops early.
+    """
+
+    backend: str | None = None
+    total_steps: int | None = None
+    decay_updates: float | None = None
+    devices: int | None = None
+    shard: str | None = None
+    stop_at: float | None = None
+
+    @classmethod
+    def of(cls, options: ResumeOptions) -> "Change":
+        """Read the options of `triglot resume`."""
+        return cls(**{name: getattr(options, name) for name in FIELDS})
+
+    def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
+        """Change the options of a run.
+
+        Raises:
+          TriglotError: if the run cannot be changed so.
+        """
+        if self.backend not in (None, options.backend) and options.network:
+            raise TriglotError(
+                f"{folder} has custom networks, {' '.join(options.network)}, which are written in "
+                f"one library: --backend {self.backend} cannot continue them. Train the other "
+                "network with --init-from."
+            )
+        if self.decay_updates is not None:
+            if self.total_steps is None:
+                raise TriglotError(
+                    "--decay-updates changes the schedule of an extended run: give --total-steps "
+                    "too."
+                )
+            if not isinstance(options.hyper, Scheduled):
+                raise TriglotError(
+                    f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
+                )
+            hyper: Any = options.hyper
+            options = replace(options, hyper=replace(hyper, decay_updates=self.decay_updates))
+        if self.devices not in (None, options.devices):
+            options = replace(options, shard=None)  # chosen anew
+        reached = _reached(folder, options)
+        if reached is not None and self.total_steps is not None:
+            options = replace(options, stop_at=None)
+        elif reached is not None and (self.stop_at is None or self.stop_at <= reached):
+            shown = format_return(reached)
+            raise TriglotError(
+                f"{folder} stopped because its return, {shown}, reached --stop-at "
+                f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
+                "--total-steps, which trains to that number of steps."
+            )
+        names = ("backend", "total_steps", "devices", "shard", "stop_at")
+        given = {name: getattr(self, name) for name in names}
+        given = {name: value for name, value in given.items() if value is not None}
+        return replace(options, **given)
+
+    def check(self, plan: Plan, done: int) -> None:
+        """Check the change against the updates done.
+
+        Raises:
+          TriglotError: if fewer steps are wanted than are done, or nothing would be learned from
+            the rest of them; or if another library is wanted before the first checkpoint.
+        """
+        folder, per_update = plan.out, plan.trainer.steps_per_update
+        if self.backend is not None and not done:
+            raise TriglotError(
+                f"{folder} has no checkpoint whose weights --backend {self.backend} could "
+                "continue: train again with that backend."
+            )
+        if self.total_steps is None:
+            return
+        if plan.num_updates < done:
+            raise TriglotError(
+                f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
+                f"that, got {self.total_steps:,}."
+            )
+        horizon = _horizon(plan.hyper)
+        if horizon is not None and max(horizon, done) < plan.num_updates:
+            raise TriglotError(
+                f"the learning rate of {folder} falls to 0 over {horizon:,.0f} updates, and "
+                f"{self.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
+                f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
+                "the new end, counted from the run's start) or --decay-updates inf (it is "
+                "constant)."
+            )
+
+    def record(self, plan: Plan, before: Mapping[str, Any], done: int) -> dict[str, Any]:
+        """Write the change to `config.json` and return its contents.
+
+        Args:
+          plan: of the changed run.
+          before: the contents of the file.
+          done: updates done when it changes.
+        """
+        content = {**before}
+        earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
+        new = self._differences(before, plan)
+        if not new and earlier == changes(before):
+            return content
+        for one in new:
+            table = content if one["option"] != "decay_updates" else content["hyper"]
+            table[one["option"]] = one["to"]
+        content["num_updates"], content["num_steps"] = plan.num_updates, plan.num_steps
+        content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
+        write_json(plan.out / CONFIG, content)
+        remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
+        return content
+
+    def describe(self, before: Mapping[str, Any], plan: Plan) -> list[str]:
+        """Describe what changes, with what schedules do."""
+        lines = []
+        for one in self._differences(before, plan):
+            if one["option"] == "backend":
+                lines.append(
+                    f"continues on {one['to']}, with the weights and moments of {one['from']}"
+                )
+            elif one["option"] in DIVISION:
+                lines.append(_divided_otherwise(one))
+            elif one["option"] == "stop_at":
+                was, now = (
+                    "its last update" if value is None else f"a return of {value:g}"
+                    for value in (one["from"], one["to"])
+                )
+                lines.append(f"stops at {now}, before at {was}")
+            elif one["option"] == "decay_updates":
+                after = float(one["to"])
+                falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
+                lines.append(
+                    f"the learning rate now {'is constant' if math.isinf(after) else falls}; "
+                    f"before, it fell to 0 over {float(one['from']):,.0f} updates"
+                )
+            else:
+                changed = self.decay_updates is not None or _horizon(plan.hyper)
+                rest = "" if changed else "; schedules go on as they were set"
+                lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
+        return lines
+
+    def _differences(self, before: Mapping[str, Any], plan: Plan) -> list[dict[str, Any]]:
+        found = []
+        for name in FIELDS:
+            now = getattr(plan.options if name in FOLLOWING else self, name)
+            if now is None and name not in FOLLOWING:
+                continue
+            was = (before["hyper"] if name == "decay_updates" else before)[name]
+            if (float(was) if name == "decay_updates" else was) != now:
+                found.append({"option": name, "from": was, "to": now})
+        return found
+
+
+NO_CHANGE = Change()
+
+
+def _reached(folder: Path, options: TrainOptions) -> float | None:
+    """Read the return at which a run stopped early; None if it did not, or goes on since."""
+    try:
+        found = json.loads((folder / "summary.json").read_text())[REACHED]["return"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if options.stop_at is not None and found >= options.stop_at else None
+
+
+def _divided_otherwise(change: Mapping[str, Any]) -> str:
+    """Describe a change of the devices, or of what is divided among them."""
+    if change["option"] == "shard":
+        was, now = (value or "nothing" for value in (change["from"], change["to"]))
+        return f"divides {now} among devices, before {was}"
+    return (
+        f"continues on {change['to']:,} device{'s' if change['to'] > 1 else ''}, before on "
+        f"{change['from']:,}: sums have another order, so numbers agree up to rounding"
+    )
+
+
+def _horizon(hyper: Any) -> float | None:
+    """Return the finite number of updates after which a schedule has ended; None without."""
+    updates: Any = hyper.decay_updates if isinstance(hyper, Scheduled) else None
+    return None if updates is None or math.isinf(updates) else float(updates)
+
+
+def changes(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the changes of a run in their order: `num_updates`, `option`, `from`, `to`."""
+    return list(config.get(CHANGES, ()))
+
+
+def writer_of(config: Mapping[str, Any], number: int) -> str:
+    """Find the library on which the checkpoint after `number` updates was written."""
+    later = (one for one in changes(config) if one["num_updates"] >= number)
+    return next((one["from"] for one in later if one["option"] == "backend"), config["backend"])
+
+
+class Translation:
+    """Reads checkpoints that another library wrote, as states of the plan's library."""
+
+    def __init__(self, plan: Plan, like: RunnerState) -> None:
+        """Translate to the states of `plan`, described by `like`."""
+        self._plan, self._like = plan, like
+        self._config = read_config(plan.out)
+
+    def like(self, number: int) -> RunnerState:
+        """Describe the states in the checkpoint after `number` updates.
+
+        Raises:
+          TriglotError: if the networks of the two libraries compute different functions.
+        """
+        source = self._source(number)
+        if source is None:
+            return self._like
+        num_seeds = self._plan.options.num_seeds
+        one = jax.eval_shape(
+            lambda: source.init(jax.random.key(0), source.num_envs, self._plan.hyper)
+        )
+        agent = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((num_seeds, *leaf.shape), leaf.dtype), one
+        )
+        return replace(self._like, agent=agent)
+
+    def of(self, number: int, states: RunnerState) -> RunnerState:
+        """Translate the states read from the checkpoint after `number` updates."""
+        source = self._source(number)
+        if source is None:
+            return states
+        target = self._plan.trainer.agent
+        moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
+        return replace(states, agent=moved)
+
+    def _source(self, number: int) -> Any:
+        """Build the agent of the library that wrote a checkpoint; None if it is the plan's.
+
+        In canonical arithmetic all libraries have one form, so the other need not be installed.
+        """
+        backend, network = writer_of(self._config, number), self._plan.trainer.agent.network
+        if backend == self._plan.options.backend:
+            return None
+        if network.arithmetic != "canonical":
+            return self._agent(backend)
+        with suppress(MissingExtra):
+            check_translatable(self._agent(backend).network, network)
+        return None
+
+    def _agent(self, backend: str) -> Any:
+        """Build the plan's agent on another library."""
+        options = self._plan.options
+        return make_agent(
+            options.algorithm,
+            self._plan.env,
+            backend=backend,
+            arithmetic=options.arithmetic,
+            config=options.config,
+            hyper=options.hyper,
+            optimizer=options.optimizer,
+        )
+
+
+def with_schedule(states: RunnerState, hyper: Any) -> RunnerState:
+    """Set the horizon of the schedule, which an earlier checkpoint may have otherwise."""
+    now = getattr(states.agent, "hyper", None)
+    if not isinstance(hyper, Scheduled) or not isinstance(now, Scheduled):
+        return states
+    if now.decay_updates is None or hyper.decay_updates is None:
+        return states
+    filled: Any = jnp.full_like(now.decay_updates, hyper.decay_updates)
+    own: Any = now
+    agent = replace(states.agent, hyper=replace(own, decay_updates=filled))
+    return replace(states, agent=agent)

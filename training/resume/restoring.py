@@ -1,0 +1,75 @@
+"""The state of a run: initialized, or read from its last checkpoint."""
+
+from typing import NamedTuple
+
+import jax
+
+from ...core.errors import TriglotError, unknown
+from ...core.loop.checkpoint import Checkpoints, DamagedError
+from ...core.loop.state import RunnerState
+from ...core.loop.trainer import init_seeds
+from ..monitoring.best import check_best
+from ..plan import Plan
+from ..storage.config import read_config
+from .changing import Translation, with_schedule
+from .resuming import recorded_progress
+
+CHECKPOINTS = "checkpoints"
+KINDS = ("last", "best")
+
+
+def seed_keys(plan: Plan) -> jax.Array:
+    """Make the keys from which the seeds of a training are initialized, `[S]`."""
+    return jax.random.split(jax.random.key(plan.options.seed), plan.options.num_seeds)
+
+
+def initial(plan: Plan) -> RunnerState:
+    """Initialize all seeds of a training, `[S, ...]`."""
+    return init_seeds(plan.trainer, seed_keys(plan), plan.hyper)
+
+
+class Progress(NamedTuple):
+    """The runner states (None before the first update) and the number of updates done."""
+
+    state: RunnerState | None
+    num_updates: int
+
+
+def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progress:
+    """Read a checkpoint of a run.
+
+    Args:
+      plan: the training.
+      previous: if the last checkpoint is damaged, read the one before it.
+      kind: last; or best, the one with the highest evaluated return.
+
+    Raises:
+      TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
+    """
+    if kind not in KINDS:
+        raise unknown("checkpoint", kind, KINDS)
+    if kind == "best" and previous:
+        raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
+    like = jax.eval_shape(lambda: initial(plan))
+    recorded = recorded_progress(plan.out)
+    is_best = kind == "best"
+    checkpoints = check_best(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
+    if recorded and not checkpoints.numbers():
+        raise TriglotError(
+            f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
+            f"updates. Put {checkpoints.folder} back, or train again in another folder."
+        )
+    translation = Translation(plan, like)
+    try:
+        done, state = checkpoints.restore(translation.like, previous=previous)
+    except DamagedError:
+        raise
+    except TriglotError as error:
+        schema = read_config(plan.out).get("migrated_from")
+        if schema is None:
+            raise
+        raise TriglotError(
+            f"{plan.out} was written by an earlier version of triglot (schema {schema}), whose "
+            f"checkpoint cannot be read: {error} Use that version, or train again."
+        ) from None
+    return Progress(with_schedule(translation.of(done, state), plan.hyper), done)

@@ -1,0 +1,145 @@
+"""`config.json`: the options of a run as JSON fields, under a schema version."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import TriglotError
+from ...machine.files import visible_files, write_json
+from ...registry.algorithms import find_algorithm
+from ...registry.options import MachineOptions
+from ...registry.overrides import from_overrides
+from ..options import TrainOptions
+from .trust import CONFIG, require_trust
+
+SCHEMA = 1
+CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
+# Not written: the folder is given again, and settings of a machine never come from a run.
+MACHINE = tuple(field.name for field in fields(MachineOptions))
+LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
+# Fields that were added to schema 1, with their default.
+ADDED = {
+    "metrics_every": 1,
+    "init_from": None,
+    "init_names": (),
+    "init_seed_index": None,
+    "preset": None,
+    "devices": 1,
+    "shard": None,
+    "eval_every": None,
+    "stop_at": None,
+}
+# Fields that were renamed after schema 0, by algorithm.
+RENAMED_AFTER_0 = {
+    "ppo": {"memory": "cell", "memory_size": "cell_size"},
+    "dqn": {
+        "importance_exponent": "importance_sampling_exponent",
+        "target_interval": "target_update_period",
+    },
+}
+
+
+def write_config(
+    folder: Path,
+    options: TrainOptions,
+    *,
+    config: Any,
+    hyper: Any,
+    arguments: Sequence[str],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the options of a run.
+
+    Args:
+      folder: the run's.
+      options: what was chosen.
+      config: the algorithm's complete `Config`.
+      hyper: its complete `Hyperparams`.
+      arguments: the command line, which is for people and is not read back.
+      facts: what else is worth knowing about the run, such as versions.
+
+    Returns:
+      The contents of the file.
+    """
+    chosen = {name: value for name, value in vars(options).items() if name not in LEFT_OUT}
+    content = {
+        "schema": SCHEMA,
+        "command": shlex.join(["triglot", *arguments]),
+        **chosen,
+        "config": asdict(config),
+        "hyper": asdict(hyper),
+        **facts,
+    }
+    write_json(folder / CONFIG, content)
+    return content
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read `config.json`; a file of an older schema is migrated in memory.
+
+    A migrated one has the additional field `migrated_from`.
+
+    Raises:
+      TriglotError: if the folder is not a run directory, or its schema is unknown.
+    """
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+    except (OSError, ValueError):
+        config = None
+    if config is None and folder.is_dir() and not visible_files(folder):
+        raise TriglotError(
+            f"{folder} is empty: a training there was stopped before it began. Start it again with "
+            f"`triglot train ... --out {folder}`."
+        )
+    if not isinstance(config, dict) or {"schema", "command"}.isdisjoint(config):
+        raise TriglotError(
+            f"{folder} is not a triglot run directory: it has no valid {CONFIG}. Give a folder "
+            "written by `triglot train`."
+        )
+    found = config.get("schema", 0)
+    if found not in (0, SCHEMA):
+        raise TriglotError(
+            f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
+            f"{SCHEMA}: use the version of triglot that wrote it."
+        )
+    config = {**ADDED, **config}
+    return config if found == SCHEMA else {**_from_schema_0(config), "migrated_from": 0}
+
+
+def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
+    """Build the options with which a run was started.
+
+    Args:
+      folder: the run directory.
+      trust: whether to import custom code that the run names, although this user did not begin it.
+      how: what to do to run it nevertheless, for the message.
+
+    Raises:
+      TriglotError: if the folder is not a run directory, its schema is unknown, it names code that
+        is not trusted, or a field does not fit the algorithm.
+    """
+    config = read_config(folder)
+    names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
+    missing = [name for name in names if name not in config]
+    if missing:
+        raise TriglotError(f"{folder / CONFIG} is incomplete: it has no {', '.join(missing)}.")
+    chosen = {name: config[name] for name in names}
+    named = from_overrides(TrainOptions, chosen)
+    require_trust(folder, named, trust=trust, how=how)
+    algorithm = find_algorithm(named.algorithm)
+    chosen["config"] = from_overrides(algorithm.Config, config["config"])
+    chosen["hyper"] = from_overrides(algorithm.Hyperparams, config["hyper"])
+    return from_overrides(TrainOptions, chosen)
+
+
+def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a file without a schema: rename fields, and add those that did not exist."""
+    renamed = RENAMED_AFTER_0.get(config.get("algorithm", ""), {})
+    groups = {
+        group: {renamed.get(name, name): value for name, value in config.get(group, {}).items()}
+        for group in ("config", "hyper")
+    }
+    return {"optimizer": None, **config, **groups, "schema": SCHEMA}

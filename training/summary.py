@@ -1,0 +1,177 @@
+"""Summarize a run: the time of each stage, and the final return."""
+
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.loop.episode import Episodes
+from ..machine.files import visible_files
+from ..report.statistics import format_return, interval95, interval95_over_seeds
+from .plan import Plan
+from .resume.resuming import recorded_progress
+from .storage.journal import Journal
+
+REACHED = "reached"
+
+
+class Stopwatch:
+    """Splits the time since `started` (from `time.perf_counter`) into named laps, `seconds`."""
+
+    def __init__(self, started: float) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = started
+
+    def lap(self, name: str) -> None:
+        """End the current lap and name it."""
+        now = time.perf_counter()
+        self.seconds[name] = now - self._last
+        self._last = now
+
+    def move(self, source: str, target: str, seconds: float) -> None:
+        """Count seconds that were spent in one lap to another."""
+        self.seconds[source] -= seconds
+        self.seconds[target] = self.seconds.get(target, 0.0) + seconds
+
+
+def summary(
+    plan: Plan,
+    journal: Journal,
+    seconds: Mapping[str, float],
+    episodes: Episodes | None,
+    *,
+    resumed_at: int,
+    interrupted: bool,
+    diverged: str | None,
+    reached: Mapping[str, Any] | None,
+    warning: str | None,
+) -> dict[str, Any]:
+    """Build the contents of `summary.json`.
+
+    Args:
+      plan: the training.
+      journal: its metrics.
+      seconds: the time of each stage.
+      episodes: greedy episodes after training, `[S, E]`, or None.
+      resumed_at: updates done before `seconds` were measured.
+      interrupted: whether Ctrl-C or another signal stopped it.
+      diverged: the description of a divergence, or None.
+      reached: of the evaluator, where the training stopped early, or None.
+      warning: of parameters that are too large, or None.
+
+    Returns:
+      `num_steps` and `num_updates` are per seed. `steps_per_second` counts the training steps of
+      all seeds since the start or resumption; None if there are none.
+    """
+    steps = journal.env_steps
+    per_update, num_seeds = plan.trainer.steps_per_update, plan.options.num_seeds
+    all_steps = (steps - resumed_at * per_update) * num_seeds
+    return {
+        "interrupted": interrupted,
+        "num_updates": journal.num_updates,
+        "num_steps": steps,
+        "num_seeds": num_seeds,
+        "evaluation": None if episodes is None else evaluation(episodes),
+        "steps_per_second": all_steps / seconds["train"] if all_steps else None,
+        "seconds": dict(seconds),
+        "diverged": diverged,
+        REACHED: reached,
+        "warning": warning,
+    }
+
+
+def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
+    """Format `summary.json` for the terminal."""
+    lines = []
+    if summary["interrupted"]:
+        lines.append(f"interrupted after {summary['num_updates']:,} updates")
+    if summary[REACHED]:
+        lines.append(
+            f"stopped early after {summary['num_updates']:,} updates: the "
+            "{measure} {value} reached --stop-at {stop_at:g}".format(
+                **summary[REACHED], value=format_return(summary[REACHED]["return"])
+            )
+        )
+    if summary["diverged"]:
+        saved = recorded_progress(out)
+        kept = f"The checkpoint after {saved:,} updates is kept" if saved else "Nothing was saved"
+        lines.append(
+            f"stopped: {summary['diverged']}. {kept}; `--debug nans` stops at the first NaN"
+        )
+    if summary["warning"]:
+        lines.append(f"warning: {summary['warning']}")
+    if summary["evaluation"] is not None:
+        lines += describe_evaluation(summary["evaluation"])
+    if summary["steps_per_second"] is not None:
+        lines.append(f"{summary['steps_per_second']:,.0f} steps/s over all seeds in training")
+    times = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
+    lines += [f"seconds: {times}", f"in {out}: {', '.join(visible_files(out))}"]
+    return "\n".join(lines)
+
+
+def next_commands(out: Path) -> str:
+    """List commands that look at a finished run."""
+    folder = shlex.quote(str(out))
+    return "\n".join(
+        (
+            "next:",
+            f"  triglot render {folder}",
+            f"  triglot evaluate {folder} --episodes 1000",
+            f"  triglot export {folder} --format stablehlo --out policy",
+        )
+    )
+
+
+def evaluation(episodes: Episodes) -> dict[str, Any]:
+    """Compute the statistics of `[S, E]` episodes; lengths are in steps.
+
+    The interval is Student's t interval of the mean over seeds, or over episodes if there is one
+    seed; there is none over 2 to 4 seeds.
+    """
+    returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
+    per_seed = returns.mean(axis=1)
+    if len(per_seed) > 1:
+        over, interval = "seeds", interval95_over_seeds(per_seed.tolist())
+    else:
+        over, interval = "episodes", interval95(returns[0].tolist())
+    return {
+        "return_mean": float(per_seed.mean()),
+        "return_interval95": interval,
+        "interval_over": over,
+        "return_per_seed": per_seed,
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "episodes_per_seed": returns.shape[1],
+        "length_mean": float(lengths.mean()),
+        "length_min": int(lengths.min()),
+        "length_max": int(lengths.max()),
+        "share_finished": float(np.asarray(episodes.finished).mean()),
+    }
+
+
+def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -> list[str]:
+    """Format the results of `evaluation` as lines."""
+    bounds, per_seed = evaluation["return_interval95"], evaluation["return_per_seed"]
+    num_seeds, count = len(per_seed), evaluation["episodes_per_seed"]
+    interval = ""
+    if bounds:
+        low, high = map(format_return, bounds)
+        interval = f" (95% interval over {evaluation['interval_over']} {low} to {high})"
+    elif num_seeds > 1:
+        low, high = map(format_return, (min(per_seed), max(per_seed)))
+        interval = f" (seeds {low} to {high})"
+    lines = [
+        f"{policy} return {format_return(evaluation['return_mean'])}{interval}: "
+        f"{num_seeds} x {count} episodes"
+    ]
+    share = evaluation["share_finished"]
+    if share < 1:
+        cut = round((1 - share) * num_seeds * count)
+        lines.append(
+            f"{cut:,} of these {num_seeds * count:,} episodes were cut at the maximum number of "
+            "steps"
+        )
+    return lines

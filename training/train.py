@@ -1,0 +1,401 @@
+"""`triglot train` and `triglot resume`: train with a progress bar, checkpoints and logs."""
+
+import importlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core.errors import CannotWrite, TriglotError, writing
+from ..core.host.trainer import HostFailure
+from ..core.loop.checkpoint import Checkpoints
+from ..core.loop.chunks import run_chunks
+from ..core.loop.interface import Program
+from ..core.loop.prepare import initialize_and_compile
+from ..core.loop.sharding import gathered
+from ..core.loop.state import RunnerState
+from ..core.loop.trainer import init_seeds
+from ..machine.files import check_free, write_json
+from ..machine.interrupt import Interrupt
+from ..registry.presets.describe import announcement
+from ..report.plots import learning_curves as plots
+from ..report.plots.values import draw_values
+from ..report.statistics import format_return
+from ..terminal.progress import Bar, phase
+from ..terminal.wrapping import wrapped
+from .divergence import absurd_parameters, divergence
+from .monitoring.evaluating import (
+    AFTER_TRAINING,
+    METRIC,
+    Evaluator,
+    compile_play,
+    evaluation_key,
+    play,
+)
+from .monitoring.video import Videos
+from .options import TrainOptions
+from .plan import Plan, prepare
+from .profiling import FOLDER as PROFILE
+from .profiling import Profiler
+from .resume.changing import NO_CHANGE, Change
+from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
+from .resume.resuming import PROGRESS, recorded_progress, resume_notes
+from .resume.starting import Start, read_start
+from .storage import logs
+from .storage.config import read_config
+from .storage.journal import Journal, read_metrics
+from .storage.lock import locked
+from .storage.trust import remember
+from .summary import Stopwatch, describe_summary, next_commands, summary
+
+DIVERGED = 1
+CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
+
+
+def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) -> int:
+    """Run `triglot train`.
+
+    Args:
+      options: what was chosen.
+      started: the start time of the program, from `time.perf_counter`.
+      arguments: the command line, which is recorded in `config.json`.
+
+    Returns:
+      The exit code: 0; 1 if the training diverged; 128 and the number of the signal after Ctrl-C,
+      SIGTERM or SIGHUP.
+
+    Raises:
+      TriglotError: before anything compiles, if an option is invalid.
+    """
+    watch = Stopwatch(started)
+    with phase("building"):
+        start = read_start(options)
+        if start is not None:
+            options = replace(options, init_from=start.folder.resolve())
+        plan = prepare(options, check=None if start is None else start.check)
+    watch.lap("import")
+    with locked(plan.out):
+        check_free(plan.out)  # another program may have used it since
+        config = plan.write_config(arguments)
+        remember(plan.out, options)
+        lines = [*announcement(options), plan.announcement()]
+        print(wrapped("\n".join(lines)), flush=True)
+        with _journal(plan, config, 0) as journal:
+            return _run(plan, journal, watch, _started(plan, journal, start))
+
+
+def resume(
+    options: TrainOptions,
+    folder: Path,
+    *,
+    started: float,
+    previous: bool = False,
+    change: Change = NO_CHANGE,
+) -> int:
+    """Run `triglot resume`: continue from the last checkpoint, bit for bit.
+
+    A run that was stopped before its first checkpoint starts again from the beginning.
+
+    Args:
+      options: the options with which the run was started.
+      folder: the run directory.
+      started: the start time of the program, from `time.perf_counter`.
+      previous: if the last checkpoint is damaged, use the one before it.
+      change: what is different from now on.
+
+    Returns:
+      The exit code, as from `train`.
+
+    Raises:
+      TriglotError: if another program writes the run, the checkpoint is missing, damaged or does
+        not fit the run, or the run cannot be changed so.
+    """
+    watch = Stopwatch(started)
+    with phase("building"):
+        plan = prepare(change.applied(options, folder), folder=folder)
+    watch.lap("import")
+    config = read_config(plan.out)
+    with locked(plan.out):
+        checkpoints = Checkpoints(plan.out / CHECKPOINTS)
+        progress = Progress(None, 0)
+        if checkpoints.numbers() or recorded_progress(plan.out):
+            progress = restore(plan, previous=previous)
+        change.check(plan, progress.num_updates)
+        if progress.state is not None:
+            checkpoints.set_aside(progress.num_updates)
+        lines = [plan.announcement(), *change.describe(config, plan)]
+        config = change.record(plan, config, progress.num_updates)
+        lines.append(f"{progress.num_updates:,} updates are done")
+        print(wrapped("\n".join(lines)), flush=True)
+        with _journal(plan, config, progress.num_updates) as journal:
+            if progress.state is None:
+                progress = _started(plan, journal, read_start(plan.options))
+            lost = journal.resume_after(progress.num_updates)
+            for note in resume_notes(plan, config, progress.num_updates, lost):
+                print(wrapped(note), flush=True)
+            return _run(plan, journal, watch, progress)
+
+
+def _started(plan: Plan, journal: Journal, start: Start | None) -> Progress:
+    """Start from another run's weights, if any; they are saved, since that run may change."""
+    if start is None:
+        return Progress(None, 0)
+    print(wrapped(start.describe(plan.trainer.agent)), flush=True)
+    state = start.initial(plan)
+    _checkpoint(plan, journal, state)
+    return Progress(state, 0)
+
+
+@contextmanager
+def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journal]:
+    """Open the journal and the logs; if they cannot be written, say how to resume."""
+    try:
+        started = logs.start(plan.options.log, plan.out, config, plan.num_updates, done)
+        with closing(started) if started else nullcontext():
+            every = plan.options.metrics_every
+            yield Journal(plan.out, plan.trainer.steps_per_update, every=every, logs=started)
+    except CannotWrite as error:
+        raise TriglotError(
+            f"{error} Earlier checkpoints are intact: free space or fix permissions, then "
+            f"`triglot resume {plan.out}` continues from the last one."
+        ) from error
+
+
+def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
+    options, profiler = plan.options, _profiler(plan)
+    videos = Videos(plan, journal.logs)
+    evaluator = Evaluator(plan, videos.add)
+    background = ThreadPoolExecutor(3)
+    with _debugging(options.debug), Interrupt() as interrupt, background:
+        diverged = None
+        if progress.state is not None and progress.num_updates >= plan.num_updates:
+            state = progress.state
+        else:
+            with closing(plan.trainer.program()) as program:
+                state = _prepare(plan, program, progress.state, background, watch)
+                state, diverged = _train(
+                    plan, program, profiler, evaluator, state, journal, interrupt,
+                    progress.num_updates,
+                )  # fmt: skip
+        watch.lap("train")
+        if diverged is None:
+            _checkpoint(plan, journal, state)
+        watch.lap("save")
+        episodes = None
+        if options.eval_episodes and not interrupt.pressed and diverged is None:
+            key = evaluation_key(plan, AFTER_TRAINING)
+            with phase("evaluating"):
+                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                state = gathered(state, options.num_seeds)
+                videos.add(journal.num_updates, state)
+            watch.lap("evaluate")
+        state = gathered(state, options.num_seeds)
+        if evaluator.seconds:
+            watch.move("train", "evaluate", evaluator.seconds)
+    results = summary(
+        plan,
+        journal,
+        watch.seconds,
+        episodes,
+        resumed_at=progress.num_updates,
+        interrupted=interrupt.pressed,
+        diverged=diverged,
+        reached=evaluator.reached,
+        warning=None if diverged else absurd_parameters(state),
+    )
+    write_json(plan.out / "summary.json", results)
+    _draw(plan, journal, state)
+    print(wrapped(describe_summary(results, plan.out)))
+    if profiler is not None:
+        print(wrapped(profiler.describe()))
+    if interrupt.pressed:
+        print(wrapped(f"to continue: triglot resume {plan.out}"))
+        return interrupt.exit_code
+    if not diverged:
+        print(wrapped(next_commands(plan.out)))
+    return DIVERGED if diverged else 0
+
+
+def _prepare(
+    plan: Plan, program: Program, state: RunnerState | None, background: Executor, watch: Stopwatch
+) -> RunnerState:
+    """Initialize, unless there is a state, and compile; what follows is prepared meanwhile."""
+    if plan.options.debug:  # the debug modes cannot look into a compiled program
+        with phase("initializing"):
+            state = initial(plan) if state is None else state
+            jax.block_until_ready(state)
+        watch.lap("init")
+        return state
+
+    keys, episodes = seed_keys(plan), plan.options.eval_episodes
+
+    def compile_evaluation() -> None:
+        if episodes:
+            background.submit(compile_play, plan, shapes, num_episodes=episodes)
+
+    def on_stage(name: str) -> None:
+        watch.lap(name)
+        if name == "trace":  # from here on XLA compiles, and Python has nothing to do
+            background.submit(_import_for_saving)
+            if plan.options.eval_every is not None:
+                compile_evaluation()
+
+    with phase("compiling"):
+        shapes = _shapes(plan, keys, state)
+        if state is None:
+            given = (plan.trainer, program, keys, plan.hyper)
+            state = initialize_and_compile(*given, background, on_stage)
+        else:
+            program.compile(state, on_stage)
+    if plan.options.eval_every is None:  # needed at the end: the training begins first
+        compile_evaluation()
+    return state
+
+
+def _shapes(plan: Plan, keys: jax.Array, state: RunnerState | None) -> RunnerState:
+    """Give the shapes of the states of all seeds, which the training donates."""
+    if state is None:
+        return init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
+    return jax.eval_shape(lambda: state)
+
+
+def _import_for_saving() -> None:
+    """Import what the checkpoint, the plot and the summary need."""
+    for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
+        importlib.import_module(name)
+
+
+def _profiler(plan: Plan) -> Profiler | None:
+    if not plan.options.profile:
+        return None
+    return Profiler(plan.out / PROFILE, _updates_before_learning(plan))
+
+
+def _updates_before_learning(plan: Plan) -> int:
+    trainer = plan.trainer
+    return max(0, -(-trainer.agent.learning_starts // trainer.steps_per_update) - 1)
+
+
+def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    if journal.num_lines:
+        env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC))
+        metric = plots.most_informative_metric(metrics)
+        curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
+        if METRIC in metrics:
+            metric = plots.BOTH_RETURNS
+            both = {"in training": "episode_return", "greedy evaluation": METRIC}
+            curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
+        path = plan.out / "learning_curve.png"
+        plots.learning_curves(path, curves, title=plan.title, metric=metric)
+    with writing(plan.out):
+        path = plan.out / "values.png"
+        draw_values(path, plan.trainer.agent, plan.env, state.agent, plan.title)
+
+
+@contextmanager
+def _debugging(modes: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        if "nans" in modes:
+            stack.enter_context(jax.debug_nans(True))
+        if "no-jit" in modes:
+            stack.enter_context(jax.disable_jit())
+        try:
+            yield
+        except FloatingPointError as error:
+            if "no-jit" not in modes:
+                error.add_note("`--debug nans no-jit` shows the line itself; it is slow.")
+            raise
+
+
+def _train(
+    plan: Plan,
+    program: Program,
+    profiler: Profiler | None,
+    evaluator: Evaluator,
+    state: RunnerState,
+    journal: Journal,
+    interrupt: Interrupt,
+    done: int,
+) -> tuple[RunnerState, str | None]:
+    """Train in chunks of about `CHUNK_SECONDS` until done, interrupted, diverged or at `--stop-at`.
+
+    Returns:
+      The last states, and a description of the divergence or None.
+    """
+    trainer = plan.trainer
+    steps_per_update = trainer.steps_per_update * plan.options.num_seeds
+    empty = _updates_before_learning(plan)
+    bar = Bar(
+        total=plan.num_updates * steps_per_update,
+        initial=done * steps_per_update,
+        unit=" steps",
+        unit_scale=True,
+        desc="all seeds" if plan.options.num_seeds > 1 else None,
+    )
+    chunks = (run_chunks if profiler is None else profiler.run_chunks)(
+        program,
+        state,
+        plan.num_updates,
+        trainer.chunk_size,
+        done=done,
+        target_seconds=CHUNK_SECONDS,
+        boundary=evaluator.period,
+    )
+    saved, shown = time.perf_counter(), {}
+    with bar, profiler or nullcontext():
+        try:
+            for chunk in chunks:
+                state = chunk.runner_states
+                before = chunk.num_updates - chunk.count
+                diverged = divergence(plan.env.name, state, chunk.metrics, before, empty)
+                played = None if diverged else state
+                metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
+                journal.add_chunk(metrics)
+                shown |= _last_returns(metrics)
+                bar.set_postfix(shown, refresh=False)
+                bar.update(chunk.count * steps_per_update)
+                if diverged is not None:
+                    return state, diverged
+                if interrupt.pressed or evaluator.reached is not None:
+                    break
+                seconds = plan.options.checkpoint_seconds
+                if seconds and time.perf_counter() - saved >= seconds:
+                    _checkpoint(plan, journal, state)
+                    saved = time.perf_counter()
+        except HostFailure as failure:
+            if failure.metrics:
+                journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
+            _save_before_failure(plan, journal, failure)
+            raise
+    return state, None
+
+
+def _last_returns(metrics: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Format the mean returns of a chunk for the progress bar, without those that are all NaN."""
+    found = {"return": metrics["episode_return"], "greedy": metrics.get(METRIC, np.array(np.nan))}
+    return {
+        name: format_return(float(np.nanmean(values)))
+        for name, values in found.items()
+        if np.isfinite(values).any()
+    }
+
+
+def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> None:
+    """Save the state from before a host environment failed, and say how to resume."""
+    _checkpoint(plan, journal, failure.runner_state)
+    failure.args = (
+        f"{failure} The state before it is saved: `triglot resume {plan.out}` continues from it.",
+    )
+
+
+def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
+    state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
+    Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
+    # Outside the checkpoints, so that their loss is noticed.
+    write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})
