@@ -38,10 +38,11 @@ def shipped(package: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy what is packaged, so that the checkout's build folders are neither read nor written."""
-    copy = tmp_path_factory.mktemp("checkout")
+    copy = tmp_path_factory.mktemp("parent") / "triglot"  # as `git clone` names it
+    copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for folder in ("triglot", *PARTS):
+    for folder in ("src", "triglot", *PARTS):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
     return copy
@@ -102,18 +103,39 @@ def test_it_starts_in_the_checkout() -> None:
     assert triglot.__version__ in run("-m", "triglot", "version", cwd=ROOT)
 
 
-def test_an_editable_install_adds_nothing_else(checkout: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def editable(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the checkout into an empty folder, editable."""
+    site = tmp_path_factory.mktemp("editable")
     options = ("--no-deps", "--no-index", "--no-build-isolation")
-    run("-m", "pip", "install", *options, "--target", tmp_path, "-e", checkout, cwd=tmp_path)
+    run("-m", "pip", "install", *options, "--target", site, "-e", checkout, cwd=site)
+    return site
+
+
+def imported_from(editable: Path, cwd: Path) -> str:
+    """Import triglot from an editable install; return where it lies, and which rooms it adds."""
     program = f"""
 import importlib.util, site
-site.addsitedir({str(tmp_path)!r})
+site.addsitedir({str(editable)!r})
 import triglot.core
-print(triglot.core.__file__)
+print(triglot.core.__file__, triglot.make_env.__name__)
 print([name for name in {PARTS} if importlib.util.find_spec(name)])
 """
-    printed = run("-S", "-c", program, cwd=tmp_path).splitlines()
-    assert printed == [str(checkout / "triglot" / "core" / "__init__.py"), "[]"]
+    path = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    return run("-S", "-c", program, cwd=cwd, path=path)
+
+
+def test_an_editable_install_adds_nothing_else(
+    editable: Path, checkout: Path, tmp_path: Path
+) -> None:
+    core = checkout / "src" / "triglot" / "core" / "__init__.py"
+    assert imported_from(editable, tmp_path) == f"{core} make_env\n[]"
+
+
+def test_an_editable_install_wins_beside_the_clone(editable: Path, checkout: Path) -> None:
+    # There, the clone's own folder could be imported as an empty namespace `triglot`.
+    core = checkout / "src" / "triglot" / "core" / "__init__.py"
+    assert imported_from(editable, checkout.parent) == f"{core} make_env\n[]"
 
 
 def test_without_the_extra_report_only_its_commands_fail(tmp_path: Path) -> None:
