@@ -1,23 +1,22 @@
-"""`triglot completion`: the script by which a shell completes commands and options."""
+"""`triglot completion`: the script by which a shell completes commands, options and values."""
 
-import contextlib
-import io
-from dataclasses import MISSING, field, fields, make_dataclass
-from typing import Annotated, Any, Union
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
-import tyro
-
-from ..compare.options import (
-    CompareOptions,
-)
+from ..backends.libraries import LIBRARIES
+from ..compare.check import FAIL_ON
+from ..compare.options import CompareOptions
 from ..core.errors import unknown
-from ..export.options import (
-    ExportOptions,
-)
+from ..core.rl.optimizers import OPTIMIZERS
+from ..export.export import FORMATS
+from ..export.options import ExportOptions
+from ..jobs.choose import LOCAL, RAY, SEQUENTIAL
 from ..registry.algorithms import ALGORITHMS, find_algorithm
-from ..sweep.options import (
-    SweepOptions,
-)
+from ..registry.arg import Arg, marked
+from ..registry.environments import suites
+from ..sweep.options import SweepOptions
 from ..training.options import (
     CurvesOptions,
     EvaluateOptions,
@@ -35,9 +34,10 @@ from .options import (
     NewOptions,
     NoOptions,
 )
-from .parsing import as_tyro_class, registry
 
-SHELLS = ("bash", "zsh")  # tcsh would need another package
+SHELLS = ("bash", "zsh")
+SCRIPT = Path(__file__).with_name("completion.bash")
+FOR_ZSH = "autoload -U +X compinit && compinit -u\n"
 OPTIONS: dict[str, type] = {
     "train": TrainOptions,
     "resume": ResumeOptions,
@@ -57,14 +57,14 @@ OPTIONS: dict[str, type] = {
     "version": NoOptions,
     "help": NoOptions,
 }
-WITH_ALGORITHM = ("train", "compare", "sweep", "check")
+FLAG, ENVIRONMENT, SEVERAL = "@flag", "@environment", "+"
 
 
 def completion_script(shell: str) -> str:
     """Write the completion script of a shell.
 
     The options of all built-in algorithms are offered together, since a script cannot know which
-    algorithm is trained.
+    algorithm is trained. The names of a suite's environments are asked for when they are needed.
 
     Args:
       shell: one of `SHELLS`.
@@ -74,33 +74,106 @@ def completion_script(shell: str) -> str:
     """
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS)
-    parts = {"config": "Config", "hyper": "Hyperparams"}
-    all_numbers = {name: _of_all_algorithms(part) for name, part in parts.items()}
-    none = dict.fromkeys(all_numbers, NoOptions)
-    parsers = [
-        Annotated[
-            as_tyro_class(options, all_numbers if name in WITH_ALGORITHM else none),
-            tyro.conf.subcommand(name),
-        ]
-        for name, options in OPTIONS.items()
+    names = {command: _by_name(options) for command, options in OPTIONS.items()}
+    words = {command: _words(options) for command, options in names.items()}
+    values = {
+        f"{command} {name}": " ".join(found)
+        for command, options in names.items()
+        for name, found in options.items()
+        if found
+    }
+    values["help 0"] = " ".join(OPTIONS)
+    tables = [
+        _function("_triglot_options", "$1", {"": " ".join(OPTIONS), **words}),
+        _function("_triglot_values", "$1 $2", values),
     ]
-    one_of_them: Any = Union[tuple(parsers)]  # noqa: UP007 (its members are computed)
-    written = io.StringIO()
-    with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
-        tyro.cli(
-            one_of_them,
-            prog="triglot",
-            args=["--tyro-write-completion", shell, "-"],
-            registry=registry(),
-        )
-    return written.getvalue()
+    script = SCRIPT.read_text().replace("{tables}", "\n".join(tables))
+    script = script.replace("{suites}", " ".join(f"{suite}:" for suite in suites()))
+    return (FOR_ZSH if shell == "zsh" else "") + script
 
 
-def _of_all_algorithms(part: str) -> type:
-    """Collect the fields of all algorithms' `Config` or `Hyperparams`."""
-    found: dict[str, Any] = {}
-    for algorithm in ALGORITHMS:
-        for one in fields(getattr(find_algorithm(algorithm), part)):
-            default = field() if one.default is MISSING else field(default=one.default)
-            found.setdefault(one.name, (one.name, one.type, default))
-    return make_dataclass(part, list(found.values()), frozen=True, kw_only=True)
+def _by_name(options: type) -> dict[str, list[str]]:
+    """Map the options and the numbered positional arguments of a command to their values."""
+    hints = get_type_hints(options, include_extras=True)
+    positional = marked(options, "positional")
+    left_out = {*marked(options, "derived"), "config", "hyper"}
+    found: dict[str, list[str]] = {"--config": ["@file"], "--help": [FLAG]}
+    for one in fields(options):
+        if one.name not in left_out:
+            where = positional.index(one.name) if one.name in positional else _flag(one.name)
+            found[str(where)] = _values(one.name, hints[one.name])
+    if "config" in hints:
+        for algorithm in map(find_algorithm, ALGORITHMS):
+            for owner in (algorithm.Config, algorithm.Hyperparams):
+                found |= _of_fields(fields(owner), get_type_hints(owner))
+    return found
+
+
+def _of_fields(members: tuple["Field[Any]", ...], hints: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Map the options of an algorithm to their values."""
+    found: dict[str, list[str]] = {}
+    for one in members:
+        is_flag = bool in (hints[one.name], *get_args(hints[one.name]))
+        allowed = one.metadata.get("allowed")
+        found[_flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
+        if is_flag:
+            found[_flag(one.name)] = [FLAG]
+            found[_flag(f"no_{one.name}")] = [FLAG]
+    return found
+
+
+def _values(name: str, hint: Any) -> list[str]:
+    """List what an option's value may be, and whether it takes several."""
+    if hint is bool:
+        return [FLAG]
+    kind, *marks = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    metavar = next((mark.metavar for mark in marks if isinstance(mark, Arg)), "")
+    several = [SEVERAL] if metavar.endswith("...") else []
+    words = metavar.removesuffix(" ...")
+    if name in _CHOICES:
+        return [*_CHOICES[name], *several]
+    if "|" in words:
+        return [*words.split("|"), *several]
+    if Path in (kind, *get_args(kind)):
+        return ["@folder" if words == "FOLDER" else "@file", *several]
+    return several
+
+
+_CHOICES: dict[str, list[str]] = {
+    "algorithm": list(ALGORITHMS),
+    "part": [ENVIRONMENT, *ALGORITHMS],
+    "env": [ENVIRONMENT],
+    "envs": [ENVIRONMENT],
+    "suite": [*suites(), "presets"],
+    "backend": [*LIBRARIES],
+    "backends": [*LIBRARIES],
+    "arithmetic": ["native", "leaf_order", "canonical"],
+    "optimizer": [*OPTIMIZERS],
+    "executor": [SEQUENTIAL, LOCAL, RAY],
+    "format": [*FORMATS],
+    "fail_on": [*FAIL_ON],
+    "kind": ["algorithm", "environment", "network"],
+    "shell": [*SHELLS],
+}
+
+
+def _words(options: Mapping[str, list[str]]) -> str:
+    return " ".join(name for name in options if name.startswith("--"))
+
+
+def _function(name: str, subject: str, cases: Mapping[str, str]) -> str:
+    """Write a shell function that prints the text of a case."""
+    return "\n".join([f'{name}() {{\n  case "{subject}" in', *_cases(cases), "  esac\n}"])
+
+
+def _cases(cases: Mapping[str, str]) -> Iterator[str]:
+    """Write the cases, those with equal texts together."""
+    by_text: dict[str, list[str]] = {}
+    for case, text in cases.items():
+        by_text.setdefault(text, []).append(f'"{case}"')
+    for text, names in by_text.items():
+        yield f'  {"|".join(names)}) echo "{text}" ;;'
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -12,14 +12,10 @@ from typing import Any
 from .. import __version__
 from ..compare.options import CompareOptions
 from ..core.errors import TriglotError, describe, unknown
-from ..export.options import (
-    ExportOptions,
-)
+from ..export.options import ExportOptions
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..registry.options import MachineOptions
-from ..sweep.options import (
-    SweepOptions,
-)
+from ..sweep.options import SweepOptions
 from ..terminal.progress import phase
 from ..terminal.streams import checked_stdout, forgiving_stderr
 from ..terminal.wrapping import wrapped

@@ -19,12 +19,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from ..core.errors import TriglotError, shown
 from ..registry.arg import OTHER_NAMES, Arg, marked
 from ..terminal.wrapping import COLOR, terminal_width, wrapped
-from .arguments import (
-    check_contradictions,
-    check_path,
-    check_values,
-    join_repeated,
-)
+from .arguments import check_contradictions, check_path, check_values, join_repeated
 from .option_groups import GROUPS, groups_of
 from .options import NoOptions
 

@@ -14,12 +14,7 @@ import numpy as np
 from ..core.errors import TriglotError
 from ..core.networks.combinators import part_of
 from ..diff.compare import diff_networks
-from ..diff.programs import (
-    explain,
-    first_bit_difference,
-    first_large_difference,
-    record_both,
-)
+from ..diff.programs import explain, first_bit_difference, first_large_difference, record_both
 from ..diff.programs.tape import Tape
 from ..diff.types import Difference, Side
 from ..registry.environments import make_env

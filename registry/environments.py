@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core import plugins
-from ..core.errors import (
-    MissingExtra,
-    TriglotError,
-    shown,
-    unknown,
-    user_error_context,
-)
+from ..core.errors import MissingExtra, TriglotError, shown, unknown, user_error_context
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:

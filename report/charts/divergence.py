@@ -7,17 +7,7 @@ import numpy as np
 
 from ..groups import grouped
 from ..numbers import EPSILON, pairs_title
-from .chart import (
-    HIDDEN,
-    SHOWN,
-    Chart,
-    Series,
-    colour_of,
-    named,
-    pointer,
-    steps_axis,
-    table,
-)
+from .chart import HIDDEN, SHOWN, Chart, Series, colour_of, named, pointer, steps_axis, table
 from .labels import free_place, reference, two_colour_keys
 from .theme import Spec, colours
 

@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.documents import (
-    DOCS,
-    FILES,
-    PAGES,
-    ROOT,
-    commands,
-    name_of,
-    programs,
-    tables,
-)
+from tests.project.documents import DOCS, FILES, PAGES, ROOT, commands, name_of, programs, tables
 from triglot.cli import main as cli
 from triglot.compare.options import CompareOptions
 from triglot.sweep.options import SweepOptions

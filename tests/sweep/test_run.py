@@ -17,15 +17,7 @@ import numpy as np
 import pytest
 
 import triglot
-from tests.sweep.small import (
-    ENV,
-    OVER,
-    SETTINGS,
-    SMALL,
-    STEPS_PER_UPDATE,
-    arrays,
-    options,
-)
+from tests.sweep.small import ENV, OVER, SETTINGS, SMALL, STEPS_PER_UPDATE, arrays, options
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.core.hyper import as_float32

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from triglot.core.rl.distributions import categorical
-from triglot.core.rl.losses import (
-    clipped_value_loss,
-    explained_variance,
-    gae,
-    successor_values,
-)
+from triglot.core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 
 DISCOUNT, LAMBDA = 0.9, 0.5
 
