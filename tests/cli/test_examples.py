@@ -5,11 +5,12 @@ import shlex
 import pytest
 
 from triglot.cli import main as cli
-from triglot.cli.completion import OPTIONS, WITH_ALGORITHM
+from triglot.cli.completion import OPTIONS
 from triglot.cli.examples import EXAMPLES, examples_of
 from triglot.cli.parsing import parse
 from triglot.registry.algorithms import find_algorithm
 
+WITH_ALGORITHM = ("train", "compare", "sweep")
 CUSTOM = {"my_file:MyAgent": "ppo"}  # which need not exist
 
 
@@ -17,7 +18,7 @@ CUSTOM = {"my_file:MyAgent": "ppo"}  # which need not exist
 def test_an_example_is_valid(example: str) -> None:
     _, command, *words = shlex.split(example.partition(" > ")[0])
     algorithm = None
-    if command in WITH_ALGORITHM and command != "check":
+    if command in WITH_ALGORITHM:
         algorithm = find_algorithm(CUSTOM.get(words[0], words[0]))
     given = parse(OPTIONS[command], words, prog="", description="", algorithm=algorithm)
     assert isinstance(given, OPTIONS[command])
