@@ -20,7 +20,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
-.PHONY: help demo test test-packaging test-commands lint docs
+.PHONY: help install demo test test-packaging test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -33,6 +33,9 @@ help:
 	@echo
 	@echo "make demo STEPS=20000 OUT=runs/quick     a shorter demonstration"
 	@echo "make test PYTHON=/path/to/python3.12     with another Python"
+
+install: $(READY)  ## installs triglot with all libraries into .venv (1 minute)
+	@echo "Installed. Now: . $(BIN)/activate && triglot --help"
 
 demo: $(READY)  ## trains PPO on four libraries, writes a report (4 minutes)
 	@$(BIN)/triglot compare ppo gymnax:CartPole-v1 \

@@ -23,6 +23,8 @@ LEFT_OUT = {
         "pip install",
         "python3 -m venv .venv",
         ". .venv/bin/activate",
+        "git clone",
+        "make install",
     ),
     "runs the suite that this test belongs to": ("make test",),
     "needs a cluster; tests/sweep/test_cluster.py starts a small one": (
