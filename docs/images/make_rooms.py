@@ -44,7 +44,9 @@ def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
     }
 
 
-def rows_of(graph: Mapping[str, set[str]]) -> tuple[list[list[str]], dict[tuple[str, str], list[str]]]:
+def rows_of(
+    graph: Mapping[str, set[str]],
+) -> tuple[list[list[str]], dict[tuple[str, str], list[str]]]:
     """Arrange rooms in rows, each above those it imports, with bends where an arrow passes a row.
 
     Returns:
@@ -111,7 +113,9 @@ def picture() -> str:
             lines += [f'<rect {box} rx="6"/>', f'<text x="{x:g}" y="{y + 20:g}">{name}</text>']
     size = f'viewBox="{left:g} 0 {width:g} {height:g}" width="{width:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{STYLE}</style>{TIP}'
-    paper = f'<rect x="{left:g}" width="{width:g}" height="{height:g}" style="fill:#fff;stroke:none"/>'
+    paper = (
+        f'<rect x="{left:g}" width="{width:g}" height="{height:g}" style="fill:#fff;stroke:none"/>'
+    )
     return "\n".join([head, paper, *lines, "</svg>", ""])
 
 

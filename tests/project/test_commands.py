@@ -65,6 +65,8 @@ BEFORE = {
     ],
     "docs/guide/swap.md": ["triglot train ppo gymnax:CartPole-v1 --out runs/x"],
 }
+# Exit codes other than 0, by the beginning of the command.
+EXIT_CODES = {"triglot diff original:net port:Port": 1}  # they are different
 # What is not part of the extra `all`, by a word of the commands that need it.
 EXTRAS = {"envpool": "envpool", "onnx": "jax2onnx"}
 READER = Path(__file__).parent / "reader"  # the files `my_*.py` that pages only name
@@ -92,13 +94,13 @@ def shown(page: Path) -> list[Command]:
         for line in block:
             line = " ".join(line.partition(" #")[0].split())
             found.append(Command(name_of(page), folder, line))
-            for change in re.findall(r"\bcd (\S+)", line):
-                folder += f"/{change}"
+            if not line.startswith(tuple(STARTS)):
+                folder += "".join(f"/{change}" for change in re.findall(r"\bcd (\S+)", line))
     return found
 
 
-SHOWN = [command for page in PAGES for command in shown(page)]
 STARTS = [start for starts in LEFT_OUT.values() for start in starts]
+SHOWN = [command for page in PAGES for command in shown(page)]
 WHOLE = [command for command in SHOWN if not command.line.startswith(tuple(STARTS))]
 PROGRAMS = {
     "make",
@@ -172,4 +174,5 @@ def test_a_documented_command_runs(command: Command, folders: dict[str, Path]) -
         timeout=MAX_SECONDS,
     )
     print(done.stdout[-10_000:])
-    assert done.returncode == 0
+    expected = [code for start, code in EXIT_CODES.items() if command.line.startswith(start)]
+    assert done.returncode == (expected or [0])[0]
