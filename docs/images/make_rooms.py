@@ -1,7 +1,7 @@
 """Draw which room imports which, read from the syntax trees: `python -m docs.images.make_rooms`.
 
-An arrow that follows from others is left out (the transitive reduction). A test draws the picture again and
-compares it with the committed one.
+An arrow that follows from others is left out (the transitive reduction). A test draws the picture
+again and compares it with the committed one.
 """
 
 from collections.abc import Mapping
@@ -68,15 +68,15 @@ def rows_of(
                 rows[row].append(bend)
     for _ in range(8):  # neighbours above and below their neighbours, by their mean places
         for here, there in [*pairwise(rows), *pairwise(rows[::-1])]:
-            place = {name: x for name, x in places(there).items()}
+            place, own = places(there), places(here)
             near: dict[str, list[float]] = {name: [] for name in here}
             for way in ways.values():
                 for upper, lower in pairwise(way):
                     for one, other in ((upper, lower), (lower, upper)):
                         if one in near and other in place:
                             near[one].append(place[other])
-            own = places(here)
-            here.sort(key=lambda name: fmean(near[name] or [own[name]]))  # noqa: B023
+            middle = {name: fmean(near[name] or [own[name]]) for name in here}
+            here.sort(key=middle.__getitem__)
     return rows, ways
 
 
