@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.images import make_rooms
 from tests.project.source import (
     FILES,
     ROOMS,
@@ -118,3 +119,9 @@ def test_an_import_through_a_public_name_counts(tmp_path: Path) -> None:
 def test_a_dynamic_import_counts(tmp_path: Path) -> None:
     (file,) = written(tmp_path, core__a='import_module("..envs.gymnax", __package__)')
     assert forbidden_rooms(file, tmp_path) == {"envs"}
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_code() -> None:
+    assert make_rooms.PICTURE.read_text() == make_rooms.picture(), (
+        "the arrows between rooms changed: python -m docs.images.make_rooms"
+    )
