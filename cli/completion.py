@@ -37,7 +37,7 @@ from .options import (
 
 SHELLS = ("bash", "zsh")
 SCRIPT = Path(__file__).with_name("completion.bash")
-FOR_ZSH = "autoload -U +X compinit && compinit -u\n"
+FOR_ZSH = "(( $+functions[compdef] )) || { autoload -U compinit && compinit -u; }\n"
 OPTIONS: dict[str, type] = {
     "train": TrainOptions,
     "resume": ResumeOptions,
