@@ -389,9 +389,9 @@ def _list(arguments: list[str], started: float) -> int:
 def _completion(arguments: list[str], started: float) -> int:
     """Write the script by which a shell completes commands, options and values.
 
-    For bash, put this line in ~/.bashrc: source <(triglot completion bash). For zsh, put this line in
-    ~/.zshrc: source <(triglot completion zsh). A file loads faster; write it again after an update
-    of triglot.
+    For bash, put this line in ~/.bashrc: source <(triglot completion bash). For zsh, put this line
+    in ~/.zshrc: source <(triglot completion zsh). A file loads faster; write it again after an
+    update of triglot.
     """
     options = _parse(CompletionOptions, arguments)
     from .completion import completion_script
