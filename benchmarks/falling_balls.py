@@ -16,7 +16,7 @@ import tyro
 
 from examples.falling_balls import Balls, simulate, simulate_compiled, thrown
 from triglot.core.errors import writing
-from triglot.report.plots.learning_curves import COLOURS
+from triglot.report.charts.theme import PALETTE
 
 from . import harness
 
@@ -116,7 +116,7 @@ def plot(path: Path, entries: list[dict[str, Any]], num_steps: int) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     names = list(dict.fromkeys(entry["program"] for entry in entries))
-    for name, colour in zip(names, COLOURS, strict=False):
+    for name, colour in zip(names, PALETTE, strict=False):
         mine = [entry for entry in entries if entry["program"] == name]
         sizes = [entry["num_balls"] for entry in mine]
         fastest = [entry["fastest_seconds"] for entry in mine]

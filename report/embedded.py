@@ -19,7 +19,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 def style() -> str:
     """Give each colour of the plots a variable, which is another colour where the page is dark."""
-    light = (*theme.DARK, *theme.LIBRARIES.values(), *theme.OTHERS)
+    light = (*theme.DARK, *theme.PALETTE)
     variables = "".join(f"{variable(colour)}:{colour};" for colour in dict.fromkeys(light))
     dark = "".join(f"{variable(colour)}:{other};" for colour, other in theme.DARK.items())
     marks = "".join(

@@ -1,13 +1,14 @@
 """Several environments: the scores of all, and what each shows."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backends import libraries
 from . import numbers
 from .charts.chart import Chart
-from .charts.cost import dots_chart
-from .charts.curves import curves_chart
+from .charts.curves import TITLE, curves_chart
+from .charts.estimates import row_of, rows_chart
 from .charts.theme import colours
 from .tables import Column, Record, Table
 
@@ -23,15 +24,13 @@ def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
     found = (result.get("aggregate") or {}).get("backends")
     if not found:
         return None
-    rows = [
-        (libraries.title(name), *(each["iqm"][key] for key in ("value", "low", "high")))
-        for name, each in found.items()
-    ]
-    return dots_chart(
+    colour = colours(list(result["backends"]))
+    return rows_chart(
         "aggregate",
-        rows,
-        [colours(list(result["backends"]))[name] for name in found],
+        [row_of(libraries.title(name), each["iqm"]) for name, each in found.items()],
+        {libraries.title(name): colour[name] for name in found},
         "interquartile mean of the normalized scores",
+        heading="Normalized scores over all environments",
         description="Interquartile mean of the normalized scores of each library.",
         step=36,
     )
@@ -40,7 +39,10 @@ def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
 def curves_by_environment(result: Mapping[str, Any]) -> dict[str, Chart]:
     """Build the learning curves in each environment but the first."""
     others = list((result.get("environments") or {}).items())[1:]
-    built = {env: curves_chart(one, f"curves{i}") for i, (env, one) in enumerate(others)}
+    built = {
+        env: curves_chart(one, "curves-" + re.sub(r"[^\w.-]+", "_", env), f"{TITLE} on {env}")
+        for env, one in others
+    }
     return {env: chart for env, chart in built.items() if chart is not None}
 
 

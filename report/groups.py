@@ -1,74 +1,55 @@
 """Libraries whose numbers are equal, drawn once and named together."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .charts.theme import ALL, colours
+from .charts.chart import Series
+from .charts.theme import colours
 from .numbers import capitalized, names
 
 
-@dataclass(frozen=True)
-class Group:
-    """Libraries with equal numbers.
+def grouped(values: Mapping[Any, Any]) -> list[list[Any]]:
+    """Group names by exact equality of their values.
 
-    Attributes:
-      backends: their names, in the order of the comparison.
-      label: such as `Haiku and Flax NNX`, or `All four`.
-      colour: of the first library, or a neutral one if the group holds all.
+    >>> grouped({"haiku": [1.0], "linen": [2.0], "nnx": [1.0]})
+    [['haiku', 'nnx'], ['linen']]
     """
-
-    backends: tuple[str, ...]
-    label: str
-    colour: str
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other library is equal."""
-        return len(self.backends) == 1
+    members: dict[str, list[Any]] = {}
+    for name, value in values.items():
+        members.setdefault(repr(value), []).append(name)
+    return list(members.values())
 
 
-def grouped(values: Mapping[str, Any]) -> list[Group]:
-    """Group libraries by exact equality of their values.
+def library_series(groups: Sequence[Sequence[str]]) -> tuple[Series, ...]:
+    """Build a series for each group of libraries, with its label and the colours of all.
 
-    >>> [group.label for group in grouped({"haiku": [1.0], "linen": [2.0], "nnx": [1.0]})]
+    >>> [one.label for one in library_series([["haiku", "nnx"], ["linen"]])]
     ['Haiku and Flax NNX', 'Flax Linen']
-    >>> [group.label for group in grouped({"haiku": [1.0], "linen": [1.0]})]
+    >>> [one.label for one in library_series([["haiku", "linen"]])]
     ['Both']
     """
-    members: dict[Hashable, list[str]] = {}
-    for name, value in values.items():
-        members.setdefault(_key(value), []).append(name)
-    return labelled(list(members.values()))
-
-
-def labelled(groups: Sequence[Sequence[str]]) -> list[Group]:
-    """Add a label and a colour to groups of libraries."""
     backends = [name for group in groups for name in group]
     colour = colours(backends)
-    return [
-        Group(
-            backends=tuple(equal),
-            label=capitalized(names(equal, total=len(backends))),
-            colour=ALL if len(equal) == len(backends) > 1 else colour[equal[0]],
+    return tuple(
+        Series(
+            f"g{index}",
+            capitalized(names(group, total=len(backends))),
+            tuple(colour[name] for name in group),
         )
-        for equal in groups
-    ]
+        for index, group in enumerate(groups)
+    )
 
 
-def equal_libraries(result: Mapping[str, Any]) -> list[Group]:
+def equal_libraries(
+    result: Mapping[str, Any],
+) -> tuple[tuple[Series, ...], Sequence[Sequence[str]]]:
     """Group the libraries whose parameters and metrics are equal bit for bit.
 
     Learning curves in a result are rounded, and cannot tell.
+
+    Returns:
+      The series of each group, and its libraries.
     """
-    names = list(result["backends"])
-    identity = result.get("identity") or {"groups": [[name] for name in names]}
-    return labelled(identity["groups"])
-
-
-def _key(value: Any) -> Hashable:
-    if isinstance(value, Mapping):
-        return tuple((name, _key(child)) for name, child in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(map(_key, value))
-    return value
+    alone = [[name] for name in result["backends"]]
+    groups = (result.get("identity") or {"groups": alone})["groups"]
+    return library_series(groups), groups

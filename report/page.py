@@ -19,17 +19,17 @@ from .programs import program_pairs
 SLOWER = "slower"  # the cause of costs above another library's
 
 
-def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
+def page(result: Mapping[str, Any], drawn: Sequence[Chart], *, comparison_json: str) -> str:
     """Build the page.
 
     Args:
       result: what is shown, thinned.
+      drawn: its charts.
       comparison_json: the text that the page offers as `comparison.json`.
 
     Returns:
       HTML without references to anything outside of it.
     """
-    drawn = figures.page_charts(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     found = tables(result)
     return template.render(
@@ -40,7 +40,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
         sections=_sections(result, drawn),
         cards=cards(result),
         findings=_findings(result),
-        groups=equal_libraries(result),
+        groups=equal_libraries(result)[0],
         envs=environment_names(result),
         curves_in={env: c.name for env, c in curves_by_environment(result).items()},
         measures=divergence.measures(result),
@@ -53,7 +53,7 @@ def page(result: Mapping[str, Any], *, comparison_json: str) -> str:
         rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
         speeds=speeds_table(result),
         tables={table.name: table for table in found},
-        figures=list(figures.figures(result)),
+        figures=list(map(figures.path, drawn)),
         downloads=embedded.downloads([*found, *series(result)], comparison_json),
         colours=theme.colours(list(result["backends"])),
         titled=libraries.title,

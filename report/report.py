@@ -41,9 +41,10 @@ def write(out: Path, result: Mapping[str, Any]) -> None:
     for table in (*found, *series(small)):
         _write(out / "tables" / f"{table.name}.csv", as_csv(table))
     _write(out / "tables.md", markdown(small))
-    for path, content in figures.draw(small, title(small)).items():
+    drawn = figures.page_charts(small)
+    for path, content in figures.draw(drawn, small, title(small)).items():
         _write(out / path, content)
-    _write(out / PAGE, page(small, comparison_json=text))
+    _write(out / PAGE, page(small, drawn, comparison_json=text))
 
 
 def as_text(result: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..machine.files import plain
-from .plots.learning_curves import finite_mean
+from .statistics.curves import finite_mean
 
 MAX_POINTS = 200
 MAX_BYTES = 300_000

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.errors import TriglotError, unknown
 from ..report.plots import learning_curves as plots
 from ..report.plots.learning_curves import Curve
+from ..report.statistics.curves import finite_mean
 from .options import CurvesOptions
 from .storage.config import read_config
 from .storage.journal import read_metrics
@@ -56,9 +57,9 @@ def draw_curves(options: CurvesOptions) -> int:
     )
     for label, curve in curves.items():
         seen = curve.values[:, np.isfinite(curve.values).any(axis=0)]  # evaluations are rare
-        last = plots.finite_mean(seen[:, -max(1, seen.shape[1] // 20) :])
+        last = finite_mean(seen[:, -max(1, seen.shape[1] // 20) :])
         print(
-            f"{label}: {plots.finite_mean(last):.4g}, mean over the last 5% of "
+            f"{label}: {finite_mean(last):.4g}, mean over the last 5% of "
             f"{curve.env_steps[-1]:,} steps"
         )
     print(f"written: {options.out}")

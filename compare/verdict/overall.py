@@ -6,6 +6,7 @@ from typing import Any
 from ...backends import libraries
 from ...report.statistics import format_return
 from ...report.statistics.paired import holm
+from ...report.statistics.returns import MIN_SEEDS
 from ..rungs import RUNGS, Rung
 from .causes import ROUNDING_CAUSES
 from .pairs import DIFFERENT, EQUIVALENT, IDENTICAL, INCONCLUSIVE, LEVELS
@@ -50,22 +51,44 @@ def verdict(
     decisive = max(worst, key=lambda pair: pair["max_abs_param_difference"])
     groups = _groups(pairs, backends)
     equal = [group for group in groups if len(group) > 1]
+    causes = {cause["name"] for pair in worst for cause in pair["causes"]}
+    only_rounding = causes <= ROUNDING_CAUSES | {"compilation"}
     heads = {
         EQUIVALENT: "Not equal bit for bit, but equivalent.",
         INCONCLUSIVE: "Not equal bit for bit, and too few seeds to say more.",
         DIFFERENT: "Different.",
     }
+    if only_rounding and level != DIFFERENT:
+        heads[level] = _rounding(worst, groups, level)
     parts = [heads[level], decisive["sentence"]]
     if equal:
         names = "; ".join(" = ".join(map(libraries.title, group)) for group in equal)
         parts.append(f"Equal bit for bit: {names}.")
-    causes = {cause["name"] for pair in worst for cause in pair["causes"]}
-    only_rounding = causes <= ROUNDING_CAUSES | {"compilation"}
     if arithmetic != "canonical" and only_rounding:
         parts.append(
             "--arithmetic canonical sums in one order in all libraries, except in recurrent cells."
         )
     return {"level": level, "sentence": " ".join(parts)}
+
+
+def _rounding(
+    worst: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[str]], level: str
+) -> str:
+    """Say which libraries round differently, and what became of the returns."""
+    most = max(groups, key=len)
+    apart = groups if len(most) == 1 else [group for group in groups if group is not most]
+    names = [libraries.title(name) for group in apart for name in group]
+    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    rounds = f"{who} round{'s' if len(names) == 1 else ''} differently"
+    if level == EQUIVALENT:
+        return f"{rounds}; the returns are equivalent."
+    equal = all(pair["returns_level"] == "equal" for pair in worst)
+    returns = "no return changed" if equal else "returns changed"
+    needed = [pair["seeds_needed"] for pair in worst]
+    advice = "more seeds may not suffice" if None in needed else f"about {max(needed):,} seeds"
+    if any(pair["p_value"] is None for pair in worst):
+        advice = f"{MIN_SEEDS} seeds"
+    return f"{rounds}; {returns}; {advice} for a statistical verdict."
 
 
 def _groups(pairs: Sequence[Mapping[str, Any]], backends: Sequence[str]) -> list[list[str]]:

@@ -145,6 +145,7 @@ class Pair:
             ),
             "area_p_value": difference_p_value(areas[0], areas[1]) if known else None,
             "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
+            "equivalence_interval": tested.tested if tested else None,
             "p_value": tested.p_value if tested else None,
             "difference_p_value": self.p_value,
             "corrected_p_value": self.p_value if corrected is None else corrected,
@@ -255,8 +256,12 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
             f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
             f"{MIN_SEEDS} are needed to judge it"
         )
-    interval = f"[{_difference(-found['high'])}, {_difference(-found['low'])}]"
-    change, margin = f"{change} {interval}", f"the margin of ±{format_return(pair.margin)}"
+    margin = f"the margin of ±{format_return(pair.margin)}"
+    if result["returns_level"] == DIFFERENT:  # by the test of no difference, with its interval
+        percent, (low, high) = 95, (found["low"], found["high"])
+    else:  # by the two one-sided tests
+        percent, (low, high) = 90, result["equivalence_interval"]
+    change += f", {percent} % interval [{_difference(-high)}, {_difference(-low)}]"
     if result["returns_level"] == EQUIVALENT:
         return f"{change}, within {margin}"
     chance = f"p = {result['corrected_p_value']:.2g}"
@@ -268,7 +273,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     advice = f"about {needed:,} would do" if needed else "more may not settle it"
     unclear = f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
-    return f"{unclear} ({chance})" if found["low"] > 0 or found["high"] < 0 else unclear
+    return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
 
 
 def _difference(value: float) -> str:

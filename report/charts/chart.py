@@ -6,11 +6,40 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from .theme import INK, QUIET, Spec
+from .theme import ALL, INK, QUIET, Spec
 
 DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
+DASH = 6  # pixels of each colour in a line of several
+
+
+@dataclass(frozen=True)
+class Series:
+    """One entry of a legend.
+
+    Attributes:
+      key: in the data.
+      label: for people.
+      colours: one, or one for each library that the entry stands for.
+      width: of its line, in pixels.
+    """
+
+    key: str
+    label: str
+    colours: tuple[str, ...]
+    width: float = 2.4
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands for several libraries."""
+        return len(self.colours) > 1
+
+    @property
+    def ground(self) -> str:
+        """The colour of its interval and its seeds, neutral where it has several."""
+        return ALL if self.shared else self.colours[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,30 +48,21 @@ class Chart:
 
     Attributes:
       name: of the files and of the place in the page.
+      heading: of the files.
       description: what a screen reader says.
       content: marks, data and parameters of a Vega-Lite specification.
       pointer: the layer that follows the pointer, for interactive plots only.
-      legend: layers in place of a legend, for files only.
       heights: on a desk and on a phone, in pixels.
-      series: label and colour of each curve, in the order of the legend.
+      series: what the legend shows: labels that can be ticked in the page, keys in the files.
     """
 
     name: str
+    heading: str = ""
     description: str
     content: Spec
     pointer: Spec | None = None
-    legend: Sequence[Spec] = ()
     heights: tuple[int, int] = (340, 260)
-    series: tuple["Series", ...] = ()
-
-
-@dataclass(frozen=True)
-class Series:
-    """One entry of a legend: its key in the data, its label and one or two colours."""
-
-    key: str
-    label: str
-    colours: tuple[str, ...]
+    series: tuple[Series, ...] = ()
 
 
 def named(name: str, data: Spec) -> tuple[Spec, Spec]:
@@ -67,50 +87,63 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], words: Sequence
 
 
 def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else None
+    return value
 
 
-def colour_of(series: Sequence[Series], which: int = 0, symbol: str = "stroke") -> Spec:
-    """Build the colour encoding of the series by their keys; a legend shows their labels.
+def number(field: str | None = None, title: str | None = None, **more: Any) -> Spec:
+    """Build a channel of numbers, such as an axis; without a field, one that layers fill in."""
+    given = {"field": field, "title": title}
+    return {"type": "quantitative", **{k: v for k, v in given.items() if v is not None}, **more}
+
+
+def word(field: str, title: str | None = None, **more: Any) -> Spec:
+    """Build a channel of texts."""
+    return {"field": field, "type": "nominal", "title": title, **more}
+
+
+def colour_by(field: str, palette: Mapping[Any, str]) -> Spec:
+    """Build the channel that colours marks by a field; `palette` has a colour for each value."""
+    scale = {"domain": list(palette), "range": list(palette.values())}
+    return word(field, scale=scale, legend=None)
+
+
+def strokes(
+    data: Spec,
+    series: Sequence[Series],
+    transform: Sequence[Spec],
+    mark: Mapping[str, Any] = MappingProxyType({"type": "line"}),
+    **channels: Spec,
+) -> Spec:
+    """Build a layer with one line for each series, in dashes of all its colours.
 
     Args:
-      series: keys, labels and colours.
-      which: of the colours.
-      symbol: in the legend, `stroke` or `circle`.
+      data: with the column `g`, the series' key.
+      series: what is drawn, the first below the others.
+      transform: of the data.
+      mark: of the lines, without their look.
+      channels: the encoding.
     """
-    labels = {one.key: one.label for one in series}
-    return {
-        "field": "g",
-        "type": "nominal",
-        "scale": {
-            "domain": [one.key for one in series],
-            "range": [one.colours[min(which, len(one.colours) - 1)] for one in series],
-        },
-        "legend": {
-            "labelExpr": f"({_literal(labels)})[datum.value]",
-            "symbolType": symbol,
-            "symbolOpacity": 1,
-        },
-    }
+    layers = []
+    for one in series:
+        for index, colour in enumerate(one.colours):
+            behind = DASH * (len(one.colours) - 1 - index)
+            dashes = {"strokeDash": [0, DASH * index, DASH, behind]} if index else {}
+            look = {**mark, "strokeJoin": "round", "strokeWidth": one.width, **dashes}
+            only = [{"filter": f"datum.g == '{one.key}'"}]
+            layers.append({"transform": only, "mark": {**look, "color": colour}})
+    return {"data": data, "transform": [*transform], "encoding": channels, "layer": layers}
 
 
-def _literal(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f"{key}:{_quoted(label)}" for key, label in labels.items()) + "}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def steps_axis(field: str = "x") -> Spec:
+def steps_axis() -> Spec:
     """Build the horizontal axis of environment steps."""
-    return {
-        "field": field,
-        "type": "quantitative",
-        "title": "environment steps of each seed",
-        "axis": {"labelExpr": SHORT, "tickCount": 6},
-        "scale": {"nice": False, "zero": True},
-    }
+    return number(
+        "x",
+        "environment steps of each seed",
+        axis={"labelExpr": SHORT, "tickCount": 6},
+        scale={"nice": False, "zero": True},
+    )
 
 
 # 200k, and 0.8; as an axis's `format`, d3's prefixes would also give 0k and 800m.
@@ -128,42 +161,27 @@ def pointer(data: Spec, series: Sequence[Series], form: str, before: Sequence[Sp
       form: d3's format of the values.
       before: transformations of the data.
     """
-    values = [{"field": one.key, "title": one.label, "format": form} for one in series]
-    steps = {"field": "x", "title": "environment steps", "format": ","}
+    values = [number(one.key, one.label, format=form) for one in series]
+    nearest = {"type": "point", "fields": ["x"], "nearest": True}
+    select = {**nearest, "on": "pointermove", "clear": "pointerout"}
     return {
         "data": data,
         "transform": [*before, SHOWN, {"pivot": "g", "value": "y", "groupby": ["x"]}],
         "mark": {"type": "rule", "color": QUIET, "strokeWidth": 1},
-        "params": [
-            {
-                "name": "hover",
-                "select": {
-                    "type": "point",
-                    "fields": ["x"],
-                    "nearest": True,
-                    "on": "pointermove",
-                    "clear": "pointerout",
-                },
-            }
-        ],
+        "params": [{"name": "hover", "select": select}],
         "encoding": {
-            "x": {"field": "x", "type": "quantitative"},
+            "x": number("x"),
             "opacity": {"condition": {"param": "hover", "empty": False, "value": 0.7}, "value": 0},
-            "tooltip": [{**one, "type": "quantitative"} for one in (steps, *values)],
+            "tooltip": [number("x", "environment steps", format=","), *values],
         },
     }
 
 
 def rows_axis(field: str) -> Spec:
     """Build the vertical axis of names, broken into lines where they are long."""
-    lines = f"split(replace(datum.label, /{LINE}/g, '$1|'), '|')"
-    axis = {"labelColor": INK, "labelFontSize": 13, "title": None, "domain": False}
-    return {
-        "field": field,
-        "type": "nominal",
-        "sort": None,
-        "axis": {**axis, "labelExpr": lines, "labelLimit": 180},
-    }
+    broken = f"split(replace(datum.label, /{LINE}/g, '$1|'), '|')"
+    look = {"labelColor": INK, "labelFontSize": 13, "domain": False}
+    return word(field, sort=None, axis={**look, "labelExpr": broken, "labelLimit": 180})
 
 
 def rows_step(labels: Iterable[str], step: int) -> int:

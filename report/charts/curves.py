@@ -1,46 +1,49 @@
 """Learning curves: the mean over seeds, its interval, and each seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..groups import equal_libraries
-from ..statistics import interval95_over_seeds
+from ..statistics.curves import forward_filled, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
 from .chart import (
     HIDDEN,
     SHOWN,
     Chart,
     Series,
-    colour_of,
+    colour_by,
     named,
+    number,
     pointer,
     returns_scale,
     steps_axis,
+    strokes,
     table,
 )
 from .labels import free_place, reference
-from .theme import Spec
 
-# Of one point: series, step, mean, low, high, line width.
-COLUMNS = ("g", "x", "y", "low", "high", "w")
-Row: TypeAlias = tuple[str, int, float, float | None, float | None, float]
+TITLE = "Learning curves"
 OVERLAP = 0.01  # of the range of the returns
 
 
-def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | None:
+def curves_chart(
+    result: Mapping[str, Any], name: str = "curves", heading: str = TITLE
+) -> Chart | None:
     """Build the plot of the learning curves; None if the result has none."""
     curves = result.get("curves")
     if not curves or not curves["backends"]:
         return None
-    groups = equal_libraries(result)
+    series, groups = equal_libraries(result)
     stats = result.get("statistics") or {}
     return seeds_chart(
         name,
-        tuple(Series(f"g{i}", group.label, (group.colour,)) for i, group in enumerate(groups)),
-        [curves["backends"][group.backends[0]] for group in groups],
+        series,
+        [curves["backends"][group[0]] for group in groups],
         curves["env_steps"],
+        heading=heading,
         bounds=stats.get("return_bounds") or (None, None),
         random_return=stats.get("random_return"),
     )
@@ -48,10 +51,11 @@ def curves_chart(result: Mapping[str, Any], name: str = "curves") -> Chart | Non
 
 def seeds_chart(
     name: str,
-    series: tuple[Series, ...],
+    series: Sequence[Series],
     seeds: Sequence[Sequence[Sequence[float | None]]],
     steps: Sequence[int],
     *,
+    heading: str = TITLE,
     bounds: Sequence[float | None] = (None, None),
     random_return: float | None = None,
 ) -> Chart:
@@ -61,108 +65,75 @@ def seeds_chart(
 
     Args:
       name: of the chart.
-      series: label and colour of each curve.
+      series: label and colours of each curve.
       seeds: returns of each curve's seeds, `[S, P]`; None or NaN where no episode ended.
       steps: environment steps, `[P]`.
+      heading: of the files.
       bounds: the lowest and the highest possible return; None if unknown.
       random_return: of a random policy, drawn as a line.
     """
-    values = [_filled(each) for each in seeds]
-    num_seeds = max(map(len, values))
-    rows = _means(values, series, steps, bounds)
-    datasets, means = named("means", table(COLUMNS, rows, words=("g",)))
-    drawn = [*(value for row in rows for value in row[2:5]), random_return]
-    seeds_drawn = values if num_seeds < MIN_SEEDS else []
-    drawn += [float(value) for curves in seeds_drawn for value in curves.flat]
-    colour = {"color": colour_of(series)}
-    x = steps_axis()
-    y: Spec = {"type": "quantitative", "title": "return per episode, in training"}
-    y["scale"] = returns_scale(drawn)
+    values = [forward_filled(np.array(each, np.float64)) for each in seeds]
+    few = max(map(len, values)) < MIN_SEEDS
+    lowest = -np.inf if bounds[0] is None else bounds[0]
+    highest = np.inf if bounds[1] is None else bounds[1]
+    points = [
+        (mean, np.maximum(low, lowest), np.minimum(high, highest))
+        for mean, low, high in map(mean_and_interval, values)
+    ]
+    series = _widened(series, [mean for mean, *_ in points])
+    rows = [
+        (one.key, step, *map(float, point))
+        for one, found in zip(series, points, strict=True)
+        for step, *point in zip(steps, *found, strict=True)
+        if np.isfinite(point[0])
+    ]
+    datasets, means = named("means", table(("g", "x", "y", "low", "high"), rows, words=("g",)))
+    drawn = [*np.ravel(points), *(np.concatenate(values).flat if few else ()), random_return]
+    known = [float(value) for value in drawn if value is not None and np.isfinite(value)]
+    x, y = steps_axis(), number(title="return per episode, in training", scale=returns_scale(known))
+    ground = colour_by("g", {one.key: one.ground for one in series})
     layers = [
         {
             "data": means,
             "transform": [{"filter": "band && isValid(datum.low)"}, SHOWN],
             "mark": {"type": "area", "opacity": 0.16, "line": False},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
-        },
-        _seeds(values, series, steps, x, y, colour),
-        {
-            "data": means,
-            "transform": [SHOWN],
-            "mark": {"type": "line", "strokeJoin": "round", "strokeCap": "round"},
             "encoding": {
                 "x": x,
-                "y": {**y, "field": "y"},
-                "strokeWidth": {"field": "w", "type": "quantitative", "scale": None},
-                **colour,
+                "y": {**y, "field": "low"},
+                "y2": {"field": "high"},
+                "color": ground,
             },
         },
+        {
+            **_seeds(values, series, steps),
+            "mark": {"type": "line", "strokeWidth": 0.9, "opacity": 0.4, "invalid": "filter"},
+            "encoding": {"x": x, "y": {**y, "field": "y"}, "detail": {"field": "key"}}
+            | {"color": ground},
+        },
+        strokes(means, series, [SHOWN], x=x, y={**y, "field": "y"}),
     ]
     if random_return is not None:
-        known = [value for value in drawn if value is not None and np.isfinite(value)]
-        lines = [*_lines(rows, series, steps), *(seed for each in seeds_drawn for seed in each)]
-        place = free_place(random_return, steps, lines, (min(known), max(known)))
+        curves = [*(mean for mean, *_ in points), *(np.concatenate(values) if few else ())]
+        place = free_place(random_return, steps, curves, (min(known), max(known)))
         layers += reference(random_return, "random policy", place)
     return Chart(
         name=name,
+        heading=heading,
         description=f"Learning curves of {', '.join(one.label for one in series)}: return per "
         "episode against environment steps.",
         content={
-            "params": [
-                HIDDEN,
-                {"name": "band", "value": True},
-                {"name": "seeds", "value": num_seeds < MIN_SEEDS},
-            ],
+            "params": [HIDDEN, {"name": "band", "value": True}, {"name": "seeds", "value": few}],
             "datasets": datasets,
             "layer": layers,
         },
         pointer=pointer(means, series, ",.4~r"),
         heights=(360, 260),
-        series=series,
+        series=tuple(series),
     )
 
 
-def _filled(seeds: Sequence[Sequence[float | None]]) -> np.ndarray:
-    """Repeat each seed's last return in updates in which no episode ended, `[S, P]`."""
-    values = np.array(seeds, np.float64)
-    known = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
-    return np.take_along_axis(values, np.maximum.accumulate(known, axis=1), axis=1)
-
-
-def _means(
-    values: Sequence[np.ndarray],
-    series: Sequence[Series],
-    steps: Sequence[int],
-    bounds: Sequence[float | None],
-) -> list[Row]:
-    widths = _widths(values)
-    lowest, highest = (np.inf if bound is None else bound for bound in bounds)
-    lowest = -np.inf if bounds[0] is None else lowest
-    rows = []
-    for one, curves, width in zip(series, values, widths, strict=True):
-        for step, point in zip(steps, curves.T, strict=True):
-            found = point[np.isfinite(point)].tolist()
-            if not found:
-                continue
-            low, high = interval95_over_seeds(found) or (None, None)
-            if low is not None and high is not None:
-                low, high = max(low, lowest), min(high, highest)
-            rows.append((one.key, step, float(np.mean(found)), low, high, width))
-    return rows
-
-
-def _lines(
-    rows: Sequence[Row], series: Sequence[Series], steps: Sequence[int]
-) -> Iterator[np.ndarray]:
-    """Give the means of each series at every step, NaN where it has none."""
-    for one in series:
-        found = {step: mean for key, step, mean, *_ in rows if key == one.key}
-        yield np.array([found.get(step, np.nan) for step in steps])
-
-
-def _widths(values: Sequence[np.ndarray]) -> list[float]:
-    """Choose line widths: wider by 2 for each later curve that lies over this one."""
-    means = [curves.mean(axis=0) for curves in values]
+def _widened(series: Sequence[Series], means: Sequence[np.ndarray]) -> list[Series]:
+    """Widen each curve by 2 for each later one that lies over it."""
     seen = np.concatenate([mean[np.isfinite(mean)] for mean in means])
     span = float(np.ptp(seen)) if len(seen) else 0.0
 
@@ -171,33 +142,19 @@ def _widths(values: Sequence[np.ndarray]) -> list[float]:
         return bool(np.max(apart[np.isfinite(apart)], initial=0.0) < OVERLAP * span)
 
     return [
-        2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :])
-        for index, mean in enumerate(means)
+        replace(one, width=2.0 + 2.0 * sum(over(mean, later) for later in means[index + 1 :]))
+        for index, (one, mean) in enumerate(zip(series, means, strict=True))
     ]
 
 
-def _seeds(
-    values: Sequence[np.ndarray],
-    series: Sequence[Series],
-    steps: Sequence[int],
-    x: Spec,
-    y: Spec,
-    colour: Spec,
-) -> Spec:
+def _seeds(values: Sequence[np.ndarray], series: Sequence[Series], steps: Sequence[int]) -> Any:
+    """Build the data of each seed's curve, a column for each."""
     keys = [f"{one.key}s{i}" for one, v in zip(series, values, strict=True) for i in range(len(v))]
-    points = np.concatenate(list(values)).T
-    rows = [
-        (step, *(None if np.isnan(value) else float(value) for value in point))
-        for step, point in zip(steps, points, strict=True)
+    rows = [(x, *map(float, y)) for x, y in zip(steps, np.concatenate(values).T, strict=True)]
+    unfolded = [
+        {"filter": "seeds"},
+        {"fold": keys, "as": ["key", "y"]},
+        {"calculate": "split(datum.key, 's')[0]", "as": "g"},
+        SHOWN,
     ]
-    return {
-        "data": table(("x", *keys), rows),
-        "transform": [
-            {"filter": "seeds"},
-            {"fold": keys, "as": ["key", "y"]},
-            {"calculate": "split(datum.key, 's')[0]", "as": "g"},
-            SHOWN,
-        ],
-        "mark": {"type": "line", "strokeWidth": 0.9, "opacity": 0.4, "invalid": "filter"},
-        "encoding": {"x": x, "y": {**y, "field": "y"}, "detail": {"field": "key"}, **colour},
-    }
+    return {"data": table(("x", *keys), rows), "transform": unfolded}

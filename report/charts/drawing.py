@@ -10,17 +10,18 @@ import gzip
 import io
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from PIL import Image
 
 from ...core.errors import TriglotError, require
 from .chart import Chart
+from .labels import keys
 from .theme import Spec, finished
 
 vl_convert = require("vl_convert", "report")
 
 VERSION = "6.4"  # of Vega-Lite; vl-convert holds several
+WHOLE = ("params", "datasets")  # of a specification, and not of one of its layers
 COLOURS = 128  # of a PNG, with their shades at edges
 PIXELS = 2.0  # of a PNG for each of the plot's
 
@@ -38,16 +39,17 @@ def live_spec(chart: Chart) -> Spec:
 
 
 def svg(chart: Chart, width: int, *, narrow: bool = False) -> str:
-    """Draw a chart as it stands in the page, without a legend."""
+    """Draw a chart as it stands in the page, where chips are its legend."""
     return _tidy(_draw(_in_page(chart, width, chart.heights[narrow])))
 
 
 def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     """Draw a chart with a title and a legend, for papers: SVG and PNG."""
     size = {"width": 640, "height": chart.heights[0]}
-    spec = finished(chart.content, description=chart.description, title=title, **size)
-    if chart.legend:
-        spec["layer"] = [*spec["layer"], *chart.legend]
+    whole = {name: chart.content[name] for name in WHOLE if name in chart.content}
+    view = {name: part for name, part in chart.content.items() if name not in whole}
+    content = {**whole, "layer": [view, *keys(chart.series)]}
+    spec = finished(content, description=chart.description, title=title, **size)
     drawn = _draw(spec)
     return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
 
@@ -61,18 +63,7 @@ def _small(png: bytes) -> bytes:
 
 
 def _in_page(chart: Chart, width: int | str, height: int) -> Spec:
-    content = _without_legends(chart.content)
-    return finished(content, description=chart.description, width=width, height=height)
-
-
-def _without_legends(content: Any) -> Any:
-    """Remove the legends, in whose place the page has labels that can be ticked."""
-    if isinstance(content, dict):
-        return {
-            name: None if name == "legend" else _without_legends(child)
-            for name, child in content.items()
-        }
-    return list(map(_without_legends, content)) if isinstance(content, list) else content
+    return finished(chart.content, description=chart.description, width=width, height=height)
 
 
 def _draw(spec: Spec) -> str:

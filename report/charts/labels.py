@@ -1,15 +1,17 @@
-"""Labels inside plots: lines at values that readers know, and the keys of lines of two colours."""
+"""Labels inside plots: lines at values that readers know, and the legend of a file."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .chart import Series
+from .chart import Series, strokes
 from .theme import GROUND, INK, QUIET, Spec
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.25, 0.07  # of the plot on a phone
-KEY_WIDTH, KEY_HEIGHT = 26, 17  # pixels
+RULE = {"type": "rule"}
+KEY_WIDTH, KEY_HEIGHT, KEYS_WIDTH, MAX_ROWS = 26, 17, 320, 4  # of a legend, in pixels and entries
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,18 @@ def free_place(
     return next(filter(is_free, places), Place())
 
 
-def two_colour_keys(series: Sequence[Series]) -> list[Spec]:
-    """Build a legend above the plot, which Vega-Lite lacks for a line with dashes in a colour."""
+def keys(series: Sequence[Series]) -> list[Spec]:
+    """Build a legend above the plot: a piece of each line in all its colours, and its label."""
+    columns = 1 if len(series) <= MAX_ROWS else 2
+    rows = math.ceil(len(series) / columns)
     layers: list[Spec] = []
     for index, one in enumerate(series):
-        height = {"value": -KEY_HEIGHT * (len(series) - index)}
-        for colour, dashes in zip(one.colours, ({}, {"strokeDash": [6, 6]}), strict=False):
-            mark = {"type": "rule", "strokeWidth": 3, "color": colour, **dashes}
-            ends = {"x": {"value": 0}, "x2": {"value": KEY_WIDTH}}
-            layers.append({"mark": mark, "encoding": {**ends, "y": height}})
+        height = {"value": -KEY_HEIGHT * (rows - index // columns)}
+        left = index % columns * KEYS_WIDTH
+        ends = {"x": {"value": left}, "x2": {"value": left + KEY_WIDTH}, "y": height}
+        data = {"values": [{"g": one.key}]}
+        layers.append(strokes(data, [replace(one, width=4.0)], (), RULE, **ends))
         text = {"type": "text", "align": "left", "baseline": "middle", "color": INK}
-        place = {"x": {"value": KEY_WIDTH + 8}, "y": height, "text": {"value": one.label}}
-        layers.append({"mark": text, "encoding": place})
-    return [{"data": {"values": [{}]}, **layer} for layer in layers]
+        place = {"x": {"value": left + KEY_WIDTH + 8}, "y": height, "text": {"value": one.label}}
+        layers.append({"data": data, "mark": text, "encoding": place})
+    return layers

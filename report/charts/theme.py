@@ -4,6 +4,7 @@ A plot is drawn once, in the light colours. The page's style sheet replaces them
 equivalents, by the colour itself, in static and interactive plots alike.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ INK, QUIET, GRID, GROUND = "#1d2733", "#5a6675", "#e4e9ef", "#ffffff"
 # Okabe and Ito's palette, safe for colour-blind readers; a library keeps its colour everywhere.
 LIBRARIES = {"haiku": "#0072b2", "linen": "#d55e00", "nnx": "#009e73", "equinox": "#cc79a7"}
 OTHERS = ("#e69f00", "#56b4e9", "#7f7f7f")
+PALETTE = (*LIBRARIES.values(), *OTHERS)
 ALL = "#3f4c5c"  # a curve that all libraries share
 STAGES = ("#c6d9ea", "#9dbfdc", "#74a4cb", "#4f88b6", "#336b9b", "#204f7b", "#12365a")
 DARK_STAGES = ("#24405c", "#2f5579", "#3b6b97", "#4a82b4", "#629dce", "#86b8e2", "#b3d4f0")
@@ -30,10 +32,10 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
 def colours(backends: Sequence[str]) -> dict[str, str]:
-    """Choose a colour for each library, the same in every report for those that we ship."""
-    others = [name for name in backends if name not in LIBRARIES]
-    rest = {name: OTHERS[index % len(OTHERS)] for index, name in enumerate(others)}
-    return {name: LIBRARIES.get(name) or rest[name] for name in backends}
+    """Choose a colour for each name: a library that we ship has the same in every plot."""
+    free = [*OTHERS, *(colour for name, colour in LIBRARIES.items() if name not in backends)]
+    rest = itertools.cycle(free)
+    return {name: LIBRARIES.get(name) or next(rest) for name in backends}
 
 
 def finished(

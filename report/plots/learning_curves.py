@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.errors import writing
-from ..statistics import interval95
+from ..charts.theme import GRID, INK, QUIET, colours
+from ..statistics.curves import finite_mean, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
 
-# Okabe and Ito's palette, which is safe for colour-blind readers.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
 MAX_POINTS = 80
 # Axis labels; other metrics are labelled by their name.
@@ -21,28 +20,12 @@ AXES = {
     "eval_return": "return per greedy episode",
 }
 
-Bounds: TypeAlias = tuple[np.ndarray, np.ndarray]
-
 
 class Curve(NamedTuple):
     """One metric of a run: `env_steps` per seed `[U]` and `values` `[S, U]`, which may be NaN."""
 
     env_steps: np.ndarray
     values: np.ndarray
-
-
-def interval(values: np.ndarray) -> Bounds:
-    """Compute the 95% interval of the mean over seeds at each point.
-
-    Args:
-      values: `[S, P]`; NaN where a seed has no value.
-
-    Returns:
-      Lower and upper bounds `[P]`, NaN where fewer than 2 seeds have a value.
-    """
-    intervals = [interval95(point[np.isfinite(point)].tolist()) for point in values.T]
-    low, high = np.array([bounds or (np.nan, np.nan) for bounds in intervals]).T
-    return low, high
 
 
 INFORMATIVE = ("episode_return", "episode_length")
@@ -91,35 +74,37 @@ def learning_curves(
 
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
+    palette = colours(list(curves))
     for index, (label, curve) in enumerate(curves.items()):
         steps, values = _averaged(curve, updates_per_point)
-        seen = np.isfinite(values).any(axis=0)
+        mean, low, high = mean_and_interval(values)
+        seen, colour = np.isfinite(mean), palette[label]
         if not seen.any():
             axes.plot([], [], label=f"{label}: no data")
             continue
-        steps, values = steps[seen], values[:, seen]
-        colour = COLOURS[index % len(COLOURS)]
         axes.plot(
-            steps,
-            np.nanmean(values, axis=0),
+            steps[seen],
+            mean[seen],
             color=colour,
             label=label,
             linewidth=1.4 + min(1.5 * (len(curves) - 1 - index), 4.5),
             dashes=DASHES[index % len(DASHES)],
         )
         if len(values) >= MIN_SEEDS:
-            low, high = interval(values)
             # An interval may be far wider than the values, which would flatten the curves.
             low, high = np.maximum(low, np.nanmin(values)), np.minimum(high, np.nanmax(values))
-            axes.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+            around = {"color": colour, "alpha": 0.16, "linewidth": 0}
+            axes.fill_between(steps[seen], low[seen], high[seen], **around)
         elif len(values) > 1:
-            axes.plot(steps, values.T, color=colour, alpha=0.4, linewidth=0.7)
-    axes.set_title(title, fontsize="medium")
-    axes.set_xlabel("environment steps per seed")
-    axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")))
+            axes.plot(steps[seen], values[:, seen].T, color=colour, alpha=0.4, linewidth=0.7)
+    axes.set_title(title, fontsize="medium", loc="left", color=INK)
+    axes.set_xlabel("environment steps of each seed", color=QUIET)
+    axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")), color=QUIET)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0, colors=QUIET)
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
     axes.legend(
         title=_legend_title([len(curve.values) for curve in curves.values()]),
         title_fontsize="small",
@@ -128,17 +113,6 @@ def learning_curves(
     )
     with writing(path):
         figure.savefig(path)
-
-
-def finite_mean(values: np.ndarray) -> np.ndarray:
-    """Average the finite values over the last axis; NaN if there are none.
-
-    >>> finite_mean(np.array([[1.0, np.nan, 3.0], [np.nan] * 3])).tolist()
-    [2.0, nan]
-    """
-    finite = np.isfinite(values)
-    count, total = finite.sum(axis=-1), np.where(finite, values, 0.0).sum(axis=-1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _averaged(curve: Curve, updates_per_point: int | None) -> Curve:

@@ -24,6 +24,8 @@ class Equivalence:
       level: the conclusion; see `equivalence`.
       difference: the mean of the paired differences, with its 95% interval.
       margin: the largest difference that does not matter, in the scores' unit.
+      tested: the ends of the interval that decides equivalence, at 90% for tests at 5%: it lies
+        within the margin exactly where both one-sided tests reject; None with fewer than 5 seeds.
       p_value: of the two one-sided tests, the larger; None with fewer than 5 seeds.
       difference_p_value: of the two-sided test of no difference, corrected if one was given; None
         with fewer than 5 seeds.
@@ -35,6 +37,7 @@ class Equivalence:
     level: Literal["equivalent", "different", "inconclusive"]
     difference: Estimate
     margin: float
+    tested: Bounds | None
     p_value: float | None
     difference_p_value: float | None
     seeds_needed: int | None
@@ -158,18 +161,21 @@ def equivalence(
         )
     difference = paired_difference(scores, others, bounds)
     if difference.count == 1:
-        return Equivalence("inconclusive", difference, margin, None, None, None)
+        return Equivalence("inconclusive", difference, margin, None, None, None, None)
     spread = float(samples[0].std(ddof=1))
     needed = seeds_needed(difference.value, spread, margin, level)
     apart = difference_p_value(scores, others) if corrected is None else corrected
     if difference.low is None or difference.high is None or apart is None:
-        return Equivalence("inconclusive", difference, margin, None, None, needed)
+        return Equivalence("inconclusive", difference, margin, None, None, None, needed)
     p_value = _p_value(difference.value, spread, difference.count, margin)
+    half = float(stats.t.ppf(1 - level, difference.count - 1)) * spread / difference.count**0.5
+    tested = difference.value - half, difference.value + half
+    found, needed_then = "inconclusive", needed
     if p_value < level:
-        return Equivalence("equivalent", difference, margin, p_value, apart, None)
-    if apart < level and max(-difference.low, difference.high) > margin:
-        return Equivalence("different", difference, margin, p_value, apart, None)
-    return Equivalence("inconclusive", difference, margin, p_value, apart, needed)
+        found, needed_then = "equivalent", None
+    elif apart < level and max(-difference.low, difference.high) > margin:
+        found, needed_then = "different", None
+    return Equivalence(found, difference, margin, tested, p_value, apart, needed_then)
 
 
 def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.05) -> int | None:

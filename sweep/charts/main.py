@@ -5,13 +5,12 @@ from typing import Any
 
 from ...report.charts.chart import Chart, Series
 from ...report.charts.curves import seeds_chart
-from ...report.charts.theme import LIBRARIES, OTHERS
+from ...report.charts.theme import PALETTE
 from ..axes import format_value
-from .one_name import numbers_chart, rows_chart
+from .one_name import one_name_chart
 from .several_names import heat_map, is_grid, parallel_chart
 
-COLOURS = (*LIBRARIES.values(), OTHERS[0])
-BEST = len(COLOURS)  # settings whose learning curves are drawn
+BEST = 5  # settings whose learning curves are drawn
 
 
 def main_chart(records: Sequence[Mapping[str, Any]], names: Sequence[str], name: str) -> Chart:
@@ -23,7 +22,7 @@ def main_chart(records: Sequence[Mapping[str, Any]], names: Sequence[str], name:
       name: of the chart.
     """
     if len(names) == 1:
-        return numbers_chart(records, names[0], name) or rows_chart(records, names[0], name)
+        return one_name_chart(records, names[0], name)
     if len(names) == 2 and is_grid(records, names):
         return heat_map(records, names, name)
     return parallel_chart(records, names, name)
@@ -39,7 +38,7 @@ def curves_chart(
       curves: `env_steps`, and the seeds' returns by the number of the setting.
       name: of the chart.
     """
-    series = tuple(Series(f"g{i}", _label(one), (COLOURS[i],)) for i, one in enumerate(records))
+    series = tuple(Series(f"g{i}", _label(one), (PALETTE[i],)) for i, one in enumerate(records))
     seeds = [curves["settings"][str(one["setting"])] for one in records]
     return seeds_chart(name, series, seeds, curves["env_steps"])
 

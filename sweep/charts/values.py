@@ -29,9 +29,3 @@ def ordered_texts(values: Sequence[Any]) -> list[str]:
     """Order the values of an axis: numbers by size, others as they were given."""
     unique = list(dict.fromkeys(values))
     return list(map(format_value, sorted(unique) if all(map(is_number, unique)) else unique))
-
-
-def domain(returns: Sequence[float]) -> list[float]:
-    """Return the bounds of a scale of returns."""
-    low, high = min(returns), max(returns)
-    return [low, high] if high > low else [low - 0.5, high + 0.5]

@@ -9,7 +9,8 @@ import pytest
 
 from triglot.cli import main as cli
 from triglot.report.plots import learning_curves as plots
-from triglot.report.plots.learning_curves import Curve, interval, learning_curves
+from triglot.report.plots.learning_curves import Curve, learning_curves
+from triglot.report.statistics.curves import mean_and_interval
 
 
 def write_run(
@@ -143,10 +144,10 @@ def test_a_mistake_is_told_in_one_line(
 
 
 def test_the_band_is_the_interval_of_the_mean() -> None:
-    values = np.array([[1.0, 2.0], [2.0, np.nan], [3.0, np.nan]])
-    low, high = interval(values)
-    np.testing.assert_allclose([low[0], high[0]], [-0.484, 4.484], atol=1e-3)
-    assert np.isnan(low[1]) and np.isnan(high[1])
+    values = np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 2.0], [4.0, 2.0], [5.0, 2.0]])
+    mean, low, high = mean_and_interval(values)
+    np.testing.assert_allclose([mean[0], low[0], high[0]], [3.0, 1.037, 4.963], atol=1e-3)
+    assert mean[1] == 2 and np.isnan(low[1]) and np.isnan(high[1])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ...core.loop.episode import Episodes
 from ...core.loop.prepare import compile_evaluation
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
-from ...report.plots.learning_curves import finite_mean
+from ...report.statistics.curves import finite_mean
 from ..plan import Plan
 from .best import Best
 from .schedule import evaluation_period, measure

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...core.errors import TriglotError, unknown
 from ...jobs.ledger import FILE
-from ...report.plots.learning_curves import finite_mean
 from ...report.statistics import format_return
+from ...report.statistics.curves import finite_mean
 from ...report.tables import Column, Record, Table, as_text
 from ...terminal.wrapping import terminal_width, wrapped
 from ..options import RunsOptions

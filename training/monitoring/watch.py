@@ -14,8 +14,9 @@ import numpy as np
 from ...core.errors import TriglotError, unknown
 from ...machine.files import visible_files
 from ...machine.interrupt import raising
-from ...report.plots.learning_curves import AXES, finite_mean
+from ...report.plots.learning_curves import AXES
 from ...report.statistics import format_return
+from ...report.statistics.curves import finite_mean
 from ...terminal.chart import chart
 from ...terminal.wrapping import terminal_width, wrapped
 from ..options import WatchOptions

@@ -17,7 +17,7 @@ from PIL import Image
 
 from ...core.errors import missing_extra, require, unknown, user_error_context, writing
 from ...machine.files import write_json
-from ...report.plots.learning_curves import finite_mean
+from ...report.statistics.curves import finite_mean
 
 MAX_POINTS = 1000
 # Fields of config.json that are hyperparameters, besides those of the algorithm.

@@ -242,6 +242,50 @@ def test_the_verdict_of_equal_libraries() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("returns", "other", "level", "headline"),
+    [
+        (NEAR[:1], NEAR[:1], "inconclusive",
+         "Equinox rounds differently; no return changed; 5 seeds for a statistical verdict."),
+        (NEAR[:3], FAR[:3], "inconclusive",
+         "Equinox rounds differently; returns changed; 5 seeds for a statistical verdict."),
+        (NEAR, [r + 0.1 for r in NEAR], "equivalent",
+         "Equinox rounds differently; the returns are equivalent."),
+        (NEAR, [8.0, 12.0, 8.0, 12.0, 10.05], "inconclusive",
+         "Equinox rounds differently; returns changed; about 34 seeds for a statistical verdict."),
+        (NEAR, FAR, "different", "Different."),
+    ],
+)  # fmt: skip
+def test_the_headline_of_rounding_alone_says_so(
+    returns: list[float], other: list[float], level: str, headline: str
+) -> None:
+    first, second = a_record(returns), a_record(other, 1e-6, 2.0**-20)
+    libraries = ("haiku", "linen", "equinox")
+    pairs = [
+        Pair(names=names, records=records, rung=rung_named("weights"), margin=1.0)
+        for names, records in (
+            (("haiku", "linen"), (first, first)),
+            (("haiku", "equinox"), (first, second)),
+            (("linen", "equinox"), (first, second)),
+        )
+    ]
+    found = verdict(judge_together(pairs), libraries, NUM_UPDATES, "native")
+    assert found["level"] == level and found["sentence"].startswith(headline)
+
+
+def test_the_interval_that_decides_stands_in_the_sentence() -> None:
+    """Two one-sided tests at 5 % reject exactly where the 90 % interval is within the margin."""
+    other = a_record([9.0, 11.0, 8.9, 11.0, 10.05], 1e-6)
+    for margin, level in ((0.95, "inconclusive"), (1.1, "equivalent")):
+        found = judged(a_record(NEAR), other, margin=margin)
+        low, high = found["equivalence_interval"]
+        assert (max(-low, high) < margin) == (found["level"] == level == "equivalent")
+        assert found["return_difference"]["low"] < low < high < found["return_difference"]["high"]
+        assert f", 90 % interval [{-high:.3f}, {-low:.3f}]" in found["sentence"]
+    different = judged(a_record(NEAR), a_record(FAR, 1e-6))["sentence"]
+    assert ", 95 % interval [" in different
+
+
 def with_area(record: Record, change: float) -> Record:
     """Raise a learning curve, by a little more for each seed."""
     curve = record.history[0]["episode_return"]
