@@ -17,22 +17,10 @@ import jax
 import jax.numpy as jnp
 import rlax
 
-from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
-from ..core.learner import LearnerState
-from ..core.network import Variables
-from ..core.networks.actor_critic import actor_critic
-from ..core.networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
-from ..core.networks.heads import merge_heads, policy_shapes
-from ..core.networks.unroll import apply_step, carries, unroll
-from ..core.rl.distributions import policy, to_action
-from ..core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
-from ..core.rl.normalize import Normalizer, require_normalizable
-from ..core.specs import Spec
-from ..core.types import Metrics, pytree_dataclass
+from .. import nn, rl
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class PPOHyperparams:
     """Hyperparameters of PPO, which a sweep may vary under `vmap`.
 
@@ -49,19 +37,19 @@ class PPOHyperparams:
       adam_eps: Adam's epsilon.
     """
 
-    learning_rate: Number = 2.5e-4
-    decay_updates: Number | None = between(None, 0.0, above_low=True)
-    discount: Number = unit_interval(0.99)
-    gae_lambda: Number = unit_interval(0.95)
-    clip_epsilon: Number = between(0.2, 0.0)
-    value_coef: Number = 0.5
-    entropy_coef: Number = 0.01
-    max_grad_norm: Number = between(0.5, 0.0)
-    adam_eps: Number = only_for("optimizer", 1e-5)
+    learning_rate: rl.Number = 2.5e-4
+    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
+    discount: rl.Number = rl.unit_interval(0.99)
+    gae_lambda: rl.Number = rl.unit_interval(0.95)
+    clip_epsilon: rl.Number = rl.between(0.2, 0.0)
+    value_coef: rl.Number = 0.5
+    entropy_coef: rl.Number = 0.01
+    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
+    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(ConvolutionConfig, AgentConfig):
+class PPOConfig(nn.ConvolutionConfig, rl.AgentConfig):
     """Static configuration of PPO.
 
     Attributes:
@@ -88,23 +76,23 @@ class PPOConfig(ConvolutionConfig, AgentConfig):
     num_minibatches: int = 4
     clip_value: bool = True
     normalize_advantage: bool = True
-    shared_torso: bool = only_for("networks", False)
-    hidden_sizes: tuple[int, ...] | None = only_for("networks", None)
+    shared_torso: bool = rl.only_for("networks", False)
+    hidden_sizes: tuple[int, ...] | None = rl.only_for("networks", None)
     normalize_obs: bool | None = None
     scale_rewards: bool | None = None
-    initial_std: float = only_for("networks", positive(1.0))
-    cell: str = only_for("networks", one_of("none", *CELLS))
-    cell_size: int = only_for("networks", 64)
+    initial_std: float = rl.only_for("networks", rl.positive(1.0))
+    cell: str = rl.only_for("networks", rl.one_of("none", *nn.CELLS))
+    cell_size: int = rl.only_for("networks", 64)
 
 
-@pytree_dataclass
-class PPOState(AgentState):
+@rl.pytree_dataclass
+class PPOState(rl.AgentState):
     """PPO training state; `normalizer` has the statistics from before the last update."""
 
-    normalizer: Normalizer
+    normalizer: rl.Normalizer
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class Batch:
     """Samples of a rollout: `[B, ...]`, or with a recurrent network whole rollouts `[B, T, ...]`.
 
@@ -124,7 +112,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class PPO(AgentBase):
+class PPO(rl.AgentBase):
     """The agent; its network may be recurrent.
 
     The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, or `mean`
@@ -140,50 +128,52 @@ class PPO(AgentBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         config = self.config
-        require_normalizable("PPO", config.normalize_obs, self.obs_spec)
+        rl.require_normalizable("PPO", config.normalize_obs, self.obs_spec)
         # A sample is a step, or the whole rollout of an environment.
         samples, what = config.steps_per_update, "num_envs * rollout_length"
         if self.network.recurrent:
             samples, what = config.num_envs, "num_envs (the network is recurrent)"
-        check_divides("PPO", "num_minibatches", config.num_minibatches, samples, what)
+        rl.check_divides("PPO", "num_minibatches", config.num_minibatches, samples, what)
 
     @property
     def heads(self) -> dict[str, tuple[int, ...]]:
-        return {**policy_shapes(self.action_spec, algorithm="PPO"), "value": ()}
+        return {**nn.policy_shapes(self.action_spec, algorithm="PPO"), "value": ()}
 
     @staticmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: PPOConfig = PPOConfig()
-    ) -> dict[str, NetworkSpec]:
+        obs_spec: rl.Spec, action_spec: rl.Spec, config: PPOConfig = PPOConfig()
+    ) -> dict[str, nn.NetworkSpec]:
         """Describe `actor` and `critic`, or `actor_critic` where the torso is shared."""
-        return actor_critic(obs_spec, action_spec, config, algorithm="PPO")
+        return nn.actor_critic(obs_spec, action_spec, config, algorithm="PPO")
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> PPOState:
         learned = vars(super().init(key, num_envs, hyper))
-        normalizer = Normalizer.init(self.config, self.obs_spec, self.action_spec, num_envs)
+        normalizer = rl.Normalizer.init(self.config, self.obs_spec, self.action_spec, num_envs)
         return PPOState(**learned, normalizer=normalizer)
 
     def initial_carry(self, state: PPOState, num_envs: int) -> Any:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self, state: PPOState, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
-    ) -> PolicyOutput:
+        self, state: PPOState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
+    ) -> rl.PolicyOutput:
         obs = state.normalizer.obs(inputs.obs)
         variables = state.learner.variables
-        outputs, carry = apply_step(self.network, variables, obs, inputs.first, carry)
-        heads = merge_heads(outputs)
-        actor = policy(self.action_spec, heads, inputs.action_mask)
+        outputs, carry = nn.apply_step(self.network, variables, obs, inputs.first, carry)
+        heads = nn.merge_heads(outputs)
+        actor = rl.policy(self.action_spec, heads, inputs.action_mask)
         raw = actor.sample(key) if explore else actor.mode()
         # Log-probabilities, and values of a network of their own, are cheaper for a whole rollout
         # at once, in `update`. One network for all heads has computed the value already.
         kept = [name for name in self.heads if name != "value" or len(self.network.parts) <= 1]
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
-        return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
+        return rl.PolicyOutput(
+            action=rl.to_action(self.action_spec, raw), carry=carry, extras=extras
+        )
 
     def update(
-        self, state: PPOState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[PPOState, Metrics]:
+        self, state: PPOState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[PPOState, rl.Metrics]:
         config, hyper = self.config, state.hyper
         trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
         batch = self._prepare(state, trajectory)
@@ -191,8 +181,8 @@ class PPO(AgentBase):
         scheduled = replace(hyper, learning_rate=self._learning_rate(state))
 
         def minibatch_step(
-            learner_state: LearnerState, inputs: tuple[jax.Array, jax.Array]
-        ) -> tuple[LearnerState, Metrics]:
+            learner_state: rl.LearnerState, inputs: tuple[jax.Array, jax.Array]
+        ) -> tuple[rl.LearnerState, rl.Metrics]:
             indices, loss_key = inputs
             minibatch = jax.tree.map(lambda leaf: leaf[indices], batch)
             return self.learner.step(
@@ -211,7 +201,7 @@ class PPO(AgentBase):
         learner_state, metrics = self.learner.scan(minibatch_step, state.learner, inputs)
         return PPOState(learner=learner_state, hyper=hyper, normalizer=normalizer), {
             **jax.tree.map(jnp.mean, metrics),
-            "explained_variance": explained_variance(batch.value, batch.target),
+            "explained_variance": rl.explained_variance(batch.value, batch.target),
             "learning_rate": scheduled.learning_rate,
         }
 
@@ -224,10 +214,10 @@ class PPO(AgentBase):
         done = num_updates.astype(jnp.float32) / hyper.decay_updates
         return hyper.learning_rate * jnp.maximum(1.0 - done, 0.0)
 
-    def _prepare(self, state: PPOState, trajectory: Trajectory) -> Batch:
+    def _prepare(self, state: PPOState, trajectory: rl.Trajectory) -> Batch:
         """Estimate advantages, and reshape `[T, N]` steps to samples."""
         value, next_value = self._values(state.learner.variables, trajectory)
-        advantage, target = gae(
+        advantage, target = rl.gae(
             trajectory.reward,
             trajectory.terminated,
             trajectory.truncated,
@@ -237,7 +227,7 @@ class PPO(AgentBase):
             state.hyper.gae_lambda,
         )
         raw = trajectory.extras["raw"]
-        actor = policy(self.action_spec, trajectory.extras, trajectory.action_mask)
+        actor = rl.policy(self.action_spec, trajectory.extras, trajectory.action_mask)
         steps = Batch(
             obs=trajectory.obs,
             action_mask=trajectory.action_mask,
@@ -253,17 +243,19 @@ class PPO(AgentBase):
             return replace(sequences, carry=trajectory.carry)
         return jax.tree.map(_flatten, steps)
 
-    def _values(self, variables: Variables, trajectory: Trajectory) -> tuple[jax.Array, jax.Array]:
+    def _values(
+        self, variables: nn.Variables, trajectory: rl.Trajectory
+    ) -> tuple[jax.Array, jax.Array]:
         """Estimate V of each step's observation and of its true successor, `[T, N]` each."""
 
         def value_of(seen: Any) -> jax.Array:
             outputs, _ = self.network.apply(variables, seen)
             heads = outputs[0] if self.network.recurrent else outputs
-            return merge_heads(heads)["value"]
+            return nn.merge_heads(heads)["value"]
 
         seen, successors = trajectory.obs, trajectory.next_obs
         if self.network.recurrent:
-            before, after = carries(
+            before, after = nn.carries(
                 self.network, variables, seen, trajectory.first, trajectory.carry
             )
             seen, successors = (seen, before), (successors, after)
@@ -271,11 +263,11 @@ class PPO(AgentBase):
         if value is None:
             value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
         ended = trajectory.terminated, trajectory.truncated
-        return value, successor_values(value_of, value, successors, *ended)
+        return value, rl.successor_values(value_of, value, successors, *ended)
 
     def loss(
-        self, variables: Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams
-    ) -> tuple[jax.Array, tuple[Metrics, Any]]:
+        self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Add the clipped surrogate, the value loss and the entropy bonus (equation 9).
 
         Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for
@@ -283,14 +275,14 @@ class PPO(AgentBase):
         """
         if self.network.recurrent:
             steps = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), replace(batch, carry=()))
-            unrolled, _, new_state = unroll(
+            unrolled, _, new_state = nn.unroll(
                 self.network, variables, steps.obs, steps.first, batch.carry, key=key, train=True
             )
             outputs, batch = jax.tree.map(_flatten, (unrolled, steps))
         else:
             outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
-        heads = merge_heads(outputs)
-        actor = policy(self.action_spec, heads, batch.action_mask)
+        heads = nn.merge_heads(outputs)
+        actor = rl.policy(self.action_spec, heads, batch.action_mask)
         log_ratio = actor.log_prob(batch.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
         chex.assert_equal_shape([heads["value"], batch.target, ratio])
@@ -301,7 +293,7 @@ class PPO(AgentBase):
         epsilon: Any = hyper.clip_epsilon  # rlax declares a Python number, and takes arrays.
         policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(ratio, advantage, epsilon))
         value_loss = (
-            clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
+            rl.clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
             if self.config.clip_value
             else jnp.mean(rlax.l2_loss(heads["value"], batch.target))
         )

@@ -15,21 +15,13 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ..core.agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..core.errors import TriglotError
-from ..core.hyper import Number, finite, one_of, only_for, unit_interval
-from ..core.learner import LearnerState
-from ..core.networks.architecture import NetworkSpec, Table, q_head
-from ..core.networks.heads import merge_heads
-from ..core.rl.optimizers import OptimizerFn, sgd
-from ..core.specs import Discrete, Spec, zeros
-from ..core.types import Metrics, pytree_dataclass
+from .. import nn, rl
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
 METHODS = ("q_learning", "sarsa", "expected_sarsa")
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class QLearningHyperparams:
     """Hyperparameters of tabular control, which a sweep may vary under `vmap`.
 
@@ -39,13 +31,13 @@ class QLearningHyperparams:
       epsilon: probability of an action drawn uniformly, within [0, 1].
     """
 
-    learning_rate: Number = unit_interval(0.1)
-    discount: Number = unit_interval(0.99)
-    epsilon: Number = unit_interval(0.1)
+    learning_rate: rl.Number = rl.unit_interval(0.1)
+    discount: rl.Number = rl.unit_interval(0.99)
+    epsilon: rl.Number = rl.unit_interval(0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig(AgentConfig):
+class QLearningConfig(rl.AgentConfig):
     """Static configuration of tabular control.
 
     Attributes:
@@ -58,13 +50,13 @@ class QLearningConfig(AgentConfig):
         every action.
     """
 
-    method: Method = one_of(*METHODS)
+    method: Method = rl.one_of(*METHODS)
     num_envs: int = 1
     rollout_length: int = 1024
-    initial_value: float = only_for("networks", finite(0.0))
+    initial_value: float = rl.only_for("networks", rl.finite(0.0))
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class Step:
     """Transitions to learn from, `[T, N]` each; None where a method does not use it.
 
@@ -85,15 +77,15 @@ class Step:
     next_action: jax.Array | None = None
 
 
-@pytree_dataclass
-class QLearningState(AgentState):
+@rl.pytree_dataclass
+class QLearningState(rl.AgentState):
     """Training state; `pending` is SARSA's last step `[1, N]`, until its next action is taken."""
 
     pending: Step | None = None
 
 
 @dataclass(frozen=True)
-class QLearning(AgentBase):
+class QLearning(rl.AgentBase):
     """The agent; its network gives `q` `[B, num_actions]`.
 
     A lookup table makes the update the classic rule. Observations and actions are `Discrete`.
@@ -101,7 +93,7 @@ class QLearning(AgentBase):
 
     config: QLearningConfig = QLearningConfig()
     hyper: QLearningHyperparams = QLearningHyperparams()
-    optimizer: OptimizerFn = sgd
+    optimizer: rl.OptimizerFn = rl.sgd
 
     Config = QLearningConfig
     Hyperparams = QLearningHyperparams
@@ -114,18 +106,18 @@ class QLearning(AgentBase):
 
     @staticmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: QLearningConfig = QLearningConfig()
-    ) -> dict[str, NetworkSpec]:
+        obs_spec: rl.Spec, action_spec: rl.Spec, config: QLearningConfig = QLearningConfig()
+    ) -> dict[str, nn.NetworkSpec]:
         """Describe the table `q`."""
         _discrete("observations", obs_spec)
-        head = q_head(_discrete("actions", action_spec).num_values)
-        return {"q": NetworkSpec(obs_spec, Table(config.initial_value), (("q", head),))}
+        head = nn.q_head(_discrete("actions", action_spec).num_values)
+        return {"q": nn.NetworkSpec(obs_spec, nn.Table(config.initial_value), (("q", head),))}
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> QLearningState:
         learned = super().init(key, num_envs, hyper)
         if self.config.method != "sarsa":
             return QLearningState(**vars(learned))
-        obs, action = (zeros(spec, 1, num_envs) for spec in (self.obs_spec, self.action_spec))
+        obs, action = (rl.zeros(spec, 1, num_envs) for spec in (self.obs_spec, self.action_spec))
         # Before the first step, one that changes nothing: it ends, and pays its present value.
         value = select(self._values(learned.learner, obs[0]), action[0])[None]
         pending = Step(
@@ -143,20 +135,20 @@ class QLearning(AgentBase):
         self,
         state: QLearningState,
         carry: Any,
-        inputs: PolicyInput,
+        inputs: rl.PolicyInput,
         key: jax.Array,
         *,
         explore: bool,
-    ) -> PolicyOutput:
+    ) -> rl.PolicyOutput:
         epsilon = state.hyper.epsilon if explore else jnp.zeros(())
         q = self.action_values(state, inputs.obs)
         uniform = jax.random.uniform(key, q.shape[:1])
-        action = draw(epsilon_greedy(q, epsilon, inputs.action_mask), uniform)
-        return PolicyOutput(action=action.astype(self._actions.dtype), carry=carry, extras={})
+        action = draw(rl.epsilon_greedy_probs(q, epsilon, inputs.action_mask), uniform)
+        return rl.PolicyOutput(action=action.astype(self._actions.dtype), carry=carry, extras={})
 
     def update(
-        self, state: QLearningState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[QLearningState, Metrics]:
+        self, state: QLearningState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[QLearningState, rl.Metrics]:
         shared = ("obs", "action", "reward", "terminated", "next_obs", "next_action_mask")
         steps, pending = Step(**{name: getattr(trajectory, name) for name in shared}), None
         if self.config.method == "sarsa":
@@ -175,12 +167,11 @@ class QLearning(AgentBase):
         """Look up the values of the actions, float32 `[B, num_actions]`."""
         return self._values(state.learner, obs)
 
-    def _values(self, learner_state: LearnerState, obs: jax.Array) -> jax.Array:
-        outputs, _ = self.network.apply(learner_state.variables, obs)
-        return merge_heads(outputs)["q"]
+    def _values(self, learner_state: rl.LearnerState, obs: jax.Array) -> jax.Array:
+        return nn.apply_heads(self.network, learner_state.variables, obs)[0]["q"]
 
     @property
-    def _actions(self) -> Discrete:
+    def _actions(self) -> rl.Discrete:
         return _discrete("actions", self.action_spec)
 
     def _await_next_action(
@@ -196,15 +187,19 @@ class QLearning(AgentBase):
         return replace(ready, next_action=whole.action[1:]), last
 
     def _learn(
-        self, learner_state: LearnerState, step: Step, key: jax.Array, hyper: QLearningHyperparams
-    ) -> tuple[LearnerState, Metrics]:
+        self,
+        learner_state: rl.LearnerState,
+        step: Step,
+        key: jax.Array,
+        hyper: QLearningHyperparams,
+    ) -> tuple[rl.LearnerState, rl.Metrics]:
         """Take one step on `[N]` transitions."""
         target = step.reward + hyper.discount * jnp.where(
             step.terminated, 0.0, self._next_value(learner_state, step, hyper)
         )
 
-        def loss(outputs: Any, target: jax.Array) -> tuple[jax.Array, Metrics]:
-            error = target - select(merge_heads(outputs)["q"], step.action)
+        def loss(outputs: Any, target: jax.Array) -> tuple[jax.Array, rl.Metrics]:
+            error = target - select(nn.merge_heads(outputs)["q"], step.action)
             # The sum over environments, not the mean: each transition moves its value in full.
             return 0.5 * jnp.sum(error**2), {"td_error": jnp.mean(jnp.abs(error))}
 
@@ -215,11 +210,11 @@ class QLearning(AgentBase):
         return learner_state, {"td_error": metrics["td_error"]}
 
     def _next_value(
-        self, learner_state: LearnerState, step: Step, hyper: QLearningHyperparams
+        self, learner_state: rl.LearnerState, step: Step, hyper: QLearningHyperparams
     ) -> jax.Array:
         """Estimate the values of the successors, `[N]`, in which the three methods differ."""
         q = self._values(learner_state, step.next_obs)
-        maximum = jnp.max(_allowed(q, step.next_action_mask), axis=-1)
+        maximum = jnp.max(rl.mask_q(q, step.next_action_mask), axis=-1)
         if self.config.method == "q_learning":
             return maximum
         # Equal maximum values share the rest of the probability, so that their mean is the maximum.
@@ -228,30 +223,6 @@ class QLearning(AgentBase):
         if step.next_action is None or step.truncated is None:
             return expected
         return jnp.where(step.truncated, expected, select(q, step.next_action))
-
-
-def epsilon_greedy(q: jax.Array, epsilon: Number, action_mask: jax.Array | None) -> jax.Array:
-    """Compute the probabilities of an epsilon-greedy policy; equal values share them equally.
-
-    Args:
-      q: float `[B, num_actions]`.
-      epsilon: probability of drawing uniformly from the allowed actions.
-      action_mask: bool `[B, num_actions]`, or None where all are allowed.
-
-    Returns:
-      Float `[B, num_actions]`; sums to 1 up to rounding.
-
-    >>> epsilon_greedy(jnp.array([[1.0, 3.0, 3.0, 0.0]]), 0.5, None).tolist()
-    [[0.125, 0.375, 0.375, 0.125]]
-    """
-    allowed = jnp.ones_like(q) if action_mask is None else action_mask.astype(q.dtype)
-    q = _allowed(q, action_mask)
-    best = (q == q.max(axis=-1, keepdims=True)).astype(q.dtype)
-
-    def share(actions: jax.Array) -> jax.Array:
-        return actions / actions.sum(axis=-1, keepdims=True)
-
-    return epsilon * share(allowed) + (1.0 - epsilon) * share(best)
 
 
 def draw(policy: jax.Array, uniform: jax.Array) -> jax.Array:
@@ -277,13 +248,9 @@ def select(q: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(chosen, q, 0.0), axis=-1)
 
 
-def _allowed(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
-    return q if action_mask is None else jnp.where(action_mask, q, -jnp.inf)
-
-
-def _discrete(what: str, spec: Spec) -> Discrete:
-    if not isinstance(spec, Discrete):
-        raise TriglotError(
+def _discrete(what: str, spec: rl.Spec) -> rl.Discrete:
+    if not isinstance(spec, rl.Discrete):
+        raise rl.TriglotError(
             f"Q-learning needs Discrete {what}, which index a table, and this environment's are "
             f"{spec}: choose an environment with Discrete {what}."
         )

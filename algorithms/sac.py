@@ -14,26 +14,13 @@ import jax
 import jax.numpy as jnp
 import rlax
 
-from ..core.agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
-from ..core.hyper import Number, as_float32, finite, only_for, positive, unit_interval
-from ..core.learner import Learner, LearnerState, steps_if_ready
-from ..core.network import Network, Variables
-from ..core.networks.actor_critic import check_soft_actor_critic, soft_actor_critic
-from ..core.networks.architecture import NetworkSpec
-from ..core.networks.combinators import part_of
-from ..core.networks.heads import merge_heads
-from ..core.rl.distributions import SquashedGaussian, from_unit_box, squashed_gaussian, unit_box
-from ..core.rl.normalize import RunningStats, normalized, require_normalizable
-from ..core.rl.replay import Replay, ReplayConfig, ReplayState, Sample
-from ..core.rl.targets import polyak, target_of
-from ..core.specs import Box, Spec
-from ..core.types import Metrics, pytree_dataclass
+from .. import nn, rl
 
 # The log standard deviation is clipped to this, as in the authors' own code.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class SACHyperparams:
     """Hyperparameters of SAC, which a sweep may vary under `vmap`.
 
@@ -47,16 +34,16 @@ class SACHyperparams:
         within [-1, 1]; None: minus the number of action dimensions.
     """
 
-    learning_rate: Number = 3e-4
-    critic_learning_rate: Number = 1e-3
-    temperature_learning_rate: Number = 3e-4
-    discount: Number = unit_interval(0.99)
-    tau: Number = unit_interval(0.005)
-    target_entropy: Number | None = finite(None)
+    learning_rate: rl.Number = 3e-4
+    critic_learning_rate: rl.Number = 1e-3
+    temperature_learning_rate: rl.Number = 3e-4
+    discount: rl.Number = rl.unit_interval(0.99)
+    tau: rl.Number = rl.unit_interval(0.005)
+    target_entropy: rl.Number | None = rl.finite(None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(ReplayConfig):
+class SACConfig(rl.ReplayConfig):
     """Static configuration of SAC.
 
     Attributes:
@@ -71,11 +58,11 @@ class SACConfig(ReplayConfig):
     buffer_size: int = 200_000
     learning_starts: int = 1_000
     normalize_obs: bool = False
-    initial_temperature: float = positive(1.0)
-    hidden_sizes: tuple[int, ...] = only_for("networks", (256, 256))
+    initial_temperature: float = rl.positive(1.0)
+    hidden_sizes: tuple[int, ...] = rl.only_for("networks", (256, 256))
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class SACState:
     """SAC training state.
 
@@ -87,23 +74,23 @@ class SACState:
       obs_stats: of the observations so far; None without normalization.
     """
 
-    learners: dict[str, LearnerState]
-    target: Variables
-    replay: ReplayState
+    learners: dict[str, rl.LearnerState]
+    target: nn.Variables
+    replay: rl.ReplayState
     hyper: SACHyperparams
-    obs_stats: RunningStats | None
+    obs_stats: rl.RunningStats | None
 
 
-@pytree_dataclass
+@rl.pytree_dataclass
 class Batch:
     """Samples `[B, ...]`, and the state from before the step, whose other parts a loss reads."""
 
-    sample: Sample
+    sample: rl.Sample
     state: SACState
 
 
 @dataclass(frozen=True)
-class SAC(AgentBase):
+class SAC(rl.AgentBase):
     """The agent, for a bounded `Box` of float actions; it combines three networks.
 
     `actor` gives `mean` and `log_std` `[B, n]`; `critic`, an ensemble of two, reads observations
@@ -117,45 +104,45 @@ class SAC(AgentBase):
     Hyperparams = SACHyperparams
 
     def __post_init__(self) -> None:
-        require_normalizable("SAC", self.config.normalize_obs, self.obs_spec)
-        check_soft_actor_critic(self.network, self.obs_spec, self._unit, algorithm="SAC")
+        rl.require_normalizable("SAC", self.config.normalize_obs, self.obs_spec)
+        nn.check_soft_actor_critic(self.network, self.obs_spec, self._unit, algorithm="SAC")
         super().__post_init__()
 
     @staticmethod
     def networks(
-        obs_spec: Spec, action_spec: Spec, config: SACConfig = SACConfig()
-    ) -> dict[str, NetworkSpec | Network]:
+        obs_spec: rl.Spec, action_spec: rl.Spec, config: SACConfig = SACConfig()
+    ) -> dict[str, nn.NetworkSpec | nn.Network]:
         """Describe the `actor`, the twin `critic` and the `temperature`."""
-        return soft_actor_critic(obs_spec, unit_box(action_spec, algorithm="SAC"), config)
+        return nn.soft_actor_critic(obs_spec, rl.unit_box(action_spec, algorithm="SAC"), config)
 
     @property
-    def replay(self) -> Replay:
-        return Replay.of(self.config, self.obs_spec, self._unit)
+    def replay(self) -> rl.Replay:
+        return rl.Replay.of(self.config, self.obs_spec, self._unit)
 
     @property
-    def _unit(self) -> Box:
-        return unit_box(self.action_spec, algorithm="SAC")
+    def _unit(self) -> rl.Box:
+        return rl.unit_box(self.action_spec, algorithm="SAC")
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> SACState:
-        given: Any = as_float32(self.hyper if hyper is None else hyper)
+        given: Any = rl.as_float32(self.hyper if hyper is None else hyper)
         variables = self.network.init(key)
         return SACState(
             learners={
                 part: self._learner(part).start(
-                    part_of(variables, part), self._with_rate(part, given)
+                    nn.part_of(variables, part), self._with_rate(part, given)
                 )
                 for part in self.network.parts
             },
-            target=target_of(part_of(variables, "critic")),
+            target=rl.target_of(nn.part_of(variables, "critic")),
             replay=self.replay.init(),
             hyper=given,
-            obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
+            obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
     def act(
-        self, state: SACState, carry: Any, inputs: PolicyInput, key: jax.Array, *, explore: bool
-    ) -> PolicyOutput:
-        obs = normalized(state.obs_stats, inputs.obs)
+        self, state: SACState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
+    ) -> rl.PolicyOutput:
+        obs = rl.normalized(state.obs_stats, inputs.obs)
         policy, _ = self._policy(state.learners["actor"].variables, obs)
         if explore:
             policy_key, random_key = jax.random.split(key)
@@ -164,12 +151,12 @@ class SAC(AgentBase):
             unit = jnp.where(state.replay.num_added < self.learning_starts, random, unit)
         else:
             unit = jnp.tanh(policy.mode())
-        action = from_unit_box(self.action_spec, unit)
-        return PolicyOutput(action=action, carry=carry, extras={"unit": unit})
+        action = rl.from_unit_box(self.action_spec, unit)
+        return rl.PolicyOutput(action=action, carry=carry, extras={"unit": unit})
 
     def update(
-        self, state: SACState, trajectory: Trajectory, key: jax.Array
-    ) -> tuple[SACState, Metrics]:
+        self, state: SACState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[SACState, rl.Metrics]:
         unit, stats = trajectory.extras["unit"], state.obs_stats
         state = replace(
             state,
@@ -178,17 +165,17 @@ class SAC(AgentBase):
         )
         ready = state.replay.size >= self.learning_starts
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
-        state, metrics = steps_if_ready(ready, self._learn, state, keys)
+        state, metrics = rl.steps_if_ready(ready, self._learn, state, keys)
         return state, {**metrics, "replay_size": state.replay.size.astype(jnp.float32)}
 
-    def _learn(self, state: SACState, keys: jax.Array) -> tuple[SACState, Metrics]:
+    def _learn(self, state: SACState, keys: jax.Array) -> tuple[SACState, rl.Metrics]:
         """Step the critics, the actor, the temperature and the targets, in this order."""
         sample_key, *loss_keys = keys[0], *jax.random.split(keys[1], 3)
         hyper, stats = state.hyper, state.obs_stats
         sample = self.replay.sample(
             state.replay, sample_key, self.config.batch_size, hyper.discount
         )
-        obs, next_obs = normalized(stats, sample.obs), normalized(stats, sample.next_obs)
+        obs, next_obs = rl.normalized(stats, sample.obs), rl.normalized(stats, sample.next_obs)
         sample = replace(sample, obs=obs, next_obs=next_obs)
         losses = {
             "critic": self.critic_loss,
@@ -209,12 +196,12 @@ class SAC(AgentBase):
             metrics |= {f"{part}_loss": value, **found}
             total, squared_norm = total + value, squared_norm + norm**2
         metrics |= {"loss": total, "grad_norm": jnp.sqrt(squared_norm)}
-        target = polyak(state.learners["critic"].variables, state.target, hyper.tau)
+        target = rl.polyak(state.learners["critic"].variables, state.target, hyper.tau)
         return replace(state, target=target), metrics
 
     def critic_loss(
-        self, critic: Variables, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[Metrics, Any]]:
+        self, critic: nn.Variables, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over critics (equations 5 and 7).
 
         y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(s').
@@ -232,8 +219,8 @@ class SAC(AgentBase):
         return loss, ({"q": q.mean()}, new_state)
 
     def actor_loss(
-        self, actor: Variables, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[Metrics, Any]]:
+        self, actor: nn.Variables, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s) (equation 9)."""
         sample, state = batch.sample, batch.state
         draw_key, own_key = jax.random.split(key)
@@ -245,8 +232,8 @@ class SAC(AgentBase):
         return loss, ({"entropy": -log_prob.mean()}, new_state)
 
     def temperature_loss(
-        self, temperature: Variables, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[Metrics, Any]]:
+        self, temperature: nn.Variables, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average -temperature * (log pi(a|s) + target entropy), a ~ pi(s) (equation 18)."""
         sample, state = batch.sample, batch.state
         policy, _ = self._policy(state.learners["actor"].variables, sample.obs)
@@ -257,8 +244,8 @@ class SAC(AgentBase):
             wanted = -float(self._unit.shape[0])
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
 
-    def _learner(self, part: str) -> Learner:
-        return Learner(self.network.parts[part], self.optimizer)
+    def _learner(self, part: str) -> rl.Learner:
+        return rl.Learner(self.network.parts[part], self.optimizer)
 
     def _with_rate(self, part: str, hyper: SACHyperparams) -> SACHyperparams:
         """Fill in a part's learning rate, which the optimizer reads."""
@@ -268,16 +255,15 @@ class SAC(AgentBase):
     def _temperature(self, state: SACState) -> jax.Array:
         return jnp.exp(state.learners["temperature"].variables.params)
 
-    def _policy(self, actor: Variables, obs: Any, **how: Any) -> tuple[SquashedGaussian, Any]:
-        """Apply the actor; `how` is passed to `Network.apply`."""
-        outputs, state = self.network.parts["actor"].apply(actor, obs, **how)
-        heads = merge_heads(outputs)
+    def _policy(self, actor: nn.Variables, obs: Any, **how: Any) -> tuple[rl.SquashedGaussian, Any]:
+        """Apply the actor; `how` is passed to `apply_heads`."""
+        heads, state = nn.apply_heads(self.network.parts["actor"], actor, obs, **how)
         log_std = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
-        return squashed_gaussian(heads["mean"], log_std), state
+        return rl.squashed_gaussian(heads["mean"], log_std), state
 
     def _q(
-        self, critic: Variables, obs: Any, action: jax.Array, **how: Any
+        self, critic: nn.Variables, obs: Any, action: jax.Array, **how: Any
     ) -> tuple[jax.Array, Any]:
         """Apply the critics, or their targets: `[2, B]`."""
-        outputs, state = self.network.parts["critic"].apply(critic, (obs, action), **how)
-        return merge_heads(outputs)["q"], state
+        heads, state = nn.apply_heads(self.network.parts["critic"], critic, (obs, action), **how)
+        return heads["q"], state

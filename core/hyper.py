@@ -17,7 +17,8 @@ import numpy as np
 from .errors import TriglotError, shown, unknown
 from .types import by_path
 
-Number: TypeAlias = float | jax.Array  # a Python number, or float32 [] in an agent's state
+Number: TypeAlias = float | jax.Array
+"""A hyperparameter: a Python number, or float32 `[]` in an agent's state."""
 PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
 HyperparamsT = TypeVar("HyperparamsT")
 

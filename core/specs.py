@@ -132,6 +132,7 @@ class Dict:
 
 
 Spec: TypeAlias = Discrete | Box | Dict
+"""The description of an observation or of an action."""
 
 
 class Specified(Protocol):

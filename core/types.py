@@ -9,8 +9,8 @@ import jax
 PyTree: TypeAlias = Any
 # A JAX random key, shape [].
 Key: TypeAlias = jax.Array
-# Scalar metrics by name, each of shape [] inside one update.
 Metrics: TypeAlias = dict[str, jax.Array]
+"""Scalar metrics by name, each of shape `[]` inside one update."""
 
 _Class = TypeVar("_Class", bound=type)
 

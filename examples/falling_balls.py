@@ -21,10 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from triglot import Box, Discrete, TimeStep
-from triglot.core.environment import first_step
-from triglot.core.errors import TriglotError, writing
+from triglot.core.errors import writing
 from triglot.envs.gif import write_gif
+from triglot.rl import Box, Discrete, TimeStep, TriglotError, first_step
 
 GRAVITY = 9.81  # metres per second squared
 DT = 0.1  # seconds

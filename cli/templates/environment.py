@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from triglot import Box, Discrete, TimeStep
-from triglot.core.environment import first_step
+from triglot.rl import Box, Discrete, TimeStep, first_step, pytree_dataclass
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
+@pytree_dataclass
 class RandomWalkState:
     position: jax.Array  # int32 [], from 0 to length
     time: jax.Array  # int32 [], steps since the reset

@@ -122,6 +122,7 @@ class RecurrentCell:
 
 
 CELLS = ("lstm", "gru")
+"""The kinds of recurrent cells."""
 
 Layers: TypeAlias = MLP | CNN
 Torso: TypeAlias = Layers | Table

@@ -12,6 +12,7 @@ from jaxtyping import PyTree as TreeOf
 from .. import specs
 from ..errors import TriglotError, user_error_context
 from ..network import Network, Variables
+from ..types import Key, PyTree
 from .architecture import Head, gaussian_heads, policy_head
 from .combinators import part_of
 
@@ -25,6 +26,27 @@ def merge_heads(outputs: TreeOf[Shaped[Array, "B ..."]]) -> dict[str, jax.Array]
       TriglotError: if two parts have a head of the same name.
     """
     return _flatten(outputs)
+
+
+def apply_heads(
+    network: Network,
+    variables: Variables,
+    inputs: Any,
+    *,
+    key: Key | None = None,
+    train: bool = False,
+) -> tuple[dict[str, jax.Array], PyTree]:
+    """Apply a network that is not recurrent, and merge its heads.
+
+    Args:
+      network, variables: any such network, and its arrays.
+      inputs, key, train: as `Network.apply` takes them.
+
+    Returns:
+      The heads `[B, ...]` by name, and the network's new state.
+    """
+    outputs, state = network.apply(variables, inputs, key=key, train=train)
+    return merge_heads(outputs), state
 
 
 def _flatten(outputs: Mapping[str, Any]) -> dict[str, Any]:

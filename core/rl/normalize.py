@@ -28,6 +28,7 @@ class RunningStats:
 
     @classmethod
     def zero(cls, shape: tuple[int, ...]) -> "RunningStats":
+        """Create the statistics of no samples of a shape."""
         mean, variance = jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32)
         return cls(mean=mean, variance=variance, count=jnp.zeros((), jnp.float32))
 

@@ -370,6 +370,23 @@ def n_step_return(
     return total, jnp.where(dead, 0.0, factor), last
 
 
+def importance_weights(probability: jax.Array, exponent: Number) -> jax.Array:
+    """Compute importance-sampling weights of samples; at most 1.
+
+    w_i = P(i)^-exponent / max_j P(j)^-exponent, over the batch.
+
+    Args:
+      probability: float32 `[B]`, above 0.
+      exponent: float `[]`; 1 corrects fully, 0 not at all.
+
+    Returns:
+      float32 `[B]`.
+
+    Source: Schaul et al. 2016, section 3.4, https://arxiv.org/abs/1511.05952.
+    """
+    return (probability.min() / probability) ** exponent
+
+
 def sample_proportional(
     weight: Float[Array, " P"], share: Float[Array, " B"]
 ) -> tuple[Int[Array, " B"], Float[Array, ""]]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams, DQNState, explored
+from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams, DQNState
 from triglot.backends import build
 from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.environment import TimeStep, first_step
@@ -16,6 +16,7 @@ from triglot.core.errors import TriglotError
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
+from triglot.core.rl.exploration import epsilon_greedy
 from triglot.core.specs import Box, Discrete
 from triglot.core.train import train
 from triglot.envs import probes
@@ -85,7 +86,7 @@ def test_epsilon_falls_over_environment_steps() -> None:
 def test_random_actions_are_as_frequent_as_epsilon_and_uniform(epsilon: float) -> None:
     count = 120_000
     greedy = jnp.zeros(count, jnp.int32)
-    action = explored(greedy, 3, None, jnp.asarray(epsilon), jax.random.key(0))
+    action = epsilon_greedy(greedy, 3, None, jnp.asarray(epsilon), jax.random.key(0))
     shares = np.bincount(action, minlength=3) / count
     expected = np.array([1 - epsilon, 0, 0]) + epsilon / 3
     np.testing.assert_allclose(shares, expected, atol=0.007)  # five standard deviations
@@ -95,7 +96,7 @@ def test_random_actions_are_allowed_ones() -> None:
     count = 60_000
     mask = jnp.tile(jnp.array([True, False, True, True, False]), (count, 1))
     greedy = jnp.zeros(count, jnp.int32)
-    action = explored(greedy, 5, mask, jnp.asarray(1.0), jax.random.key(0))
+    action = epsilon_greedy(greedy, 5, mask, jnp.asarray(1.0), jax.random.key(0))
     shares = np.bincount(action, minlength=5) / count
     np.testing.assert_allclose(shares, [1 / 3, 0, 1 / 3, 1 / 3, 0], atol=0.01)
 

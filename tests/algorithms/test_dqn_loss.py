@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, Batch, DQNConfig, importance
+from triglot.algorithms.dqn import DQN, Batch, DQNConfig
 from triglot.backends import build
 from triglot.core.network import Variables
-from triglot.core.rl.replay import Replay, Sample, Step
+from triglot.core.rl.replay import Replay, Sample, Step, importance_weights
 from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
@@ -79,9 +79,9 @@ def test_importance_weights_multiply_the_squared_errors() -> None:
 
 def test_importance_weights_are_at_most_one() -> None:
     # (P^-0.5) is 5, 10 and 2; the greatest becomes 1.
-    weights = importance(jnp.array([0.04, 0.01, 0.25]), 0.5)
+    weights = importance_weights(jnp.array([0.04, 0.01, 0.25]), 0.5)
     np.testing.assert_allclose(weights, [0.5, 1.0, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(importance(jnp.array([0.04, 0.01]), 0.0), [1.0, 1.0])
+    np.testing.assert_allclose(importance_weights(jnp.array([0.04, 0.01]), 0.0), [1.0, 1.0])
 
 
 def test_the_gradient_flows_through_the_chosen_value_alone() -> None:

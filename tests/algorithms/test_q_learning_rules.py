@@ -15,10 +15,10 @@ from triglot.algorithms.q_learning import (
     QLearningHyperparams,
     QLearningState,
     draw,
-    epsilon_greedy,
 )
 from triglot.backends import build
 from triglot.core.agent import Trajectory
+from triglot.core.rl.exploration import epsilon_greedy_probs
 from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
@@ -190,7 +190,7 @@ def test_on_every_library_a_gradient_step_is_the_tabular_rule(method: str, arith
 def test_the_policy_shares_among_the_best_and_forbids_what_is_masked() -> None:
     q = jnp.array([[1.0, 3.0, 3.0, 9.0], [0.0, 0.0, 0.0, 0.0]])
     mask = jnp.array([[True, True, True, False], [False, True, True, False]])
-    policy = epsilon_greedy(q, 0.3, mask)
+    policy = epsilon_greedy_probs(q, 0.3, mask)
     np.testing.assert_allclose(policy, [[0.1, 0.45, 0.45, 0.0], [0.0, 0.5, 0.5, 0.0]], rtol=1e-6)
 
 

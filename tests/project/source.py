@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
 
-import triglot
+from triglot._public import origins
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of each public module, by its name: the module that defines each name, without `triglot.`.
+PUBLIC = {
+    module: origins(ROOT / "triglot" / f"{stub}.pyi")
+    for module, stub in (("triglot", "__init__"), ("triglot.rl", "rl"), ("triglot.nn", "nn"))
+}
 ROOMS = sorted(link.name for link in (ROOT / "triglot").iterdir() if link.is_symlink())
 FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
 
@@ -52,15 +57,23 @@ def _imports(file: Path, root: Path) -> Iterator[str]:
                 yield resolve_name(target, package)
 
 
-def without_facade(name: str) -> str:
-    """Replace a public name, such as `triglot.PPO`, by the module that defines it."""
-    home = triglot._HOME.get(name.removeprefix("triglot."))
-    return name if home is None else f"triglot.{home}"
+def without_facade(name: str) -> set[str]:
+    """Replace a public name, such as `triglot.PPO`, by the module that defines it.
+
+    A namespace, `triglot.rl`, stands for all modules that define its names.
+    """
+    module, _, own = name.rpartition(".")
+    if own in PUBLIC.get(module, {}) and name not in PUBLIC:
+        return {f"triglot.{PUBLIC[module][own]}"}
+    if name in PUBLIC and name != "triglot":
+        return {f"triglot.{home}" for home in PUBLIC[name].values()}
+    return {name}
 
 
 def rooms_imported(file: Path, root: Path = ROOT) -> set[str]:
     """Collect the rooms that a file imports from, also through a public name."""
-    names = {without_facade(name) for name in imports(file, root) if name.startswith("triglot.")}
+    given = (name for name in imports(file, root) if name.startswith("triglot."))
+    names = set[str]().union(*map(without_facade, given))
     return {name.split(".")[1] for name in names} - {"__version__"}
 
 
@@ -72,7 +85,7 @@ def import_graph(files: list[Path], root: Path = ROOT) -> dict[str, set[str]]:
     modules = {module_name(file, root) for file in files}
     graph: dict[str, set[str]] = {}
     for file in files:
-        named = {without_facade(name) for name in imports(file, root)}
+        named = set[str]().union(*map(without_facade, imports(file, root)))
         found = {name if name in modules else name.rpartition(".")[0] for name in named}
         graph[module_name(file, root)] = found & modules
     return graph

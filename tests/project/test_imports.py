@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import triglot
-from tests.project.source import FILES, ROOT, imports, module_name, room_of
+from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room_of
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
@@ -52,6 +51,8 @@ def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
 @pytest.mark.parametrize("file", [f for f in FILES if room_of(f) == "algorithms"], ids=module_name)
 def test_an_algorithm_imports_little(file: Path) -> None:
     assert libraries(file) <= ALGORITHMS_MAY_IMPORT
+    ours = {name for name in imports(file) if name.startswith("triglot")}
+    assert ours <= {"triglot.rl", "triglot.nn"}
 
 
 @functools.cache
@@ -92,28 +93,32 @@ print(json.dumps([changed, sorted(loaded - sys.stdlib_module_names)]))
     assert json.loads(done.stdout) == [[], ["triglot"]]
 
 
-@pytest.mark.parametrize("name", sorted(triglot._HOME))
-def test_a_public_name_is_found(name: str) -> None:
-    assert name in dir(triglot)
-    assert getattr(triglot, name) is not None
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_is_found_where_its_stub_says(name: str) -> None:
+    module = import_module(name)
+    assert module.__all__ == list(PUBLIC[name]) and set(module.__all__) <= set(dir(module))
+    for own, home in PUBLIC[name].items():
+        there = import_module(f"triglot.{home}")
+        assert getattr(module, own) is (there if own == home else getattr(there, own))
 
 
-def test_type_checkers_see_the_same_public_names() -> None:
-    tree = ast.parse((ROOT / "triglot" / "__init__.py").read_text())
-    conditions = {ast.unparse(node.test): node for node in tree.body if isinstance(node, ast.If)}
-    typed = conditions["TYPE_CHECKING"]
-    seen = {
-        (alias.asname, node.module)
-        for node in typed.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == set(triglot._HOME.items())
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_stub_lists_all_that_it_imports(name: str) -> None:
+    stub = ROOT.joinpath(*name.split(".")[:1], f"{name.partition('.')[2] or '__init__'}.pyi")
+    nodes = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+    imported = [alias.name for node in nodes for alias in node.names]
+    assert sorted(imported) == sorted(PUBLIC[name])
 
 
-def test_an_unknown_public_name_is_an_attribute_error() -> None:
+@pytest.mark.parametrize("name", PUBLIC)
+def test_an_unknown_public_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match="no attribute 'PPPO'"):
-        _ = triglot.PPPO  # pyright: ignore[reportAttributeAccessIssue]
+        _ = import_module(name).PPPO
+
+
+@pytest.mark.parametrize("name", ["triglot.rl", "triglot.nn"])
+def test_a_namespace_is_made_of_core_alone(name: str) -> None:
+    assert {home.split(".")[0] for home in PUBLIC[name].values()} == {"core"}
 
 
 @each_file

@@ -1,0 +1,76 @@
+"""Exploration with action values: epsilon-greedy actions and probabilities, masked actions."""
+
+import jax
+import jax.numpy as jnp
+
+from ..hyper import Number
+
+
+def epsilon_greedy(
+    greedy: jax.Array,
+    num_actions: int,
+    action_mask: jax.Array | None,
+    epsilon: Number,
+    key: jax.Array,
+) -> jax.Array:
+    """Replace greedy actions by random allowed ones with probability `epsilon`.
+
+    Args:
+      greedy: int32 `[N]`.
+      num_actions: number of actions.
+      action_mask: bool `[N, num_actions]`, or None where all are allowed.
+      epsilon: float `[]` within [0, 1].
+      key: a typed key.
+
+    Returns:
+      int32 `[N]`.
+    """
+    # One draw serves both decisions, since in a small loop a draw costs as much as all the rest: a
+    # uniform number below epsilon, divided by epsilon, is uniform again.
+    drawn = jax.random.uniform(key, greedy.shape)
+    again = jnp.minimum(drawn / jnp.maximum(epsilon, 1e-8), 1.0 - 1e-6)
+    if action_mask is None:
+        chosen = (again * num_actions).astype(jnp.int32)
+    else:
+        rank = jnp.cumsum(action_mask.astype(jnp.int32), axis=-1)
+        wanted = (again * rank[:, -1].astype(jnp.float32)).astype(jnp.int32)
+        chosen = jnp.argmax(rank > wanted[:, None], axis=-1).astype(jnp.int32)
+    return jnp.where(drawn < epsilon, chosen, greedy)
+
+
+def epsilon_greedy_probs(
+    q: jax.Array, epsilon: Number, action_mask: jax.Array | None = None
+) -> jax.Array:
+    """Compute the probabilities of an epsilon-greedy policy; equal values share them equally.
+
+    Args:
+      q: float `[B, num_actions]`.
+      epsilon: probability of drawing uniformly from the allowed actions.
+      action_mask: bool `[B, num_actions]`, or None where all are allowed.
+
+    Returns:
+      Float `[B, num_actions]`; sums to 1 up to rounding.
+
+    >>> epsilon_greedy_probs(jnp.array([[1.0, 3.0, 3.0, 0.0]]), 0.5).tolist()
+    [[0.125, 0.375, 0.375, 0.125]]
+    """
+    allowed = jnp.ones_like(q) if action_mask is None else action_mask.astype(q.dtype)
+    q = mask_q(q, action_mask)
+    best = (q == q.max(axis=-1, keepdims=True)).astype(q.dtype)
+
+    def share(actions: jax.Array) -> jax.Array:
+        return actions / actions.sum(axis=-1, keepdims=True)
+
+    return epsilon * share(allowed) + (1.0 - epsilon) * share(best)
+
+
+def mask_q(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
+    """Set the values of forbidden actions to the lowest finite number.
+
+    It is finite, so that it may be multiplied by the discount 0 of a terminal step.
+
+    Args:
+      q: float `[B, num_actions]`.
+      action_mask: bool `[B, num_actions]`, or None where all are allowed.
+    """
+    return q if action_mask is None else jnp.where(action_mask, q, jnp.finfo(q.dtype).min)

@@ -1,0 +1,41 @@
+from . import nn, rl
+from .algorithms.dqn import DQN
+from .algorithms.ppo import PPO
+from .algorithms.q_learning import QLearning
+from .algorithms.sac import SAC
+from .backends.equinox import from_equinox
+from .backends.haiku import from_haiku
+from .backends.linen import from_linen
+from .backends.nnx import from_nnx
+from .backends.translate import translate
+from .checks import check_agent, check_environment, check_network
+from .core.agent import Agent, AgentBase
+from .core.environment import Environment, TimeStep
+from .core.errors import Guessed, TriglotError
+from .core.evaluate import evaluate
+from .core.learner import Learner
+from .core.loop.trainer import Trainer
+from .core.network import Network, Variables
+from .core.networks.combinators import combine, ensemble, freeze, scalar, start_from
+from .core.networks.unroll import unroll
+from .core.specs import Box, Dict, Discrete
+from .core.train import train
+from .diff.compare import diff_networks
+from .export.policy import load_policy
+from .registry.agents import make_agent
+from .registry.environments import make_env
+from .registry.presets.find import preset
+from .training.load import load_run
+
+__version__: str
+
+__all__ = [
+    "make_env", "make_agent", "preset", "train", "evaluate", "Trainer", "load_run", "load_policy",
+    "from_haiku", "from_linen", "from_nnx", "from_equinox", "translate", "Guessed",
+    "PPO", "DQN", "SAC", "QLearning",
+    "rl", "nn",
+    "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",
+    # Also in `rl` and `nn`.
+    "Agent", "AgentBase", "Learner", "Environment", "TimeStep", "Box", "Dict", "Discrete",
+    "Network", "Variables", "combine", "ensemble", "freeze", "scalar", "start_from", "unroll",
+]  # fmt: skip
