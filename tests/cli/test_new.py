@@ -12,7 +12,7 @@ import pytest
 from triglot.cli import main as cli
 from triglot.cli import new
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 KINDS = [
     ("algorithm", None),
     ("environment", None),
