@@ -10,7 +10,7 @@ from tests.project.source import ROOT
 
 ALGORITHMS = ("ppo", "dqn", "sac")
 ROOTS = ("act", "update", "loss")
-MIN_SHARE = 0.6
+MIN_SHARE = 0.5  # more than half is the algorithm's own
 MAX_LINES = 330
 
 NOT_CODE = {
@@ -91,9 +91,9 @@ def read(algorithm: str) -> str:
 def test_most_of_the_code_is_the_algorithm(algorithm: str) -> None:
     source = read(algorithm)
     inside, whole = len(algorithm_lines(source)), len(code_lines(source))
-    assert inside >= MIN_SHARE * whole, (
+    assert inside > MIN_SHARE * whole, (
         f"algorithms/{algorithm}.py: {inside} of {whole} code lines ({inside / whole:.1%}) are in "
-        f"{', '.join(ROOTS)} and what they call; at least {MIN_SHARE:.0%} should be."
+        f"{', '.join(ROOTS)} and what they call; more than {MIN_SHARE:.0%} should be."
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.documents import FILES, PAGES, ROOT, commands, name_of
-from tests.project.test_commands import BEFORE, EXTRAS, READER
+from tests.project.test_commands import BEFORE, EXTRAS, READER, exit_code_of
 from triglot.cli import main as cli
 from triglot.registry.algorithms import find_algorithm
 
@@ -104,7 +104,7 @@ def test_the_commands_of_a_page_run_in_order(
         words, _, folder = " ".join(words).partition(" && cd ")
         line, _, written = words.partition(" > ")
         short = shortened(line.split())
-        assert cli.main(short) == 0, short
+        assert cli.main(short) == exit_code_of(f"triglot {words}"), short
         printed = capsys.readouterr().out
         if written:
             Path(written).write_text(printed)
