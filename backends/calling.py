@@ -1,5 +1,6 @@
 """Arguments of a user's module, chosen by its signature."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -16,17 +17,22 @@ Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 TRAINING = ("train", "training", "is_training")
 EVALUATING = ("deterministic", "inference", "use_running_average")
 # Parameters that an adapter fills in itself.
-FILLED_IN = {"self", "key", "state", *TRAINING, *EVALUATING}
+FILLED_IN = {"key", "state", *TRAINING, *EVALUATING}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Read the parameters of a function, class or callable object; empty if they are unknown."""
+    """Read what a caller passes to a function, class or callable object; empty if it is unknown."""
     if isinstance(function, type):  # NNX's metaclass hides the constructor's signature
-        function = function.__init__
+        return method_parameters(function, "__init__")
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return {}
+
+
+def method_parameters(kind: type, method: str) -> Mapping[str, inspect.Parameter]:
+    """Read what a caller passes to a method of an instance, without the instance itself."""
+    return parameters(functools.partial(getattr(kind, method), None))
 
 
 def mode_arguments(names: Mapping[str, Any], train: bool) -> dict[str, bool]:

@@ -97,7 +97,7 @@ def _lift(
     abstract_params, rest = eqx.partition(abstract, _is_trainable)
     abstract_buffers, skeleton = eqx.partition(rest, _is_array)
     state_structure = jax.tree.structure(abstract_state)
-    names = parameters(type(abstract).__call__)
+    names = parameters(abstract)
     stateful = state_structure.num_leaves > 0
     if stateful and "state" not in names:
         raise TriglotError(

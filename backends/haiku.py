@@ -47,7 +47,7 @@ def from_haiku(
     shown = name or getattr(function, "__name__", type(function).__name__)
     names = calling.parameters(function)
     if isinstance(function, type) and issubclass(function, hk.Module):
-        names, function = calling.parameters(function.__call__), _constructing(function)
+        names, function = calling.method_parameters(function, "__call__"), _constructing(function)
     if isinstance(function, hk.Transformed):
         function = hk.with_empty_state(function)
     if not isinstance(function, hk.TransformedWithState):

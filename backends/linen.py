@@ -48,7 +48,7 @@ def from_linen(
             f"{given}."
         )
     shown = name or type(module).__name__
-    names = calling.parameters(module.__call__)
+    names = calling.parameters(module)
 
     def init(key: jax.Array) -> Variables:
         inputs = calling.example_arguments(obs_spec, initial_carry)

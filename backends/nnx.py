@@ -80,7 +80,7 @@ def _lift(
             f"returned a {type(abstract).__name__}."
         )
     graphdef, params, streams, _ = split(abstract)
-    names = parameters(type(abstract).__call__)
+    names = parameters(abstract)
 
     def init(key: jax.Array) -> Variables:
         _, params, _, state = split(construct(key))
