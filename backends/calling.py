@@ -1,5 +1,6 @@
 """Arguments of a user's module, chosen by its signature."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -16,29 +17,22 @@ Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 TRAINING = ("train", "training", "is_training")
 EVALUATING = ("deterministic", "inference", "use_running_average")
 # Parameters that an adapter fills in itself.
-FILLED_IN = {"self", "key", "state", *TRAINING, *EVALUATING}
+FILLED_IN = {"key", "state", *TRAINING, *EVALUATING}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Read the parameters of a function, class or callable object; empty if they are unknown."""
+    """Read what a caller passes to a function, class or callable object; empty if it is unknown."""
     if isinstance(function, type):  # NNX's metaclass hides the constructor's signature
-        function = function.__init__
+        return method_parameters(function, "__init__")
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return {}
 
 
-def mode_arguments(names: Mapping[str, Any], train: bool) -> dict[str, bool]:
-    """Fill in the switches between training and evaluation that a module takes.
-
-    >>> mode_arguments({"obs": None, "is_training": None}, True)
-    {'is_training': True}
-    """
-    return {
-        **{name: train for name in TRAINING if name in names},
-        **{name: not train for name in EVALUATING if name in names},
-    }
+def method_parameters(kind: type, method: str) -> Mapping[str, inspect.Parameter]:
+    """Read what a caller passes to a method of an instance, without the instance itself."""
+    return parameters(functools.partial(getattr(kind, method), None))
 
 
 def arguments(inputs: PyTree) -> tuple[PyTree, ...]:
@@ -46,19 +40,24 @@ def arguments(inputs: PyTree) -> tuple[PyTree, ...]:
     return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
-def check_arguments(
-    module: str, names: Mapping[str, inspect.Parameter], given: tuple[PyTree, ...]
-) -> None:
-    """Check that a module requires no more inputs than it is given.
+def bind(
+    module: str, names: Mapping[str, inspect.Parameter], inputs: PyTree, train: bool
+) -> tuple[tuple[PyTree, ...], dict[str, bool]]:
+    """Convert inputs to the arguments of a module's call.
 
     Args:
       module: the library and the name, for the message.
       names: its parameters.
-      given: its positional arguments.
+      inputs: as `Network.apply` takes them.
+      train: whether the call is one in training.
+
+    Returns:
+      The positional arguments, and the switches between training and evaluation that it takes.
 
     Raises:
-      TriglotError: if it requires more, with the advice for a recurrent module.
+      TriglotError: if the module requires more inputs, with the advice for a recurrent module.
     """
+    given = arguments(inputs)
     required = [
         name
         for name, parameter in names.items()
@@ -73,6 +72,8 @@ def check_arguments(
             "FUNCTION(num_envs) returns the carry at an episode's start. If it reads several "
             "observations, its inputs must be a tuple."
         )
+    modes = {name: train for name in TRAINING} | {name: not train for name in EVALUATING}
+    return given, {name: mode for name, mode in modes.items() if name in names}
 
 
 def example_arguments(inputs: Inputs, initial_carry: InitialCarry | None) -> tuple[PyTree, ...]:
@@ -92,6 +93,12 @@ def describe_inputs(inputs: Inputs) -> str:
         return f"{spec.dtype} [{', '.join(['B', *map(str, spec.shape)])}]"
 
     return " and ".join(one(spec) for spec in arguments(inputs))
+
+
+def display_name(module: Any) -> str:
+    """Name a module, function or class in errors and reports."""
+    first = module[0] if isinstance(module, tuple) and module else module
+    return getattr(first, "__name__", type(first).__name__)
 
 
 def lifted(

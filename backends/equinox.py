@@ -1,8 +1,5 @@
 """Adapter for Equinox, through `eqx.partition`, `eqx.combine` and `eqx.filter_value_and_grad`."""
 
-import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Codec, Network, Variables
+from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from . import cells
-from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
-from .layers.describe import describe, walk
-from .naming import words_of
+from .calling import InitialCarry, bind, display_name, parameters
+from .cells import lift_zoo
+from .objects import constructor, lift
 
 LEAF_NAMES = {"weight": "kernel"}
 BATCH_AXIS = "batch"
@@ -48,27 +44,10 @@ def from_equinox(
       TriglotError: if the constructor fails or returns something else than a module, or a
         module with state does not take `state`.
     """
-    # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
-    return _lift(module, name, initial_carry, constants=jax.ensure_compile_time_eval)
-
-
-def _lift(
-    module: Any,
-    name: str | None = None,
-    initial_carry: InitialCarry | None = None,
-    *,
-    constants: Callable[[], AbstractContextManager[Any]],
-) -> Network:
-    """Lift a module; `constants` is the context in which its constructor runs."""
     eqx = require("equinox", "equinox")
+    shown = name or display_name(module)
     is_built = isinstance(module, eqx.Module | tuple)
-    by_name = "key" in parameters(module)
-
-    def construct(key: jax.Array) -> Any:
-        if is_built:
-            return module
-        with constants():
-            return module(key=key) if by_name else module(key)
+    construct = (lambda key: module) if is_built else constructor(module, "key", lambda key: key)
 
     def with_state(built: Any) -> tuple[Any, Any]:
         """Split a module from its state, whether built with `eqx.nn.make_with_state` or not."""
@@ -81,7 +60,6 @@ def _lift(
         built, state = with_state(construct(key))
         return jax.tree.map(lambda leaf: _Constant(leaf) if _is_numpy(leaf) else leaf, built), state
 
-    shown = name or getattr(module, "__name__", type(module).__name__)
     with user_error_context(f"the Equinox constructor {shown!r} failed when given a key"):
         hidden, abstract_state = eqx.filter_eval_shape(with_constants_hidden, jax.random.key(0))
     abstract = jax.tree.map(
@@ -97,7 +75,7 @@ def _lift(
     abstract_params, rest = eqx.partition(abstract, _is_trainable)
     abstract_buffers, skeleton = eqx.partition(rest, _is_array)
     state_structure = jax.tree.structure(abstract_state)
-    names = parameters(type(abstract).__call__)
+    names = parameters(abstract)
     stateful = state_structure.num_leaves > 0
     if stateful and "state" not in names:
         raise TriglotError(
@@ -122,9 +100,7 @@ def _lift(
         )
         built = eqx.combine(variables.params, buffers, skeleton)
         built = eqx.nn.inference_mode(built, value=not train)
-        modes = mode_arguments(names, train)
-        given = arguments(inputs)
-        check_arguments(f"the Equinox module {shown!r}", names, given)
+        given, modes = bind(f"the Equinox module {shown!r}", names, inputs, train)
         keys = None
         if "key" in names and train and key is not None:
             keys = jax.random.split(key, jax.tree.leaves(given)[0].shape[0])
@@ -151,14 +127,19 @@ def _lift(
     def is_layer(node: Any) -> bool:
         return isinstance(node, eqx.Module)
 
-    leaves = [
-        describe("equinox", words_of(path), walk(abstract, path, is_layer), leaf.shape, LEAF_NAMES)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(abstract_params)
-    ]
-    title = shown if not is_built or name else type(abstract).__name__
-    how: Any = {"random_start": not is_built, "codec": Codec.named(abstract_params, leaves)}
-    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
-    return lifted(title, "equinox", init, apply, initial_carry, **how)
+    return lift(
+        "equinox",
+        shown,
+        abstract,
+        abstract_params,
+        initial_carry,
+        init=init,
+        apply=apply,
+        value_and_grad=eqx.filter_value_and_grad,
+        is_layer=is_layer,
+        leaf_names=LEAF_NAMES,
+        random_start=not is_built,
+    )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -166,9 +147,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("equinox", "equinox")
     from .zoo.equinox import make
 
-    # Without the constants of initializers, which would be 50 small programs.
-    lift = functools.partial(_lift, constants=nullcontext)
-    return cells.lift_zoo(lift, spec, name, make(spec))
+    return lift_zoo(from_equinox, spec, name, make(spec))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ..core.errors import require, user_error_context
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.errors import require
+from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from ..core.networks.combinators import hold
-from . import calling, cells
-from .layers.describe import CallLog, describe
+from . import calling, cells, functional
+from .layers.describe import Words
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 
@@ -44,64 +42,46 @@ def from_haiku(
       TriglotError: if the function fails on these observations.
     """
     hk = require("haiku", "haiku")
-    shown = name or getattr(function, "__name__", type(function).__name__)
+    shown = name or calling.display_name(function)
     names = calling.parameters(function)
     if isinstance(function, type) and issubclass(function, hk.Module):
-        names, function = calling.parameters(function.__call__), _constructing(function)
+        names, function = calling.method_parameters(function, "__call__"), _constructing(function)
     if isinstance(function, hk.Transformed):
         function = hk.with_empty_state(function)
     if not isinstance(function, hk.TransformedWithState):
         function = hk.transform_with_state(function)
     transformed = function
 
-    def init(key: jax.Array) -> Variables:
-        inputs = calling.example_arguments(obs_spec, initial_carry)
-        calling.check_arguments(f"the Haiku function {shown!r}", names, inputs)
-        # hk.BatchNorm creates its running averages in training only.
-        modes = calling.mode_arguments(names, True)
+    def init(key: jax.Array, *inputs: Any, **modes: bool) -> tuple[Any, Any]:
         # hk.initializers.Orthogonal multiplies a matrix by a vector, an error in strict mode.
         with jax.numpy_rank_promotion("allow"):
-            params, state = transformed.init(key, *inputs, **modes)
-        return Variables(params=params, state=state)
+            return transformed.init(key, *inputs, **modes)
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+        variables: Variables, key: jax.Array | None, *inputs: Any, **modes: bool
     ) -> tuple[Any, Any]:
-        given = calling.arguments(inputs)
-        calling.check_arguments(f"the Haiku function {shown!r}", names, given)
-        modes = calling.mode_arguments(names, train)
-        outputs, state = transformed.apply(variables.params, variables.state, key, *given, **modes)
-        # A Haiku function may update its state in any call; evaluation discards the update.
-        return outputs, state if train else variables.state
+        return transformed.apply(variables.params, variables.state, key, *inputs, **modes)
 
-    calls = CallLog()
-
-    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    def place(context: Any) -> Words | None:
         if context.method_name == "__init__":  # the module has no name yet
-            return method(*args, **kwargs)
-        with calls.calling(tuple(context.module.module_name.split("/")), context.module):
-            return method(*args, **kwargs)
+            return None
+        return tuple(context.module.module_name.split("/"))
 
-    with (
-        user_error_context(
-            f"the Haiku function {shown!r} failed on {calling.describe_inputs(obs_spec)}"
-        ),
-        hk.intercept_methods(log_call),
-    ):
-        params = jax.eval_shape(init, jax.random.key(0)).params
-
-    def describe_one(path: Any, shape: tuple[int, ...]) -> Leaf:
-        words = (*path[0].key.split("/"), path[-1].key)
-        return describe("haiku", words, calls.owners(words), shape, LEAF_NAMES)
-
-    leaves = [
-        (describe_one(path, leaf.shape), leaf.dtype)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    ]
-    codec = Codec.named(params, [leaf for leaf, _ in leaves])
-    network = calling.lifted(shown, "haiku", init, apply, initial_carry, codec=codec)
-    buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
-    return hold(network, buffers) if buffers else network
+    return functional.lift(
+        "haiku",
+        f"the Haiku function {shown!r}",
+        shown,
+        names,
+        obs_spec,
+        initial_carry,
+        init=init,
+        apply=apply,
+        train_at_init=True,  # hk.BatchNorm creates its running averages in training only
+        intercept=hk.intercept_methods,
+        place=place,
+        words=lambda path: (*path[0].key.split("/"), path[-1].key),
+        leaf_names=LEAF_NAMES,
+    )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

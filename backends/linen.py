@@ -3,15 +3,12 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.errors import TriglotError, require
+from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from ..core.networks.combinators import hold
-from . import calling, cells
-from .layers.describe import CallLog, describe
-from .naming import words_of
+from . import calling, cells, functional
+from .layers.describe import Words
 
 
 def from_linen(
@@ -47,57 +44,38 @@ def from_linen(
             f"from_linen takes an instance of a flax.linen.Module, such as Mine(hidden=64); got "
             f"{given}."
         )
-    shown = name or type(module).__name__
-    names = calling.parameters(module.__call__)
+    shown = name or calling.display_name(module)
 
-    def init(key: jax.Array) -> Variables:
-        inputs = calling.example_arguments(obs_spec, initial_carry)
-        calling.check_arguments(f"the Linen module {shown!r}", names, inputs)
-        state = dict(module.init(key, *inputs, **calling.mode_arguments(names, False)))
-        return Variables(params=state.pop("params", {}), state=state)
+    def init(key: jax.Array, *inputs: Any, **modes: bool) -> tuple[Any, Any]:
+        state = dict(module.init(key, *inputs, **modes))
+        return state.pop("params", {}), state
 
     def apply(
-        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+        variables: Variables, key: jax.Array | None, *inputs: Any, **modes: bool
     ) -> tuple[Any, Any]:
         collections = {"params": variables.params, **variables.state}
-        given, modes = calling.arguments(inputs), calling.mode_arguments(names, train)
-        calling.check_arguments(f"the Linen module {shown!r}", names, given)
         # A single key is Linen's fallback for every stream.
         if not variables.state:
-            return module.apply(collections, *given, rngs=key, **modes), variables.state
-        # A module may update its collections in any call; evaluation discards the update.
+            return module.apply(collections, *inputs, rngs=key, **modes), variables.state
         mutable = list(variables.state)
-        outputs, state = module.apply(collections, *given, rngs=key, mutable=mutable, **modes)
-        return outputs, state if train else variables.state
+        return module.apply(collections, *inputs, rngs=key, mutable=mutable, **modes)
 
-    calls = CallLog()
+    def place(context: Any) -> Words | None:
+        return None if context.module.scope is None else tuple(context.module.path)
 
-    def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        if context.module.scope is None:
-            return method(*args, **kwargs)
-        with calls.calling(tuple(context.module.path), context.module):
-            return method(*args, **kwargs)
-
-    with (
-        user_error_context(
-            f"the Linen module {shown!r} failed on {calling.describe_inputs(obs_spec)}"
-        ),
-        linen.intercept_methods(log_call),
-    ):
-        params = jax.eval_shape(init, jax.random.key(0)).params
-
-    def describe_one(path: Any, shape: tuple[int, ...]) -> Leaf:
-        words = words_of(path)
-        return describe("linen", words, calls.owners(words), shape)
-
-    leaves = [
-        (describe_one(path, leaf.shape), leaf.dtype)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    ]
-    codec = Codec.named(params, [leaf for leaf, _ in leaves])
-    network = calling.lifted(shown, "linen", init, apply, initial_carry, codec=codec)
-    buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
-    return hold(network, buffers) if buffers else network
+    return functional.lift(
+        "linen",
+        f"the Linen module {shown!r}",
+        shown,
+        calling.parameters(module),
+        obs_spec,
+        initial_carry,
+        init=init,
+        apply=apply,
+        train_at_init=False,
+        intercept=linen.intercept_methods,
+        place=place,
+    )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

@@ -1,20 +1,16 @@
 """Adapter for Flax NNX, through `nnx.split` and `nnx.merge`."""
 
-import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Codec, Network, Variables
+from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from . import cells
-from .calling import InitialCarry, arguments, check_arguments, lifted, mode_arguments, parameters
-from .layers.describe import describe, walk
-from .naming import words_of
+from .calling import InitialCarry, bind, display_name, parameters
+from .cells import lift_zoo
+from .objects import constructor, lift
 
 
 def from_nnx(
@@ -40,30 +36,10 @@ def from_nnx(
       MissingExtra: if Flax is not installed.
       TriglotError: if the constructor fails or returns something else than a module.
     """
-    # Constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing.
-    return _lift(module, name, initial_carry, constants=jax.ensure_compile_time_eval)
-
-
-def _lift(
-    module: Any,
-    name: str | None = None,
-    initial_carry: InitialCarry | None = None,
-    *,
-    constants: Callable[[], AbstractContextManager[Any]],
-) -> Network:
-    """Lift a module; `constants` is the context in which its constructor runs."""
     nnx = require("flax.nnx", "flax")
+    shown = name or display_name(module)
     is_built = isinstance(module, nnx.Module)
-    own_name = type(module).__name__ if is_built else getattr(module, "__name__", repr(module))
-    shown = name or own_name
-    by_name = "rngs" in parameters(module)
-
-    def construct(key: jax.Array) -> Any:
-        if is_built:
-            return module
-        with constants():
-            rngs = nnx.Rngs(key)
-            return module(rngs=rngs) if by_name else module(rngs)
+    construct = (lambda key: module) if is_built else constructor(module, "rngs", nnx.Rngs)
 
     def is_trainable(path: Any, value: Any) -> bool:
         del path
@@ -80,7 +56,7 @@ def _lift(
             f"returned a {type(abstract).__name__}."
         )
     graphdef, params, streams, _ = split(abstract)
-    names = parameters(type(abstract).__call__)
+    names = parameters(abstract)
 
     def init(key: jax.Array) -> Variables:
         _, params, _, state = split(construct(key))
@@ -107,22 +83,26 @@ def _lift(
             module.train()
         else:
             module.eval()
-        given = arguments(inputs)
-        check_arguments(f"the NNX module {shown!r}", names, given)
-        outputs = module(*given, **mode_arguments(names, train))
+        given, modes = bind(f"the NNX module {shown!r}", names, inputs, train)
+        outputs = module(*given, **modes)
         return outputs, split(module)[3] if train else variables.state
 
     def is_layer(node: Any) -> bool:
         return isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
 
-    # The last key of a path is the variable's own.
-    leaves = [
-        describe("nnx", words_of(path[:-1]), walk(abstract, path[:-1], is_layer), leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    ]
-    how: Any = {"random_start": not is_built, "codec": Codec.named(params, leaves)}
-    how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
-    return lifted(shown, "nnx", init, apply, initial_carry, **how)
+    return lift(
+        "nnx",
+        shown,
+        abstract,
+        params,
+        initial_carry,
+        init=init,
+        apply=apply,
+        value_and_grad=nnx.value_and_grad,
+        is_layer=is_layer,
+        is_parameter=lambda node: isinstance(node, nnx.Variable),
+        random_start=not is_built,
+    )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
@@ -130,6 +110,4 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     require("flax.nnx", "flax")
     from .zoo.nnx import make
 
-    # Without the constants of initializers, which would be 50 small programs.
-    lift = functools.partial(_lift, constants=nullcontext)
-    return cells.lift_zoo(lift, spec, name, make(spec))
+    return lift_zoo(from_nnx, spec, name, make(spec))

@@ -62,7 +62,7 @@ def sizes(case: Case, backend: str) -> Iterator[tuple[str, int, int, float, floa
     )
     trainer = make_trainer(agent, env)
     keys = jax.random.split(jax.random.key(0), case.num_seeds)
-    state = jax.eval_shape(lambda: init_seeds(trainer, keys))
+    state = init_seeds.eval_shape(trainer, keys)
     programs = {
         "init": (init_seeds, (trainer, keys), {}),
         "train": (train_seeds, (trainer, state, np.int32(0)), {}),

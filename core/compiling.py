@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.extend import core as jex
 
 # Of LLVM, whose default is 3. On CPU it takes up to a third less time, and most steps are as fast:
 # loops are vectorized at both levels.
@@ -44,10 +43,14 @@ def _is_known(name: str, value: Any) -> bool:
 
 
 class WholeProgram:
-    """`jax.jit` with `compiler_options`; inside another jitted function, without them.
+    """`jax.jit` with `compiler_options`, for callers outside of traced functions.
 
-    The options are chosen at each call, since they depend on the backend, and importing must not
-    start it.
+    JAX accepts options of the outermost program only: functions that are traced themselves call
+    `function`. The options are chosen at each call, since they depend on the backend, and importing
+    must not start it.
+
+    Attributes:
+      function: the function without `jax.jit`.
     """
 
     def __init__(
@@ -67,26 +70,22 @@ class WholeProgram:
           options: of `jax.jit`.
         """
         functools.update_wrapper(self, function)
-        self._function, self._options = function, options
-        self._needs_default, self._runs_once = needs_default, runs_once
+        self.function = function
+        self._needs_default, self._runs_once, self._options = needs_default, runs_once, options
         self._programs: dict[tuple[tuple[str, Any], ...], Any] = {}
 
     def _jitted(self, first: Any) -> Any:
         default = self._needs_default(first)
-        return self._with({} if default else compiler_options(runs_once=self._runs_once))
-
-    def _with(self, chosen: dict[str, Any]) -> Any:
+        chosen = {} if default else compiler_options(runs_once=self._runs_once)
         key = tuple(chosen.items())
         if key not in self._programs:
             how = {"compiler_options": chosen} if chosen else {}
-            self._programs[key] = jax.jit(self._function, **how, **self._options)
+            self._programs[key] = jax.jit(self.function, **how, **self._options)
         return self._programs[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function."""
-        # JAX has no other public question for it, and refuses options there.
-        inside = jex.unsafe_am_i_under_a_jit_DO_NOT_USE  # pyright: ignore[reportPrivateImportUsage]
-        return (self._with({}) if inside() else self._jitted(args[0]))(*args, **kwargs)
+        return self._jitted(args[0])(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace for these arguments, which may be abstract; see `jax.jit`."""

@@ -235,7 +235,7 @@ def finite_parameters(state: RunnerState) -> np.ndarray:
 
 def _state_like(group: Group, batch: Batch) -> RunnerState:
     keys, hyper = group.keys(batch.seeds), group.hyper(batch.settings)
-    return jax.eval_shape(lambda: init_seeds(group.trainer, keys, hyper))
+    return init_seeds.eval_shape(group.trainer, keys, hyper)
 
 
 def _saved_like(group: Group, batch: Batch) -> Mapping[str, Any]:

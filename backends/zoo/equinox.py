@@ -3,7 +3,6 @@
 Every module takes one observation, without a batch axis.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.networks.architecture import Head, NetworkSpec, Table, joined
+from .initializers import kernel_initializer
 
 
 def make(spec: NetworkSpec) -> Callable[[jax.Array], eqx.Module]:
@@ -28,15 +28,11 @@ def _initialized(layer: Any, scale: float | None, *, key: jax.Array) -> Any:
     """
     if scale is None:
         return layer
-    weight = _orthogonal(scale)(key, layer.weight.shape, layer.weight.dtype)
+    draw = kernel_initializer(scale, column_axis=0)
+    weight = draw(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(
         lambda each: (each.weight, each.bias), layer, (weight, jnp.zeros_like(layer.bias))
     )
-
-
-@functools.cache  # traced once for each shape
-def _orthogonal(scale: float) -> Callable[..., jax.Array]:
-    return jax.jit(jax.nn.initializers.orthogonal(scale, column_axis=0), static_argnums=(1, 2))
 
 
 def _linear(

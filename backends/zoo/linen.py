@@ -1,13 +1,14 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
-import functools
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.linear import default_kernel_init
 
 from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCell, Table, joined
+from .initializers import kernel_initializer
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -44,7 +45,7 @@ class TorsoAndHeads(nn.Module):
 
     def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
         activation = getattr(nn, torso.activation)
-        init = _initializer(torso.scale)
+        init = kernel_initializer(torso.scale, default_kernel_init)
         for index, (width, size, stride) in enumerate(torso.convolutions):
             convolution = nn.Conv(
                 width,
@@ -63,7 +64,7 @@ class TorsoAndHeads(nn.Module):
 
     def _head(self, features: jax.Array, name: str, head: Head) -> jax.Array:
         def dense(size: int, suffix: str = "") -> jax.Array:
-            init = _initializer(head.scale)
+            init = kernel_initializer(head.scale, default_kernel_init)
             return nn.Dense(size, kernel_init=init, name=f"head_{name}{suffix}")(features)
 
         if head.size is None:
@@ -74,13 +75,6 @@ class TorsoAndHeads(nn.Module):
             return dense(head.size)
         advantage = dense(head.size, "_advantage")
         return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
-
-
-@functools.cache  # traced once for each shape; Linen asks for its shape at every application
-def _initializer(scale: float | None) -> nn.initializers.Initializer:
-    orthogonal = nn.initializers.orthogonal
-    chosen = nn.linear.default_kernel_init if scale is None else orthogonal(scale)
-    return jax.jit(chosen, static_argnums=(1, 2))
 
 
 class StateIndependent(nn.Module):

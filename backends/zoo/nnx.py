@@ -1,6 +1,5 @@
 """Flax NNX's zoo: networks built from a `NetworkSpec`."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from flax import nnx
 from flax.nnx.nn.linear import default_kernel_init
 
 from ...core.networks.architecture import Head, NetworkSpec, RecurrentCell, Table, joined
+from .initializers import kernel_initializer
 
 
 def make(spec: NetworkSpec) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -24,7 +24,7 @@ class TorsoAndHeads(nnx.Module):
 
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
         torso = spec.layers
-        init = _initializer(torso.scale)
+        init = kernel_initializer(torso.scale, default_kernel_init)
         shape = spec.obs_shape
         layers: list[nnx.Conv | nnx.Linear] = []
         for one in torso.convolutions:
@@ -102,21 +102,15 @@ def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | S
         return Dueling(head, size, rngs=rngs)
     if head.state_independent is not None:
         return StateIndependent(head.size or 1, head.state_independent)
-    init = _initializer(head.scale)
+    init = kernel_initializer(head.scale, default_kernel_init)
     return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
-
-
-@functools.cache  # traced once for each shape
-def _initializer(scale: float | None) -> nnx.Initializer:
-    chosen = default_kernel_init if scale is None else nnx.initializers.orthogonal(scale)
-    return jax.jit(chosen, static_argnums=(1, 2))
 
 
 class Dueling(nnx.Module):
     """The sum of a value and mean-free advantages."""
 
     def __init__(self, head: Head, size: int, *, rngs: nnx.Rngs) -> None:
-        init = _initializer(head.scale)
+        init = kernel_initializer(head.scale, default_kernel_init)
         self.value = nnx.Linear(size, 1, kernel_init=init, rngs=rngs)
         self.advantage = nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
 

@@ -210,7 +210,7 @@ def test_observations_keep_their_dtype_in_the_replay() -> None:
 
 def test_an_update_writes_to_the_replay_in_place() -> None:
     trainer = on("obs-action-reward", replace(SMALL, prioritized=True, buffer_size=20_000))
-    states = jax.eval_shape(lambda: init_seeds(trainer, jax.random.split(jax.random.key(0), 1)))
+    states = init_seeds.eval_shape(trainer, jax.random.split(jax.random.key(0), 1))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states.agent.replay))
     memory = train_seeds.lower(trainer, states, 4).compile().memory_analysis()
     assert memory is not None  # for the type checker

@@ -18,6 +18,7 @@ from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import ensemble, freeze, start_from
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Dict
+from triglot.diff.loading import load_network
 
 OBS = Box((4,))
 OBS_DICT = Dict({"position": Box((3,)), "goal": Box((1,))})
@@ -330,3 +331,50 @@ def test_mistakes_are_told_in_one_sentence(make: Callable[[], Network], words: s
     with pytest.raises(TriglotError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+class AnotherNameLinen(nn.Module):
+    @nn.compact
+    def __call__(s, x: jax.Array) -> jax.Array:
+        return nn.Dense(2)(x)
+
+
+class AnotherNameHaiku(hk.Module):
+    def __call__(s, x: jax.Array) -> jax.Array:
+        return hk.Linear(2)(x)
+
+
+class AnotherNameNNX(nnx.Module):
+    def __init__(s, rngs: nnx.Rngs) -> None:
+        s.layer = nnx.Linear(4, 2, rngs=rngs)
+
+    def __call__(s, x: jax.Array) -> jax.Array:
+        return s.layer(x)
+
+
+class AnotherNameEquinox(eqx.Module):
+    layer: eqx.nn.Linear
+
+    def __init__(s, key: jax.Array) -> None:
+        s.layer = eqx.nn.Linear(4, 2, key=key)
+
+    @eqx.filter_jit
+    def __call__(s, x: jax.Array) -> jax.Array:
+        return s.layer(x)
+
+
+ANOTHER_NAME: dict[str, Any] = {
+    "haiku": AnotherNameHaiku,
+    "linen": AnotherNameLinen,
+    "nnx": AnotherNameNNX,
+    "equinox": AnotherNameEquinox,
+}
+
+
+@every_backend
+def test_self_may_have_another_name(backend: str) -> None:
+    # As `triglot diff` and `triglot check` load a class, through the adapter of its library.
+    network = load_network(ANOTHER_NAME[backend], OBS)
+    assert network.backend == backend
+    variables = network.init(jax.random.key(0))
+    assert network.apply(variables, jnp.ones((3, 4)))[0].shape == (3, 2)

@@ -46,7 +46,7 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     trainer = make_trainer(agent, env)
 
     def init(keys: jax.Array) -> Any:
-        return init_seeds(trainer, keys)
+        return init_seeds.function(trainer, keys)
 
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_seeds))
     states = jax.eval_shape(init, keys)

@@ -88,11 +88,11 @@ def test_a_checkpoint_is_the_whole_state(finished: Path) -> None:
     agent = triglot.make_agent("ppo", env, config=SMALL)
     trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs))
     keys = jax.random.split(jax.random.key(0), 2)
-    like = jax.eval_shape(lambda: init_seeds(trainer, keys, agent.hyper))
+    like = init_seeds.eval_shape(trainer, keys, agent.hyper)
     with pytest.raises(TriglotError, match=r"hyper\.decay_updates is float32"):
         Checkpoints(finished / "checkpoints").restore(like)[1]
     hyper = triglot.PPO.Hyperparams(decay_updates=7.0)
-    like = jax.eval_shape(lambda: init_seeds(trainer, keys, hyper))
+    like = init_seeds.eval_shape(trainer, keys, hyper)
     state = Checkpoints(finished / "checkpoints").restore(like)[1]
     np.testing.assert_array_equal(state.num_updates, [7, 7])
     assert jnp.issubdtype(state.key.dtype, jax.dtypes.prng_key)
@@ -198,7 +198,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
             jax.random.split(jax.random.key(0), 2),
             triglot.PPO.Hyperparams(decay_updates=7.0),
         )
-        like = jax.eval_shape(lambda t=trainer, k=keys, h=hyper: init_seeds(t, k, h))
+        like = init_seeds.eval_shape(trainer, keys, hyper)
         states.append(Checkpoints(folder / "checkpoints").restore(like)[1])
     chex.assert_trees_all_equal(*(state.agent for state in states))
     assert read(out / "summary.json")["evaluation"] == read(finished / "summary.json")["evaluation"]
