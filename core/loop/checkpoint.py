@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
-from ..types import types_by_path
+from ..types import by_path, types_by_path
 
 State = TypeVar("State")
 
@@ -68,8 +68,8 @@ def restore(path: Path, like: State) -> State:
 
     Args:
       path: the folder.
-      like: a pytree of the same structure, shapes and dtypes; `jax.ShapeDtypeStruct` leaves
-        suffice.
+      like: a pytree with arrays of the same paths, shapes and dtypes; `jax.ShapeDtypeStruct`
+        leaves suffice. Containers without arrays may differ.
 
     Returns:
       The arrays, in the structure of `like`.
@@ -92,7 +92,13 @@ def restore(path: Path, like: State) -> State:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
             _check_same(path, types_by_path(metadata.tree), types_by_path(_plain(abstract)))
-            return jax.tree.map(_uncommitted, checkpointer.restore(path.absolute(), abstract))
+            # Orbax also compares containers without arrays, of which each library has its own.
+            wanted = by_path(abstract)
+            stored = jax.tree.structure(metadata.tree)
+            item = jax.tree.unflatten(stored, [wanted[name] for name in by_path(metadata.tree)])
+            found = by_path(checkpointer.restore(path.absolute(), item))
+            leaves = [_uncommitted(found[name]) for name in wanted]
+            return jax.tree.unflatten(jax.tree.structure(abstract), leaves)
         except TriglotError:
             raise
         # Orbax raises many types of errors.

@@ -119,3 +119,14 @@ def test_what_is_restored_is_committed_to_no_device(tmp_path: Path) -> None:
     restored = checkpoint.restore(tmp_path / "one", state(0))
     assert_same(restored, state(1))
     assert not any(leaf.committed for leaf in jax.tree.leaves(restored))
+
+
+def test_containers_without_arrays_may_differ(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.save(1, {**state(1), "nothing": {"actor": {}}, "pair": (jnp.ones(2), [])})
+    like = {**state(0), "nothing": [None, ()], "pair": (jnp.zeros(2), {})}
+    _, restored = kept.restore(like)
+    assert_same(restored, state(1))
+    assert jax.tree.structure(restored) == jax.tree.structure(like)
+    with pytest.raises(TriglotError, match="pair.1 is absent in it"):
+        kept.restore({**like, "pair": (jnp.zeros(2), jnp.zeros(1))})
