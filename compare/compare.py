@@ -25,8 +25,9 @@ from ..registry.options import SharedOptions
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
-from ..report import report
+from ..report import comparison
 from ..report.contents import AT_ONCE
+from ..report.page import PAGE, open_report
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from ..training.devices import most_devices
@@ -143,8 +144,8 @@ def _compare(
                 if options.against and before
                 else None
             )
-            report.write(out, result)
-    print(report.as_text(result))
+            comparison.write(out, result)
+    print(comparison.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if executor is not None and not result["cost"]:
         paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
@@ -152,9 +153,9 @@ def _compare(
         paragraphs.append(result["against"]["sentence"])
     for text in (*paragraphs, result["verdict"]["sentence"]):
         print(f"\n{wrapped(text)}")
-    print(f"\nReport: {out / report.PAGE}")
+    print(f"\nReport: {out / PAGE}")
     if options.open:
-        report.open_report(out)
+        open_report(out)
     return result
 
 

@@ -6,24 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ..groups import equal_libraries
 from ..statistics.curves import forward_filled, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
 from .chart import (
     HIDDEN,
     SHOWN,
     Chart,
-    Series,
     colour_by,
     named,
     number,
     pointer,
+    reference,
     returns_scale,
     steps_axis,
     strokes,
     table,
 )
-from .labels import free_place, reference
+from .series import Series, equal_libraries
 
 TITLE = "Learning curves"
 OVERLAP = 0.01  # of the range of the returns
@@ -113,9 +112,7 @@ def seeds_chart(
         strokes(means, series, [SHOWN], x=x, y={**y, "field": "y"}),
     ]
     if random_return is not None:
-        curves = [*(mean for mean, *_ in points), *(np.concatenate(values) if few else ())]
-        place = free_place(random_return, steps, curves, (min(known), max(known)))
-        layers += reference(random_return, "random policy", place)
+        layers += reference(random_return, "random policy")
     return Chart(
         name=name,
         heading=heading,
