@@ -20,6 +20,7 @@ from ..jobs.options import JobOptions
 from ..machine.files import make_new_folder
 from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
+from ..registry.arg import option_words
 from ..registry.environments import make_env
 from ..registry.options import SharedOptions
 from ..registry.overrides import from_overrides, overrides_of
@@ -256,9 +257,9 @@ def command(options: CompareOptions) -> str:
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)
         if name not in given and not (value is None or value is False or value == ()):
-            words += _option(name, value)
+            words += option_words(name, value)
     for name, value in (options.config | options.hyper).items():
-        words += _option(name, value)
+        words += option_words(name, value)
     return shlex.join(words)
 
 
@@ -273,11 +274,3 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
         for one in (config, hyper)
     ]
     return replace(options, config=given[0], hyper=given[1])
-
-
-def _option(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    values = value if isinstance(value, list | tuple) else [value]
-    return [f"--{flag}", *(str(each) for each in values)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..machine.files import plain
 from ..machine.version import device, versions
+from ..registry.arg import option_words
 from ..report import numbers
 from ..report.charts import drawing, swept
 from ..report.charts.chart import Chart
@@ -188,15 +189,8 @@ def command(options: SweepOptions) -> str:
     chosen = {n: value for n, (value, default) in given.items() if value != default}
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
-            words += _words(name, value)
+            words += option_words(name, value)
     return shlex.join([*words, "--no-preset"])
-
-
-def _words(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", *map(str, value if isinstance(value, list | tuple) else [value])]
 
 
 def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:

@@ -22,6 +22,8 @@ from triglot.compare.training import run as training
 from triglot.compare.training.run import snapshot_updates
 from triglot.compare.training.worker import Worker, WorkerDied
 from triglot.core.errors import MissingExtra, TriglotError
+from triglot.report import comparison
+from triglot.report.page import PAGE
 
 from .in_process import SMALL, InProcessWorker
 
