@@ -152,8 +152,10 @@ def _compare(
         paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
-    for text in (*paragraphs, result["verdict"]["sentence"]):
-        print(f"\n{wrapped(text)}")
+    headline, _, rest = result["verdict"]["sentence"].partition(". ")
+    for text in (*paragraphs, f"{headline.removesuffix('.')}.", rest):
+        if text:
+            print(f"\n{wrapped(text)}")
     print(f"\nReport: {out / PAGE}")
     if options.open:
         open_report(out)

@@ -24,8 +24,8 @@ them up. `python docs/reports/collect.py RUN ...` copies the files of runs and w
 
 PAGES = """## Whole pages
 
-Two pages as the commands wrote them; each holds everything that it shows. GitHub displays their source:
-download them, or open them on the site of the documents.
+Two pages as the commands wrote them; each holds everything that it shows. GitHub displays the
+source of a page: download it, or open it on the site of the documents.
 """
 
 LADDERS = """## Ladders
@@ -102,11 +102,12 @@ def section(name: str, result: dict[str, Any]) -> str:
     """Format one report."""
     verdict = result["verdict"]
     text = textwrap.fill(f"**{verdict['level'].capitalize()}.** {verdict['sentence']}", 100)
+    command = wrapped(result["full_command"])
     title = f"{name}: {result['algorithm']} on {result['env']}"
     return (
         f"## {title}\n\n[Tables]({name}/tables.md), "
         f"[numbers]({name}/comparison.json)\n\n"
-        f"```\n{wrapped(result['full_command'])}\n```\n\n{text}\n\n![Learning curves]({name}/curves.png)\n"
+        f"```\n{command}\n```\n\n{text}\n\n![Learning curves]({name}/curves.png)\n"
     )
 
 

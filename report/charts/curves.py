@@ -76,7 +76,7 @@ def seeds_chart(
     lowest = -np.inf if bounds[0] is None else bounds[0]
     highest = np.inf if bounds[1] is None else bounds[1]
     points = [
-        (mean, np.maximum(low, lowest), np.minimum(high, highest))
+        (mean, np.clip(low, lowest, highest), np.clip(high, lowest, highest))
         for mean, low, high in map(mean_and_interval, values)
     ]
     series = _widened(series, [mean for mean, *_ in points])
