@@ -20,13 +20,15 @@ from ..jobs.options import JobOptions
 from ..machine.files import make_new_folder
 from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
+from ..registry.arg import option_words
 from ..registry.environments import make_env
 from ..registry.options import SharedOptions
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
-from ..report import report
+from ..report import comparison
 from ..report.contents import AT_ONCE
+from ..report.page import PAGE, open_report
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from ..training.devices import most_devices
@@ -143,18 +145,20 @@ def _compare(
                 if options.against and before
                 else None
             )
-            report.write(out, result)
-    print(report.as_text(result))
+            comparison.write(out, result)
+    print(comparison.as_text(result))
     paragraphs = [f"{one.job.backend} ({one.job.rung}): {one.message}" for one in failures]
     if executor is not None and not result["cost"]:
         paragraphs.append(f"{AT_ONCE} A training alone has all cores.")
     if result["against"]:
         paragraphs.append(result["against"]["sentence"])
-    for text in (*paragraphs, result["verdict"]["sentence"]):
-        print(f"\n{wrapped(text)}")
-    print(f"\nReport: {out / report.PAGE}")
+    headline, _, rest = result["verdict"]["sentence"].partition(". ")
+    for text in (*paragraphs, f"{headline.removesuffix('.')}.", rest):
+        if text:
+            print(f"\n{wrapped(text)}")
+    print(f"\nReport: {out / PAGE}")
     if options.open:
-        report.open_report(out)
+        open_report(out)
     return result
 
 
@@ -255,9 +259,9 @@ def command(options: CompareOptions) -> str:
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)
         if name not in given and not (value is None or value is False or value == ()):
-            words += _option(name, value)
+            words += option_words(name, value)
     for name, value in (options.config | options.hyper).items():
-        words += _option(name, value)
+        words += option_words(name, value)
     return shlex.join(words)
 
 
@@ -272,11 +276,3 @@ def _spelled_out(options: CompareOptions) -> CompareOptions:
         for one in (config, hyper)
     ]
     return replace(options, config=given[0], hyper=given[1])
-
-
-def _option(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    values = value if isinstance(value, list | tuple) else [value]
-    return [f"--{flag}", *(str(each) for each in values)]

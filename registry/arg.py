@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,18 @@ class Arg:
     positional: bool = False
     repeated: bool = False
     derived: bool = False
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """Write an option as words of a command line.
+
+    >>> option_words("num_seeds", 3), option_words("clip_value", False)
+    (['--num-seeds', '3'], ['--no-clip-value'])
+    """
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", *map(str, value if isinstance(value, list | tuple) else [value])]
 
 
 def marked(options: type, mark: str) -> list[str]:

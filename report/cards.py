@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backends import libraries
 from . import numbers
 from .statistics.returns import MIN_SEEDS
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A question, the answer in a few characters, what it means, and a level that colours it."""
 
     title: str
@@ -47,13 +45,10 @@ def _identity(result: Mapping[str, Any]) -> Card | None:
         )
         return Card("Identical?", "Yes", meaning, "identical")
     place = identity["first_difference"] or identity["first_metric_difference"]
-    more = place["num_differing"] - 1
-    what = place.get("leaf") or place.get("metric")
-    also = f" and {more:,} more" if more else ""
     verb = "differ" if len(place["backends"]) > 1 else "differs"
     meaning = (
         f"{numbers.names(place['backends'])} {verb} first at update {place['update']:,} of "
-        f"{updates}, in {what}{also}."
+        f"{updates}, in {numbers.place(place)}."
     )
     return Card("Identical?", "No", meaning, detail=f"from update {place['update']:,}")
 
@@ -93,10 +88,10 @@ def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
     estimate, margin = pair["return_difference"], pair.get("margin")
     bounds = numbers.interval(estimate, numbers.difference)
     if all(each["return_difference"]["mean"] == 0 for each in sized):
-        meaning = f"The mean return after training is the same, over {_seeds(num_seeds)}."
+        meaning = f"The mean return after training is the same, over {numbers.seeds(num_seeds)}."
         return Card("Return difference", "0", meaning, "identical")
     one, other = map(libraries.title, pair["backends"])
-    meaning = f"{one} minus {other}, after training, paired over {_seeds(num_seeds)}."
+    meaning = f"{one} minus {other}, after training, paired over {numbers.seeds(num_seeds)}."
     if num_seeds < MIN_SEEDS or not bounds:
         meaning += f" Fewer than {MIN_SEEDS} seeds are shown and not judged."
         return Card("Return difference", numbers.difference(estimate["mean"]), meaning)
@@ -115,10 +110,6 @@ def _against_margin(estimate: Mapping[str, float], margin: float) -> str:
     if high < -margin or low > margin:
         return f"The whole interval lies outside {limit}."
     return f"The interval reaches beyond {limit}."
-
-
-def _seeds(number: int) -> str:
-    return f"{number} seed{'' if number == 1 else 's'}"
 
 
 def _speed(result: Mapping[str, Any]) -> Card | None:

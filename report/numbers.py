@@ -97,6 +97,16 @@ def with_interval(
     return f"{form(estimate.get(value))} {interval(estimate, form)}".strip()
 
 
+def span(found: Mapping[str, Any]) -> str:
+    """Format the ends `lowest` and `highest`, or nothing if one is missing.
+
+    >>> span({"lowest": -1.0, "highest": 23.0}), span({"lowest": None, "highest": None})
+    ('-1.00 to 23.0', '')
+    """
+    ends = (found["lowest"], found["highest"])
+    return "" if None in ends else " to ".join(map(returns, ends))
+
+
 def measured(estimate: Mapping[str, float | None], unit: str) -> str:
     """Format a measured median with its interval and unit, with three digits.
 
@@ -162,6 +172,49 @@ def pairs_title(pairs: Sequence[Sequence[str]]) -> str:
     if len(firsts) * len(seconds) != len(pairs) or set(firsts) & set(seconds):
         return "; ".join(map(pair_title, pairs))
     return " – ".join(", ".join(map(libraries.title, side)) for side in (firsts, seconds))
+
+
+def first_difference(pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Find where two libraries differ first: in a parameter, or in a metric alone."""
+    return pair.get("first_difference") or pair.get("first_metric_difference")
+
+
+def place(first: Mapping[str, Any]) -> str:
+    """Name what differs first.
+
+    >>> place({"leaf": "actor/bias", "num_differing": 3})
+    'actor/bias and 2 more'
+    """
+    more = first["num_differing"] - 1
+    also = f" and {more:,} more" if more else ""
+    return f"{first.get('leaf') or first.get('metric')}{also}"
+
+
+def environments(envs: Sequence[str]) -> str:
+    """Name one environment, or count several."""
+    return envs[0] if len(envs) == 1 else f"{len(envs)} environments"
+
+
+def seeds(number: int) -> str:
+    """Count seeds.
+
+    >>> seeds(1), seeds(5)
+    ('1 seed', '5 seeds')
+    """
+    return f"{number} seed{'' if number == 1 else 's'}"
+
+
+def format_value(value: Any) -> str:
+    """Format a value as `--over` takes it.
+
+    >>> format_value((64, 64)), format_value(1e-4), format_value(None), format_value(True)
+    ('64/64', '0.0001', 'none', 'true')
+    """
+    if isinstance(value, tuple | list):
+        return "/".join(map(format_value, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def capitalized(text: str) -> str:

@@ -1,100 +1,161 @@
-"""The page: one HTML file that holds everything it shows."""
+"""Build a page: one HTML file that holds everything it shows, from a template of `assets`."""
 
+import functools
+import json
+import webbrowser
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import jinja2
 from markupsafe import Markup
 
-from ..backends import libraries
-from . import embedded, numbers, template
-from .cards import cards
-from .charts import cost, divergence, drawing, figures, theme
-from .charts.chart import RATE, Chart
-from .contents import series, speeds_table, tables
-from .environments import curves_by_environment, environment_names
-from .groups import equal_libraries
-from .matrix import details, matrix
-from .programs import program_pairs
+from ..core.errors import TriglotError, writing
+from ..machine.files import replacing
+from . import numbers
+from .charts import drawing, theme
+from .charts.chart import DESK, PHONE, Chart
+from .tables import Table, as_csv
 
-SLOWER = "slower"  # the cause of costs above another library's
+PAGE = "report.html"
+SAFE = " ,;:/()[]{}"  # characters that mean nothing in a data URI
+ASSETS = Path(__file__).parent / "assets"
 
 
-def page(result: Mapping[str, Any], drawn: Sequence[Chart], *, comparison_json: str) -> str:
-    """Build the page.
+def page(
+    command: str,
+    result: Mapping[str, Any],
+    *,
+    title: str,
+    drawn: Sequence[Chart],
+    tables: Sequence[Table],
+    files: Mapping[str, str],
+    figures: Sequence[str],
+    **content: Any,
+) -> str:
+    """Build the page of a command's result.
 
     Args:
-      result: what is shown, thinned.
-      drawn: its charts.
-      comparison_json: the text that the page offers as `comparison.json`.
+      command: `compare` or `sweep`; the template has its name.
+      result: what is shown, as its JSON file holds it.
+      title: of the page.
+      drawn: the charts, shown by name.
+      tables: shown by name.
+      files: texts that the page offers, by name, also without JavaScript.
+      figures: paths of the pictures in the page's folder, without suffix.
+      content: what the template shows besides.
 
     Returns:
       HTML without references to anything outside of it.
     """
-    rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
-    found = tables(result)
-    return template.render(
-        "page.html",
-        result=result,
-        title=title(result),
-        verdict=result["verdict"],
-        sections=_sections(result, drawn),
-        cards=cards(result),
-        findings=_findings(result),
-        groups=equal_libraries(result)[0],
-        envs=environment_names(result),
-        curves_in={env: c.name for env, c in curves_by_environment(result).items()},
-        measures=divergence.measures(result),
-        equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
-        matrix=matrix(result),
-        details=details(result),
-        programs=program_pairs(result),
-        code=embedded.code(result.get("code")),
-        drawn=drawn,
-        rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
-        speeds=speeds_table(result),
-        tables={table.name: table for table in found},
-        figures=list(map(figures.path, drawn)),
-        downloads=embedded.downloads([*found, *series(result)], comparison_json),
-        colours=theme.colours(list(result["backends"])),
-        titled=libraries.title,
+    kinds = {".json": "application/json", ".csv": "text/csv"}
+    return (
+        _environment()
+        .get_template(f"{command}.html")
+        .render(
+            command=command,
+            result=result,
+            title=title,
+            charts={chart.name: chart for chart in drawn},
+            plots={
+                chart.name: {
+                    "desk": Markup(drawing.svg(chart, DESK)),
+                    "phone": Markup(drawing.svg(chart, PHONE, narrow=True)),
+                }
+                for chart in drawn
+            },
+            specs={chart.name: drawing.live_spec(chart) for chart in drawn},
+            tables={table.name: table for table in tables},
+            downloads=[
+                # In base64, numbers would be longer.
+                (
+                    name,
+                    f"data:{kinds[Path(name).suffix]};charset=utf-8,{quote(text, safe=SAFE)}",
+                    len(text.encode()),
+                )
+                for name, text in files.items()
+            ],
+            figures=figures,
+            sections=[],  # the template adds those that it shows
+            style=Markup(_style()),
+            script=Markup((ASSETS / "page.js").read_text()),
+            library=drawing.script(),
+            n=numbers,
+            **content,
+        )
     )
 
 
-def title(result: Mapping[str, Any]) -> str:
-    """Name a comparison."""
-    envs = environment_names(result)
-    where = envs[0] if len(envs) == 1 else f"{len(envs)} environments"
-    return f"{result['algorithm']} on {where}"
+def as_files(tables: Sequence[Table]) -> dict[str, str]:
+    """Format tables as CSV files, by name."""
+    return {f"{table.name}.csv": as_csv(table) for table in tables}
 
 
-def _sections(result: Mapping[str, Any], drawn: Sequence[Chart]) -> list[tuple[str, str]]:
-    """List the sections that the page has: their identifiers and short names."""
-    names = {chart.name for chart in drawn}
-    present = {
-        "against": ("Since then", result.get("against")),
-        "curves": ("Curves", "curves" in names),
-        "environments": ("Environments", result.get("environments")),
-        "returns": ("Returns", "returns" in names),
-        "divergence": ("Divergence", result.get("divergence")),
-        "pairs": ("Libraries", result.get("pairs")),
-        "ladder": ("Ladder", result.get("ladder")),
-        "cost": ("Cost", True),
-        "programs": ("Programs", result.get("programs")),
-        "code": ("Code", result.get("code")),
-        "run": ("Run", True),
-    }
-    return [(name, heading) for name, (heading, shown) in present.items() if shown]
+def write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into a folder, each of them whole or not at all.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    for name, content in files.items():
+        with replacing(out / name) as unfinished, writing(out / name):
+            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _findings(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
-    """List what was found in one library, such as memory that grows; all its costs in one line."""
-    findings = []
-    slower = (result.get("cost") or {}).get("slower") or ()
-    for name, facts in result["backends"].items():
-        found = facts.get("causes") or ()
-        findings += [(name, cause) for cause in found if cause["name"] != SLOWER]
-        costs = [row for row in slower if row["backend"] == name]
-        if costs:
-            evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
-            findings.append((name, {"name": SLOWER, "where": "its costs", "evidence": evidence}))
-    return findings
+def open_report(path: Path) -> None:
+    """Open a page in the web browser.
+
+    Args:
+      path: the page, or its folder.
+
+    Raises:
+      TriglotError: if there is no such page, or no browser that could open it.
+    """
+    file = path / PAGE if path.is_dir() else path
+    if not file.is_file():
+        raise TriglotError(f"{file} does not exist: run `triglot compare` with --out {path} first.")
+    if not webbrowser.open(file.resolve().as_uri()):
+        raise TriglotError(f"no web browser was found; open {file.resolve()} in one.")
+
+
+def variable(colour: str) -> str:
+    """Name the style sheet's variable of a colour of the plots."""
+    return f"--c-{colour.removeprefix('#')}"
+
+
+def _style() -> str:
+    """Give each colour of the plots a variable, which is another colour where the page is dark."""
+    light = (*theme.DARK, *theme.PALETTE)
+    variables = "".join(f"{variable(colour)}:{colour};" for colour in dict.fromkeys(light))
+    dark = "".join(f"{variable(colour)}:{other};" for colour, other in theme.DARK.items())
+    marks = "".join(
+        f'svg [{part}="{colour}"]{{{part}:var({variable(colour)})}}'
+        for colour in theme.DARK
+        for part in ("fill", "stroke")
+    )
+    return (
+        f":root{{{variables}}}\n"
+        f"@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
+        f"{marks}\n{(ASSETS / 'page.css').read_text()}"
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["variable"] = lambda colour: f"var({variable(colour)})"
+    environment.filters["spec"] = _as_script
+    return environment
+
+
+def _as_script(spec: Mapping[str, Any]) -> Markup:
+    """Format JSON for a script element, which `</` would end."""
+    text = json.dumps(spec, separators=(",", ":"), ensure_ascii=False)
+    return Markup(text.replace("<", "\\u003c"))

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -37,7 +37,7 @@ class Table:
       name: of the CSV file and of the place in the page.
       title: a heading.
       columns: for people, the most important ones first.
-      records: for programs, one dictionary of numbers and texts per row.
+      records: for programs, one dictionary of numbers and texts per row; it may be nested.
       note: what the columns mean.
     """
 
@@ -104,42 +104,47 @@ def as_markdown(table: Table) -> str:
 
 def as_csv(table: Table) -> str:
     """Format a table's records as CSV; a missing number is an empty cell."""
-    names = list(dict.fromkeys(name for record in table.records for name in record))
+    records = [dict(_flat(record)) for record in table.records]
     text = io.StringIO()
+    names = list(dict.fromkeys(name for record in records for name in record))
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table.records)
+    writer.writerows(records)
     return text.getvalue()
 
 
-def bounds(record: Record, prefix: str) -> dict[str, Any]:
-    """Return the fields of an interval, `low` and `high`, whose names begin with a prefix."""
-    return {key: record.get(f"{prefix}{key}") for key in ("low", "high")}
+def _flat(record: Record, *outer: str) -> Iterator[tuple[str, Any]]:
+    """Name the fields of nested records by their path, joined by underscores."""
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, *outer, name)
+        else:
+            yield "_".join(filter(None, (*outer, name))), value
 
 
-def spread(prefix: str, returns: Sequence[float | None]) -> dict[str, Any]:
-    """Make the fields of the lowest and highest seed, `prefix` before `lowest` and `highest`."""
+def picked(found: Record | None, *names: str) -> dict[str, Any]:
+    """Take fields of a record that may be missing; a missing field is None."""
+    return {name: (found or {}).get(name) for name in names}
+
+
+def estimated(found: Record | None) -> dict[str, Any]:
+    """Take the fields of an estimate; the estimate itself has the name of what holds it."""
+    return {"": (found or {}).get("value"), **picked(found, "low", "high", "count")}
+
+
+def spread(returns: Sequence[float | None]) -> dict[str, Any]:
+    """Find the lowest and the highest seed."""
     known = [value for value in returns if value is not None and math.isfinite(value)]
-    return {
-        f"{prefix}lowest": min(known, default=None),
-        f"{prefix}highest": max(known, default=None),
-    }
+    return {"lowest": min(known, default=None), "highest": max(known, default=None)}
 
 
-def spread_columns(prefix: str, num_seeds: int) -> tuple[Column, ...]:
+def spread_column(name: str, num_seeds: int) -> list[Column]:
     """Make the column beside a mean over seeds: its interval; below 5 seeds the range of seeds.
 
     Args:
-      prefix: of the fields that `bounds` and `spread` have.
+      name: of the field with `low` and `high`, and what `spread` finds.
       num_seeds: seeds trained; one has neither an interval nor a range.
     """
     if num_seeds >= MIN_SEEDS:
-        return (Column("95% interval", lambda row: numbers.interval(bounds(row, prefix))),)
-    if num_seeds == 1:
-        return ()
-
-    def text(row: Record) -> str:
-        ends = (row[f"{prefix}lowest"], row[f"{prefix}highest"])
-        return "" if None in ends else " to ".join(map(numbers.returns, ends))
-
-    return (Column("range of seeds", text),)
+        return [Column("95% interval", lambda row: numbers.interval(row[name]))]
+    return [Column("range of seeds", lambda row: numbers.span(row[name]))][: num_seeds > 1]

@@ -1,7 +1,7 @@
 """Make `comparison.json` small: fewer points of each curve, fewer digits, fewer program lines."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,23 +26,20 @@ def thinned(result: Mapping[str, Any]) -> dict[str, Any]:
     whole: dict[str, Any] = _with_infinities(plain(result))
     smaller = whole
     for points, lines in STEPS:
-        environments = {
-            env: _thin(found, points) for env, found in (whole.get("environments") or {}).items()
-        }
-        smaller = _thin(whole, points) | {
-            "environments": environments or None,
-            "programs": _thin_programs(whole.get("programs"), lines),
-        }
-        smaller = {name: smaller[name] for name in whole}
+        smaller = _thin(whole, points, lines)
         if len(as_json(smaller).encode()) < MAX_BYTES:
             break
     return smaller
 
 
-def _thin(result: Mapping[str, Any], points: int) -> dict[str, Any]:
-    curves = _thin_curves(result.get("curves"), points)
-    divergence = _thin_divergence(result.get("divergence"), points)
-    return {**result, "curves": curves, "divergence": divergence}
+def _thin(result: Mapping[str, Any], points: int, lines: int) -> dict[str, Any]:
+    thin: dict[str, Callable[[Any], Any]] = {
+        "curves": lambda found: _thin_curves(found, points),
+        "divergence": lambda found: _thin_divergence(found, points),
+        "programs": lambda found: _thin_programs(found, lines),
+        "environments": lambda found: {e: _thin(one, points, lines) for e, one in found.items()},
+    }
+    return {name: thin[name](v) if v and name in thin else v for name, v in result.items()}
 
 
 def _with_infinities(value: Any) -> Any:
@@ -76,9 +73,7 @@ def _rounded(values: Sequence[float | None] | np.ndarray) -> list[Any]:
     return [float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for v in values]
 
 
-def _thin_curves(curves: Mapping[str, Any] | None, points: int) -> dict[str, Any] | None:
-    if not curves:
-        return None
+def _thin_curves(curves: Mapping[str, Any], points: int) -> dict[str, Any]:
     bins = _bins(len(curves["env_steps"]), points)
 
     def averaged(seed: Sequence[float | None]) -> list[Any]:
@@ -94,9 +89,7 @@ def _thin_curves(curves: Mapping[str, Any] | None, points: int) -> dict[str, Any
     }
 
 
-def _thin_divergence(divergence: Mapping[str, Any] | None, points: int) -> dict[str, Any] | None:
-    if not divergence:
-        return None
+def _thin_divergence(divergence: Mapping[str, Any], points: int) -> dict[str, Any]:
     bins = _bins(len(divergence["env_steps"]), points)
 
     def largest(values: Sequence[float | None]) -> list[Any]:
@@ -115,13 +108,10 @@ def _thin_divergence(divergence: Mapping[str, Any] | None, points: int) -> dict[
     }
 
 
-def _thin_programs(programs: Mapping[str, Any] | None, lines: int) -> dict[str, Any] | None:
-    if not programs:
-        return None
+def _thin_programs(programs: Mapping[str, Any], lines: int) -> dict[str, Any]:
     pairs = []
     for pair in programs.get("pairs") or ():
         shown = pair.get("lines") or []
-        if len(shown) > lines:
-            shown = [*shown[:lines], f"... {len(shown) - lines:,} more lines"]
-        pairs.append({**pair, "lines": shown})
+        more = [f"... {len(shown) - lines:,} more lines"] if len(shown) > lines else []
+        pairs.append({**pair, "lines": [*shown[:lines], *more]})
     return {**programs, "pairs": pairs}

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.errors import TriglotError, shown, unknown
 from ..registry.arg import OTHER_NAMES
 from ..registry.overrides import type_hints, type_members
+from ..report.numbers import format_value
 
 # Swept by name, beside the fields of an algorithm; each value is a program of its own.
 COMPONENTS = ("algorithm", "env", "backend", "arithmetic", "optimizer")
@@ -99,19 +100,6 @@ def split_values(name: str, values: str) -> list[str]:
     """
     pattern = r",(?![A-Za-z_]\w*=)" if name == "env" else ","
     return [value.strip() for value in re.split(pattern, values)]
-
-
-def format_value(value: Any) -> str:
-    """Format a value as `--over` takes it.
-
-    >>> format_value((64, 64)), format_value(1e-4), format_value(None), format_value(True)
-    ('64/64', '0.0001', 'none', 'true')
-    """
-    if isinstance(value, tuple | list):
-        return "/".join(map(format_value, value))
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:

@@ -14,10 +14,11 @@ from ..core.hyper import check_count, check_hyperparams, fill_schedule_horizon
 from ..core.loop.interface import TrainerLike
 from ..registry.bounds import Bounds, return_bounds
 from ..registry.overrides import from_overrides, overrides_of
+from ..report.numbers import format_value
 from ..training.effects import check_effects, with_effect
 from ..training.options import TrainOptions
 from ..training.plan import build, check_minimums
-from .axes import COMPONENTS, format_value
+from .axes import COMPONENTS
 from .options import SweepOptions
 from .settings import algorithms_of, settings_of, train_options
 

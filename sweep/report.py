@@ -9,26 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import writing
-from ..machine.files import plain, replacing
+from ..machine.files import plain
 from ..machine.version import device, versions
-from ..report import embedded, numbers, template
-from ..report.charts import drawing
+from ..registry.arg import option_words
+from ..report import numbers
+from ..report.charts import drawing, swept
 from ..report.charts.chart import Chart
-from ..report.tables import Table, as_csv
+from ..report.page import PAGE, as_files, write_files
+from ..report.page import page as build
+from ..report.statistics.estimate import Estimate
+from ..report.statistics.paired import paired_difference
+from ..report.statistics.returns import MIN_SEEDS
+from ..report.tables import Table, spread
 from ..report.thinning import as_json
 from ..training.storage.config_files import toml_of
-from .charts import main as charts
+from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked
 from .settings import algorithms_of, train_options
 from .tables import ranking_table, trainings_table
 
-PAGE = "report.html"
 RESULT = "sweep.json"
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
+BEST = 5  # settings whose learning curves are drawn
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
     "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
@@ -48,6 +53,7 @@ def result_of(
       halving: the rungs of successive halving, for people; None without it.
     """
     options = plan.options
+    orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
     return {
         "algorithm": options.algorithm,
         "env": options.env,
@@ -64,11 +70,59 @@ def result_of(
         "best": {
             env: f"best{'' if i == 0 else f'-{i + 1}'}.toml" for i, env in enumerate(plan.envs)
         },
-        "curves": {env: _curves([one for one in found if one.env == env]) for env in plan.envs},
+        "separation": {env: separation(order) for env, order in orders.items()},
+        "curves": {
+            env: {**_curves(order), "return_bounds": _bounds(plan, env)}
+            for env, order in orders.items()
+        },
         "versions": versions(),
         "device": device(),
         "cpu_cores": os.cpu_count(),
     }
+
+
+def separation(order: Sequence[Outcome]) -> str:
+    """Say whether the best setting differs from the next ones by more than the seeds' noise.
+
+    All settings have the same seeds, so that returns are subtracted seed by seed.
+
+    Args:
+      order: the settings of one environment, the best first.
+
+    Returns:
+      Sentences; empty if no other setting has a return after as many steps.
+    """
+    best = order[0]
+    seeds = np.isfinite(best.returns)
+    rest = {
+        rank: one
+        for rank, one in enumerate(order[1:], 2)
+        if one.stopped == best.stopped and np.isfinite(one.returns[seeds]).any()
+    }
+    if not rest:
+        return ""
+    rank, next_best = next(iter(rest.items()))
+    second = f"Rank {rank} ({describe_setting(next_best.values)})"
+    if len(best.returns) < MIN_SEEDS:
+        found = numbers.seeds(len(best.returns))
+        return f"{second} is not separable from it with {found}: {MIN_SEEDS} give an interval."
+    differences = [_difference(best, one) for one in rest.values()]
+    close = [one.low is None or one.low <= 0 for one in differences]
+    first = differences[0]
+    text = (
+        f"{second} is {'not ' if close[0] else ''}separable from it: the difference of their "
+        f"returns, paired by seed, is {numbers.with_interval(first.as_json(), numbers.difference)}."
+    )
+    if first.low == first.high == 0:
+        text = f"{second} is not separable from it: each seed has the same return."
+    if sum(close[1:]):
+        text += f" Not separable by that either: {sum(close[1:]):,} of the other settings."
+    return text
+
+
+def _difference(best: Outcome, other: Outcome) -> Estimate:
+    both = np.isfinite(best.returns) & np.isfinite(other.returns)
+    return paired_difference(best.returns[both], other.returns[both])
 
 
 def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
@@ -79,25 +133,20 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     """
     result = plain(result)
     tables = [ranking_table(result), trainings_table(found)]
-    for table in tables:
-        _write(out / f"{table.name}.csv", as_csv(table))
     text = as_json(result)
-    _write(out / RESULT, text)
+    files: dict[str, str | bytes] = {**as_files(tables), RESULT: text}
     algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
         best = next((one for one in result["settings"] if one["env"] == env), None)
         if best is not None:
             values = plan.settings[best["setting"] - 1]
             chosen = train_options(plan.options, values, algorithms)
-            _write(out / name, toml_of(chosen, algorithms[chosen.algorithm]))
+            files[name] = toml_of(chosen, algorithms[chosen.algorithm])
     mains = main_charts(result)
-    if mains:
-        env, chart = next(iter(mains.items()))
+    for env, chart in list(mains.items())[:1]:
         title = [f"{result['algorithm']} on {env}", _subtitle(result)]
-        vector, pixels = drawing.files(chart, title)
-        _write(out / "sweep.svg", vector)
-        _write(out / "sweep.png", pixels)
-    _write(out / PAGE, page(result, tables, text, mains))
+        files["sweep.svg"], files["sweep.png"] = drawing.files(chart, title)
+    write_files(out, {**files, PAGE: page(result, tables, text, mains)})
 
 
 def page(
@@ -108,25 +157,25 @@ def page(
     for index, (env, found) in enumerate(result["curves"].items()):
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
-            curves[env] = charts.curves_chart(best, found, f"curves{index}")
+            curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
     ranking = replace(tables[0], records=tables[0].records[:MAX_ROWS])
-    sections = {"chart": "Returns", "curves": "Curves", "ranking": "Ranking", "run": "Run"}
-    return template.render(
-        "sweep.html",
+    files = {RESULT: text, **as_files(tables)}
+    return build(
+        "sweep",
+        result,
+        title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
         drawn=[*mains.values(), *curves.values()],
-        result=result,
-        title=_title(result),
-        sections=[(k, v) for k, v in sections.items() if k != "curves" or curves],
-        bests=[_card(result, env) for env in result["best"]],
-        mains=[(chart.name, env) for env, chart in mains.items()],
-        curve_names=[(chart.name, env) for env, chart in curves.items()],
-        tables={"ranking": ranking},
+        tables=[ranking],
+        files={
+            name: content
+            for name, content in files.items()
+            if len(content.encode()) <= MAX_EMBEDDED or name == "ranking.csv"
+        },
+        figures=["sweep"] if mains else [],
+        winners=[_winner(result, env) for env in result["best"]],
+        mains=mains,
+        best=curves,
         shown=MAX_ROWS,
-        downloads=[
-            one
-            for one in embedded.downloads(tables, text, RESULT)
-            if one[2] <= MAX_EMBEDDED or one[0] == "ranking.csv"
-        ],
     )
 
 
@@ -140,15 +189,8 @@ def command(options: SweepOptions) -> str:
     chosen = {n: value for n, (value, default) in given.items() if value != default}
     for name, value in ({**chosen} | dict(options.config) | dict(options.hyper)).items():
         if name not in left_out:
-            words += _words(name, value)
+            words += option_words(name, value)
     return shlex.join([*words, "--no-preset"])
-
-
-def _words(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", *map(str, value if isinstance(value, list | tuple) else [value])]
 
 
 def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:
@@ -158,45 +200,40 @@ def _of(result: Mapping[str, Any], env: str) -> list[Mapping[str, Any]]:
 
 def main_charts(result: Mapping[str, Any]) -> dict[str, Chart]:
     """Build the main chart of each environment in which something has a return."""
-    built = {}
-    for index, env in enumerate(result["best"]):
-        found = _of(result, env)[:MAX_ROWS]
-        names = [name for name in result["names"] if name != "env"] or ["env"]
-        if found:
-            built[env] = charts.main_chart(found, names, f"main{index}")
-    return built
+    names = [name for name in result["names"] if name != "env"] or ["env"]
+    found = {env: _of(result, env)[:MAX_ROWS] for env in result["best"]}
+    return {
+        env: swept.main_chart(records, names, f"main{index}")
+        for index, (env, records) in enumerate(found.items())
+        if records
+    }
 
 
-def _card(result: Mapping[str, Any], env: str) -> dict[str, Any]:
-    """Describe the best setting, and how many others may be as good."""
-    best, *rest = [one for one in result["settings"] if one["env"] == env]
-    estimate = best["return"] or {}
-    low = estimate.get("low")
-    close = [
-        one
-        for one in rest
-        if low is not None
-        and (one["return"] or {}).get("high") is not None
-        and one["return"]["high"] >= low
-    ]
-    others = ""
-    if len(close) == 1:
-        others = "whose interval overlaps with that of one other setting"
-    elif close:
-        others = f"whose interval overlaps with those of {len(close)} other settings"
+def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
+    """Describe the best setting: its return, and the interval or the range of the seeds."""
+    of_env = [one for one in result["settings"] if one["env"] == env]
+    best, estimate = of_env[0], of_env[0]["return"] or {}
+    interval, span = numbers.interval(estimate), numbers.span(spread(best["returns"]))
+    around = f"95 % interval {interval}" if interval else f"seeds from {span}" if span else ""
     return {
         "env": env,
+        "count": len(of_env),
         "value": estimate.get("value"),
-        "interval": numbers.interval(estimate),
+        "around": around if result["num_seeds"] > 1 else "1 seed",
         "setting": describe_setting(best["values"]),
-        "others": others,
+        "separation": result["separation"][env],
         "file": result["best"][env],
     }
 
 
-def _curves(found: Sequence[Outcome]) -> dict[str, Any]:
+def _bounds(plan: SweepPlan, env: str) -> list[float | None]:
+    bounds = results.bounds_by_env(plan).get(env, (-np.inf, np.inf))
+    return [bound if np.isfinite(bound) else None for bound in bounds]
+
+
+def _curves(order: Sequence[Outcome]) -> dict[str, Any]:
     """Collect the learning curves of the best settings, over the steps of the longest."""
-    best = [one for one in ranked(found) if np.isfinite(one.curves).any()][: charts.BEST]
+    best = [one for one in order if np.isfinite(one.curves).any()][:BEST]
     if not best:
         return {"env_steps": [], "settings": {}}
     steps = max((one.env_steps for one in best), key=len)
@@ -209,17 +246,7 @@ def _curves(found: Sequence[Outcome]) -> dict[str, Any]:
     return {"env_steps": steps, "settings": settings}
 
 
-def _title(result: Mapping[str, Any]) -> str:
-    envs = list(result["best"])
-    where = envs[0] if len(envs) == 1 else f"{len(envs)} environments"
-    return f"{result['algorithm']} on {where}"
-
-
 def _subtitle(result: Mapping[str, Any]) -> str:
-    seeds = f"{result['num_seeds']} seed{'' if result['num_seeds'] == 1 else 's'} each"
-    return f"{len(result['settings']):,} settings of {numbers.listed(result['names'])}, {seeds}"
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    with replacing(path) as unfinished, writing(path):
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+    seeds = numbers.seeds(result["num_seeds"])
+    names = numbers.listed(result["names"])
+    return f"{len(result['settings']):,} settings of {names}, {seeds} each"

@@ -14,7 +14,7 @@ from ..machine.files import check_free, make_new_folder
 from ..machine.interrupt import Interrupt
 from ..registry.overrides import overrides_of
 from ..registry.presets.describe import announcement
-from ..report.report import open_report
+from ..report.page import PAGE, open_report
 from ..report.tables import as_text
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
@@ -287,7 +287,8 @@ def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
         where = f" on {env}" if len(result["best"]) > 1 else ""
         lines.append(wrapped(f"best{where}: {describe_setting(best['values'])}; train it again by"))
         lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))
-    return "\n".join([*lines, f"Report: {out / report.PAGE}"])
+        lines += [wrapped(said) for said in [result["separation"][env]] if said]
+    return "\n".join([*lines, f"Report: {out / PAGE}"])
 
 
 def _computing(options: SweepOptions) -> dict[str, Any]:

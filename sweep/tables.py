@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ..report import numbers
-from ..report.tables import Column, Table, spread, spread_columns
-from .axes import format_value
+from ..report.numbers import format_value
+from ..report.tables import Column, Table, estimated, spread, spread_column
 from .results import DIVERGED, Outcome
 
 SHOWN = 20  # settings that a terminal shows
@@ -37,9 +37,8 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
         {
             "rank": one["rank"],
             **_cells(one["values"]),
-            **_interval("return", one["return"]),
-            **spread("return_", one["returns"]),
-            **_interval("iqm", one["iqm"]),
+            "return": estimated(one["return"]) | spread(one["returns"]),
+            "iqm": estimated(one["iqm"]),
             "training_return": one["training_return"],
             "status": DIVERGED if one["num_diverged"] else one["status"],
             "num_diverged": one["num_diverged"],
@@ -50,10 +49,10 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
     ]
     columns = [
         Column("rank", lambda row: str(row["rank"]), left=True),
-        Column("return", lambda row: numbers.returns(row["return"])),
-        *spread_columns("return_", result["num_seeds"]),
+        Column("return", lambda row: numbers.returns(row["return"][""])),
+        *spread_column("return", result["num_seeds"]),
         *(Column(name, lambda row, n=name: row[n]) for name in result["names"]),
-        Column("IQM", lambda row: numbers.returns(row["iqm"])),
+        Column("IQM", lambda row: numbers.returns(row["iqm"][""])),
     ]
     if any(one["status"] != "finished" or one["num_diverged"] for one in result["settings"]):
         columns += [
@@ -87,14 +86,6 @@ def _note(result: Mapping[str, Any]) -> str:
 
 def _cells(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: format_value(value) for name, value in values.items()}
-
-
-def _interval(name: str, estimate: Mapping[str, Any] | None) -> dict[str, Any]:
-    found = estimate or {}
-    return {
-        name: found.get("value"),
-        **{f"{name}_{key}": found.get(key) for key in ("low", "high", "count")},
-    }
 
 
 def _number(value: float) -> float | None:

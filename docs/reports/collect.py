@@ -3,7 +3,9 @@
 python docs/reports/collect.py runs/cartpole-ppo runs/pendulum-sac
 """
 
+import html
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -18,6 +20,12 @@ HEAD = """# Reports of comparisons
 Each folder holds the curves, the tables and the numbers of one `triglot compare`; its command has
 every option spelled out, so that later defaults do not change it. [Findings](../findings.md) sums
 them up. `python docs/reports/collect.py RUN ...` copies the files of runs and writes this page.
+"""
+
+PAGES = """## Whole pages
+
+Two pages as the commands wrote them; each holds everything that it shows. GitHub displays the
+source of a page: download it, or open it on the site of the documents.
 """
 
 LADDERS = """## Ladders
@@ -38,7 +46,25 @@ def main(folders: list[Path]) -> None:
     found = sorted(path for path in HERE.iterdir() if (path / FILES[0]).exists())
     results = {path.name: json.loads((path / FILES[0]).read_text()) for path in found}
     sections = [section(name, result) for name, result in results.items()]
-    (HERE / "README.md").write_text("\n".join([HEAD, ladders(results), *sections]))
+    (HERE / "README.md").write_text("\n".join([HEAD, pages(), ladders(results), *sections]))
+
+
+def pages() -> str:
+    """List the pages with the commands that wrote them."""
+    parts = [PAGES]
+    for path in sorted((HERE / "pages").glob("*.html")):
+        found = re.search(r'<code id="command">(.*?)</code>', path.read_text())
+        command = html.unescape(found.group(1)) if found else ""
+        parts.append(f"[{path.stem}](pages/{path.name})\n\n```\n{wrapped(command)}\n```\n")
+    return "\n".join(parts)
+
+
+def wrapped(command: str) -> str:
+    """Break a command into lines."""
+    words = shlex.join(shlex.split(command))
+    return " \\\n    ".join(
+        textwrap.wrap(words, 96, break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def ladders(results: dict[str, Any]) -> str:
@@ -74,16 +100,14 @@ def rung_cell(rung: dict[str, Any]) -> str:
 
 def section(name: str, result: dict[str, Any]) -> str:
     """Format one report."""
-    words = shlex.split(result["full_command"])
-    command = textwrap.wrap(shlex.join(words), 96, break_long_words=False, break_on_hyphens=False)
     verdict = result["verdict"]
     text = textwrap.fill(f"**{verdict['level'].capitalize()}.** {verdict['sentence']}", 100)
-    shown = " \\\n    ".join(command)
+    command = wrapped(result["full_command"])
     title = f"{name}: {result['algorithm']} on {result['env']}"
     return (
         f"## {title}\n\n[Tables]({name}/tables.md), "
         f"[numbers]({name}/comparison.json)\n\n"
-        f"```\n{shown}\n```\n\n{text}\n\n![Learning curves]({name}/curves.png)\n"
+        f"```\n{command}\n```\n\n{text}\n\n![Learning curves]({name}/curves.png)\n"
     )
 
 

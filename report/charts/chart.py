@@ -5,41 +5,15 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from .theme import ALL, INK, QUIET, Spec
+from .series import Series
+from .theme import GROUND, INK, QUIET, Spec
 
 DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
 DASH = 6  # pixels of each colour in a line of several
-
-
-@dataclass(frozen=True)
-class Series:
-    """One entry of a legend.
-
-    Attributes:
-      key: in the data.
-      label: for people.
-      colours: one, or one for each library that the entry stands for.
-      width: of its line, in pixels.
-    """
-
-    key: str
-    label: str
-    colours: tuple[str, ...]
-    width: float = 2.4
-
-    @property
-    def shared(self) -> bool:
-        """Whether it stands for several libraries."""
-        return len(self.colours) > 1
-
-    @property
-    def ground(self) -> str:
-        """The colour of its interval and its seeds, neutral where it has several."""
-        return ALL if self.shared else self.colours[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +149,38 @@ def pointer(data: Spec, series: Sequence[Series], form: str, before: Sequence[Sp
             "tooltip": [number("x", "environment steps", format=","), *values],
         },
     }
+
+
+def reference(value: float, text: str) -> list[Spec]:
+    """Build a dashed horizontal line at a value that readers know, and its label on a halo."""
+    y = number("at")
+    place = {"y": y, "x": {"value": "width"}, "text": {"value": text}}
+    label = {"type": "text", "align": "right", "baseline": "bottom", "dy": -4, "fontSize": 11}
+    halo = {"color": GROUND, "stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round"}
+    line = {"type": "rule", "color": QUIET, "strokeDash": [2, 4], "strokeWidth": 1}
+    marks = [(line, {"y": y}), ({**label, **halo}, place), ({**label, "color": QUIET}, place)]
+    data = {"values": [{"at": value}]}
+    return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
+
+
+KEY_WIDTH, KEY_HEIGHT, KEYS_WIDTH, MAX_ROWS = 26, 17, 320, 4  # of a legend, in pixels and entries
+
+
+def keys(series: Sequence[Series]) -> list[Spec]:
+    """Build a legend above the plot: a piece of each line in all its colours, and its label."""
+    columns = 1 if len(series) <= MAX_ROWS else 2
+    rows = math.ceil(len(series) / columns)
+    layers: list[Spec] = []
+    for index, one in enumerate(series):
+        height = {"value": -KEY_HEIGHT * (rows - index // columns)}
+        left = index % columns * KEYS_WIDTH
+        ends = {"x": {"value": left}, "x2": {"value": left + KEY_WIDTH}, "y": height}
+        data = {"values": [{"g": one.key}]}
+        layers.append(strokes(data, [replace(one, width=4.0)], (), {"type": "rule"}, **ends))
+        text = {"type": "text", "align": "left", "baseline": "middle", "color": INK}
+        place = {"x": {"value": left + KEY_WIDTH + 8}, "y": height, "text": {"value": one.label}}
+        layers.append({"data": data, "mark": text, "encoding": place})
+    return layers
 
 
 def rows_axis(field: str) -> Spec:

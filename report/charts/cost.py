@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...backends import libraries
-from .chart import Chart, Series, colour_by, number, rows_axis, table, word
-from .estimates import row_of, rows_chart
-from .theme import GROUND, INK, STAGES, colours
+from .chart import Chart, colour_by, number, rows_axis, table, word
+from .estimates import libraries_chart
+from .series import Series
+from .theme import GROUND, INK, STAGES
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
 # Shown beside the stacked bars, in this order; the others are in the table.
@@ -87,12 +88,12 @@ def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]
         found = {name: m for name, m in measured.items() if m.get("median") is not None}
         if not found:
             continue
-        colour = colours(list(measured))
-        chart = rows_chart(
+        chart = libraries_chart(
             stage["name"],
-            [row_of(libraries.title(name), each, "median") for name, each in found.items()],
-            {libraries.title(name): colour[name] for name in found},
+            found,
+            measured,
             stage["unit"],
+            value="median",
             zero=True,  # or a difference of a few percent would look large
             description=f"{stage['title']}: median of each library with its interval.",
         )

@@ -6,24 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ..groups import equal_libraries
 from ..statistics.curves import forward_filled, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
 from .chart import (
     HIDDEN,
     SHOWN,
     Chart,
-    Series,
     colour_by,
     named,
     number,
     pointer,
+    reference,
     returns_scale,
     steps_axis,
     strokes,
     table,
 )
-from .labels import free_place, reference
+from .series import Series, equal_libraries
 
 TITLE = "Learning curves"
 OVERLAP = 0.01  # of the range of the returns
@@ -77,7 +76,7 @@ def seeds_chart(
     lowest = -np.inf if bounds[0] is None else bounds[0]
     highest = np.inf if bounds[1] is None else bounds[1]
     points = [
-        (mean, np.maximum(low, lowest), np.minimum(high, highest))
+        (mean, np.clip(low, lowest, highest), np.clip(high, lowest, highest))
         for mean, low, high in map(mean_and_interval, values)
     ]
     series = _widened(series, [mean for mean, *_ in points])
@@ -113,9 +112,7 @@ def seeds_chart(
         strokes(means, series, [SHOWN], x=x, y={**y, "field": "y"}),
     ]
     if random_return is not None:
-        curves = [*(mean for mean, *_ in points), *(np.concatenate(values) if few else ())]
-        place = free_place(random_return, steps, curves, (min(known), max(known)))
-        layers += reference(random_return, "random policy", place)
+        layers += reference(random_return, "random policy")
     return Chart(
         name=name,
         heading=heading,

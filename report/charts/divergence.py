@@ -3,23 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..groups import grouped
 from ..numbers import EPSILON, pairs_title
 from .chart import (
     HIDDEN,
     SHOWN,
     Chart,
-    Series,
     named,
     number,
     pointer,
+    reference,
     steps_axis,
     strokes,
     table,
 )
-from .labels import free_place, reference
+from .series import Series, grouped
 from .theme import colours
 
 MEASURES = {
@@ -29,7 +26,6 @@ MEASURES = {
     "return_abs": "return",
 }
 
-ROUNDING = np.log10([EPSILON])
 POWER = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"  # of ten
 
 
@@ -61,10 +57,7 @@ def divergence_chart(result: Mapping[str, Any]) -> Chart | None:
     axis = {"labelExpr": powers, "gridOpacity": grid, "tickCount": 6}
     y = number("y", "largest difference", scale={"type": "log"}, axis=axis)
     measure = next(iter(measures(result)))
-    heights = [_logarithms(each[measure], len(steps)) for each in different]
-    known = np.concatenate([height[np.isfinite(height)] for height in (*heights, ROUNDING)])
-    place = free_place(float(ROUNDING[0]), steps, heights, (known.min(), known.max()))
-    rounding = reference(EPSILON, "one float32 rounding step at 1", place)
+    rounding = reference(EPSILON, "one float32 rounding step at 1")
     for layer in rounding:
         layer["transform"] = [{"filter": "measure != 'return_abs'"}]
     return Chart(
@@ -102,9 +95,3 @@ def _different(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _differs(pair: Mapping[str, Any]) -> bool:
     return any(any(pair.get(measure) or ()) for measure in MEASURES)
-
-
-def _logarithms(values: Sequence[float | None], count: int) -> np.ndarray:
-    """Give the logarithms of the positive differences, NaN for the others."""
-    found = np.array([value or 0.0 for value in values] or [0.0] * count, np.float64)
-    return np.log10(found, out=np.full(count, np.nan), where=found > 0)

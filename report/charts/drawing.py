@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from PIL import Image
 
 from ...core.errors import TriglotError, require
-from .chart import Chart
-from .labels import keys
+from .chart import Chart, keys
 from .theme import Spec, finished
 
 vl_convert = require("vl_convert", "report")

@@ -1,10 +1,11 @@
 """Estimates with their intervals: a dot for each, over a number or in rows of names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...backends import libraries
 from .chart import SHORT, Chart, colour_by, number, returns_scale, rows_axis, rows_step, table, word
-from .theme import Spec
+from .theme import Spec, colours
 
 # Where it stands, the estimate, and the ends of its interval.
 Row: TypeAlias = tuple[Any, float | None, float | None, float | None]
@@ -102,4 +103,36 @@ def rows_chart(
         description=description,
         content={"layer": layers},
         heights=(height, height),
+    )
+
+
+def libraries_chart(
+    name: str,
+    found: Mapping[str, Mapping[str, Any]],
+    backends: Iterable[str],
+    title: str,
+    *,
+    value: str = "value",
+    seeds: Sequence[tuple[str, float]] = (),
+    **look: Any,
+) -> Chart:
+    """Build a plot with one row for each library, in its colour.
+
+    Args:
+      name: of the chart.
+      found: an estimate, whose number is called `value`, by library.
+      backends: all libraries of the comparison.
+      title: of the horizontal axis.
+      value: the name of the number.
+      seeds: library and value of each single value.
+      look: see `rows_chart`.
+    """
+    colour, titles = colours(list(backends)), {one: libraries.title(one) for one in found}
+    return rows_chart(
+        name,
+        [row_of(titles[one], each, value) for one, each in found.items()],
+        {titles[one]: colour[one] for one in found},
+        title,
+        seeds=[(titles[one], number) for one, number in seeds],
+        **look,
     )

@@ -1,9 +1,10 @@
 """All charts of a comparison: those of the page, and the files of them for papers."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..environments import aggregate_chart, curves_by_environment
+from .. import numbers
 from . import cost, curves, divergence, drawing, returns
 from .chart import Chart
 
@@ -13,10 +14,14 @@ FOLDER = "figures"  # of all files but the learning curves
 
 def page_charts(result: Mapping[str, Any]) -> list[Chart]:
     """Build the charts that the page shows in its width, without those that have no data."""
+    others = list((result.get("environments") or {}).items())[1:]
     built = [
         curves.curves_chart(result),
-        *curves_by_environment(result).values(),
-        aggregate_chart(result),
+        *(
+            curves.curves_chart(one, curves_name(env), f"{curves.TITLE} on {env}")
+            for env, one in others
+        ),
+        returns.aggregate_chart(result),
         divergence.divergence_chart(result),
         returns.returns_chart(result),
         returns.profiles_chart(result),
@@ -24,6 +29,11 @@ def page_charts(result: Mapping[str, Any]) -> list[Chart]:
         cost.start_chart(result),
     ]
     return [chart for chart in built if chart is not None]
+
+
+def curves_name(env: str) -> str:
+    """Name the learning curves in an environment that is not the first."""
+    return "curves-" + re.sub(r"[^\w.-]+", "_", env)
 
 
 def path(chart: Chart) -> str:
@@ -39,8 +49,10 @@ def draw(charts: Sequence[Chart], result: Mapping[str, Any], title: str) -> dict
       result: the comparison.
       title: of the comparison.
     """
-    seeds = f"{result['num_seeds']} seed{'' if result['num_seeds'] == 1 else 's'}"
-    facts = f"{seeds}, {result['arithmetic']} arithmetic; verdict: {result['verdict']['level']}"
+    facts = (
+        f"{numbers.seeds(result['num_seeds'])}, {result['arithmetic']} arithmetic; "
+        f"verdict: {result['verdict']['level']}"
+    )
     files: dict[str, str | bytes] = {}
     for chart in charts:
         file = path(chart)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...backends import libraries
-from ..groups import grouped, library_series
-from .chart import Chart, Series, colour_by, number, returns_scale, rows_axis, strokes, table, word
-from .estimates import row_of, rows_chart
+from .chart import Chart, colour_by, number, returns_scale, rows_axis, strokes, table, word
+from .estimates import libraries_chart
+from .series import Series, grouped, library_series
 from .theme import colours
 
 TITLE = "return per episode, after training"
@@ -18,22 +18,36 @@ def returns_chart(result: Mapping[str, Any]) -> Chart | None:
     found = (result.get("statistics") or {}).get("backends") or {}
     if not found:
         return None
-    colour = colours(list(result["backends"]))
-    titles = {name: libraries.title(name) for name in found}
-    return rows_chart(
+    return libraries_chart(
         "returns",
-        [row_of(titles[name], each["mean"] or {}) for name, each in found.items()],
-        {titles[name]: colour[name] for name in found},
+        {name: each["mean"] or {} for name, each in found.items()},
+        result["backends"],
         TITLE,
         heading="Return after training",
         description="Returns after training: each seed, the mean and its interval.",
         seeds=[
-            (titles[name], value)
+            (name, value)
             for name, each in found.items()
             for value in each["final_returns"]
             if value is not None
         ],
         step=42,
+    )
+
+
+def aggregate_chart(result: Mapping[str, Any]) -> Chart | None:
+    """Build the plot of the normalized scores of each library, over all environments."""
+    found = (result.get("aggregate") or {}).get("backends")
+    if not found:
+        return None
+    return libraries_chart(
+        "aggregate",
+        {name: each["iqm"] for name, each in found.items()},
+        result["backends"],
+        "interquartile mean of the normalized scores",
+        heading="Normalized scores over all environments",
+        description="Interquartile mean of the normalized scores of each library.",
+        step=36,
     )
 
 

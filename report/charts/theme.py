@@ -26,7 +26,6 @@ DARK = {
 }  # fmt: skip
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
-MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace'
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
@@ -95,6 +94,9 @@ CONFIG: Spec = {
         "orient": "top",
         "title": None,
         "labelColor": INK,
+        "titleColor": QUIET,
+        "titleFontWeight": 500,
+        "titleFontSize": 12,
         "labelFontSize": 12,
         "symbolStrokeWidth": 3,
         "labelLimit": 400,

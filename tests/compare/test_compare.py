@@ -22,7 +22,8 @@ from triglot.compare.training import run as training
 from triglot.compare.training.run import snapshot_updates
 from triglot.compare.training.worker import Worker, WorkerDied
 from triglot.core.errors import MissingExtra, TriglotError
-from triglot.report import report
+from triglot.report import comparison
+from triglot.report.page import PAGE
 
 from .in_process import SMALL, InProcessWorker
 
@@ -243,7 +244,7 @@ def test_an_interrupted_comparison_is_continued(
     assert Ledger(tmp_path / "out").is_done(job_list(options)[0])
     monkeypatch.setattr(Fails, "backend_that_fails", "none")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(report, "write", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(comparison, "write", Mock(side_effect=KeyboardInterrupt))
         compare(options)
     assert "All trainings are done and kept." in capsys.readouterr().err
     result = compare(options)
@@ -263,11 +264,11 @@ def test_a_library_that_crashes_does_not_stop_the_others(
     (failure,) = result["failures"]
     assert (failure["backend"], failure["stage"]) == ("linen", "train")
     assert "linen (canonical): the worker died" in capsys.readouterr().out
-    assert "the worker died" in (tmp_path / "out" / report.PAGE).read_text()
+    assert "the worker died" in (tmp_path / "out" / PAGE).read_text()
 
 
 def test_the_table_fits_a_terminal(run: tuple[dict[str, Any], Path]) -> None:
-    lines = report.as_text(run[0]).splitlines()
+    lines = comparison.as_text(run[0]).splitlines()
     assert max(map(len, lines)) <= 80
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.report.sample import sample
 from triglot.report.cards import Card, cards
-from triglot.report.matrix import details, matrix
+from triglot.report.pairs import details, matrix
 
 
 def found(title: str, result: dict[str, Any]) -> Card:
@@ -124,10 +124,10 @@ def test_a_return_below_the_diagonal_is_the_row_minus_the_column() -> None:
 
 def test_the_largest_difference_is_described_first() -> None:
     described = details(small())
-    assert described[0].backends == ("haiku", "equinox")
-    assert "haiku" not in described[-1].backends or "nnx" in described[-1].backends
-    assert described[0].facts["Operation in Haiku"] == "dot_general (haiku/linear.py:42, torso/0)"
-    assert described[0].causes[0]["name"] == "initializer"
+    assert described[0][0]["backends"] == ["haiku", "equinox"]
+    assert "haiku" not in described[-1][0]["backends"] or "nnx" in described[-1][0]["backends"]
+    _, facts = described[0]
+    assert facts["Operation in Haiku"] == "dot_general (haiku/linear.py:42, torso/0)"
     assert not details(small(identical=True))
 
 
@@ -136,5 +136,5 @@ def test_the_part_of_the_update_is_described() -> None:
     for pair in result["pairs"]:
         if pair["first_difference"]:
             pair["first_difference"]["operation"]["part"] = "optimizer"
-    assert details(result)[0].facts["Part of the update"] == "optimizer"
-    assert "Part of the update" not in details(small())[0].facts
+    assert details(result)[0][1]["Part of the update"] == "optimizer"
+    assert "Part of the update" not in details(small())[0][1]

@@ -3,13 +3,11 @@
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.report.sample import BACKENDS, sample
 from triglot.report.charts import cost, curves, divergence, drawing, figures, returns, theme
 from triglot.report.charts.chart import Chart, returns_scale, rows_step
-from triglot.report.charts.labels import Place, free_place
 
 DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
 SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
@@ -170,25 +168,6 @@ def test_the_scale_of_returns_is_around_a_single_value() -> None:
     assert returns_scale([0.0])["domain"] == [-1.0, 1.0]
     assert returns_scale([1.0, 2.0], padding=12) == {"zero": False, "padding": 12}
     assert returns_scale([]) == {"zero": False}
-
-
-STEPS = list(range(101))
-RISING, FALLING = np.linspace(0, 10, 101), np.linspace(10, 0, 101)
-
-
-@pytest.mark.parametrize(
-    ("at", "lines", "place"),
-    [
-        (0.0, [RISING], Place(right=True, above=True)),
-        (9.5, [RISING], Place(right=False, above=True)),
-        (9.9, [RISING, FALLING], Place(right=True, above=True)),  # nowhere
-        (5.2, [np.full(101, 5.5)], Place(right=True, above=False)),
-        (5.0, [np.where(np.arange(101) < 50, np.nan, 5.0)], Place(right=False, above=True)),
-        (5.0, [np.full(101, np.nan)], Place(right=True, above=True)),
-    ],
-)
-def test_a_label_stands_where_no_curve_is(at: float, lines: list[np.ndarray], place: Place) -> None:
-    assert free_place(at, STEPS, lines, (0.0, 10.0)) == place
 
 
 def test_a_row_is_as_high_as_its_label() -> None:

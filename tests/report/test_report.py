@@ -12,9 +12,10 @@ import pytest
 from tests.report.sample import sample
 from triglot.backends import zoo
 from triglot.core.errors import CannotWrite, TriglotError
-from triglot.report import report
+from triglot.report import comparison
 from triglot.report.charts import drawing, figures
-from triglot.report.page import page
+from triglot.report.comparison import page
+from triglot.report.page import open_report
 
 MAX_PAGE = 1_500_000
 FAILURE = {
@@ -61,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pair["lines"] = [
             f"  - dot.{i} = f32[64,64] dot(x, kernel)   # x.py:{i}" for i in range(200)
         ]
-    report.write(out, result)
+    comparison.write(out, result)
     return out
 
 
@@ -199,20 +200,20 @@ def test_all_higher_costs_of_a_library_are_one_finding() -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises((CannotWrite, TriglotError), match="out"):
-        report.write(tmp_path / "out", sample(num_updates=5, backends=("haiku", "nnx")))
+        comparison.write(tmp_path / "out", sample(num_updates=5, backends=("haiku", "nnx")))
 
 
 def test_the_page_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda uri: bool(opened.append(uri)) or True)
-    report.open_report(folder)
-    report.open_report(folder / "report.html")
+    open_report(folder)
+    open_report(folder / "report.html")
     assert opened == [(folder / "report.html").as_uri()] * 2
 
 
 def test_what_cannot_be_opened_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TriglotError, match=r"missing.report.html does not exist"):
-        report.open_report(folder / "missing" / "report.html")
+        open_report(folder / "missing" / "report.html")
     monkeypatch.setattr(webbrowser, "open", lambda uri: False)
     with pytest.raises(TriglotError, match=r"no web browser was found; open .*report\.html"):
-        report.open_report(folder)
+        open_report(folder)

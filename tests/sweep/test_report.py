@@ -1,6 +1,7 @@
 """The report of a sweep, from results that were not trained."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,10 @@ def test_the_folder_has_everything(tmp_path: Path, unbounded: None) -> None:
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
     page = References((tmp_path / "report.html").read_text())
     assert not [one for one in page.found if not one.startswith(("data:", "#"))]
-    for heading in ("Returns", "Learning curves of the best settings", "Ranking", "gridworld:2x2"):
+    for heading in (
+        "The best of 2 settings on gridworld:2x2", "Returns",
+        "Learning curves of the best settings", "Ranking",
+    ):  # fmt: skip
         assert heading in page.headings
     json.loads((tmp_path / "sweep.json").read_text(), parse_constant=pytest.fail)
 
@@ -152,3 +156,73 @@ def test_the_page_escapes_what_it_shows(tmp_path: Path, unbounded: None) -> None
     result = result_of(plan, found)
     text = report.page(result, [ranking_table(result)], "{}", {})
     assert "<script>alert(1)" not in text
+
+
+def words_of(result: Mapping[str, Any]) -> str:
+    """Return the text of a sweep's page, without pictures and scripts."""
+    text = report.page(result, [ranking_table(result)], "{}", {})
+    text = re.sub(r"<(script|style|svg).*?</\1>", "", text, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", "", text).split())
+
+
+@pytest.mark.parametrize(
+    ("higher", "said"),
+    [
+        ((2.0, 2.1, 1.9, 2.0, 2.2), "Rank 2 (method=q_learning) is separable from it"),
+        ((2.0, -2.1, 1.9, 0.0, 2.2), "Rank 2 (method=q_learning) is not separable from it"),
+    ],
+)
+def test_the_winner_is_compared_with_rank_2_seed_by_seed(
+    higher: tuple[float, ...], said: str, unbounded: None
+) -> None:
+    plan, returns = planned("one name"), np.array([1.0, 50.0, 3.0, 40.0, 9.0])
+    found = [outcome(plan, 0, final=returns), outcome(plan, 1, final=returns + np.array(higher))]
+    result = result_of(plan, found)
+    (sentence,) = result["separation"].values()
+    assert sentence.startswith(said) and sentence in words_of(result)
+    low, high = map(float, re.findall(r"\[([+-]?[\d.]+), ([+-]?[\d.]+)\]", sentence)[0])
+    assert low < np.mean(higher) < high and ("not" in said) == (low <= 0)
+
+
+def test_few_seeds_separate_nothing(unbounded: None) -> None:
+    plan = planned("one number")
+    two = np.array([5.0, 6.0])
+    found = [
+        outcome(plan, number, final=number + two, training=two, finite=np.ones(2, bool))
+        for number in range(3)
+    ]
+    assert report.separation(ranked(found)) == (
+        "Rank 2 (learning_rate=0.001) is not separable from it with 2 seeds: 5 give an interval."
+    )
+    assert report.separation(found[:1]) == ""
+
+
+def test_equal_returns_are_not_separable(unbounded: None) -> None:
+    plan = planned("one name")
+    found = [outcome(plan, number, final=np.arange(5.0)) for number in range(2)]
+    assert report.separation(found).endswith(
+        "is not separable from it: each seed has the same return."
+    )
+
+
+def test_other_settings_that_are_not_separable_are_counted(unbounded: None) -> None:
+    plan, base = planned("two names"), np.arange(5.0)
+    noise = [np.roll([3.0, -3.0, 1.0, -2.0, 0.0], number) for number in range(6)]
+    found = [outcome(plan, number, final=base + noise[number]) for number in range(6)]
+    assert "Not separable by that either: 4 of the other settings." in report.separation(
+        ranked(found)
+    )
+
+
+def test_the_winner_has_a_unit_and_a_range(unbounded: None) -> None:
+    plan = planned("one number")
+    words = words_of(result_of(plan, outcomes(plan)))
+    label = r"The best of 3 settings -?[\d.]+ return per episode, after training, greedy · 95 % "
+    assert re.search(label + r"interval \[[^\]]+\] learning_rate=0.01", words)
+
+
+def test_the_page_says_that_curves_are_not_what_is_ranked(unbounded: None) -> None:
+    plan = planned("one number")
+    words = words_of(result_of(plan, outcomes(plan)))
+    assert "Returns of episodes during training, with exploration" in words
+    assert "2 episodes per seed after training, without exploration (greedy)" in words

@@ -1,11 +1,38 @@
-"""Libraries whose numbers are equal, drawn once and named together."""
+"""Entries of a legend; libraries whose numbers are equal are one entry with all their colours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .charts.chart import Series
-from .charts.theme import colours
-from .numbers import capitalized, names
+from ..numbers import capitalized, names
+from .theme import ALL, colours
+
+
+@dataclass(frozen=True)
+class Series:
+    """One entry of a legend.
+
+    Attributes:
+      key: in the data.
+      label: for people.
+      colours: one, or one for each library that the entry stands for.
+      width: of its line, in pixels.
+    """
+
+    key: str
+    label: str
+    colours: tuple[str, ...]
+    width: float = 2.4
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands for several libraries."""
+        return len(self.colours) > 1
+
+    @property
+    def ground(self) -> str:
+        """The colour of its interval and its seeds, neutral where it has several."""
+        return ALL if self.shared else self.colours[0]
 
 
 def grouped(values: Mapping[Any, Any]) -> list[list[Any]]:
@@ -45,7 +72,7 @@ def equal_libraries(
 ) -> tuple[tuple[Series, ...], Sequence[Sequence[str]]]:
     """Group the libraries whose parameters and metrics are equal bit for bit.
 
-    Learning curves in a result are rounded, and cannot tell.
+    Learning curves in a result are rounded, so they cannot show it.
 
     Returns:
       The series of each group, and its libraries.

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...report.charts.chart import Chart, number, table, word
-from ...report.charts.theme import GROUND, INK, STAGES, Spec
-from ...report.statistics import format_return
-from ..axes import format_value
-from .values import RETURN, is_log, is_number, ordered_texts, values_of
+from ..numbers import format_value
+from ..statistics import format_return
+from .chart import Chart, number, table, word
+from .theme import GROUND, INK, STAGES, Spec
 
+RETURN = "return per episode"
+LOG_RATIO = 20  # largest to smallest value of a name, above which its axis is logarithmic
 MAX_CELLS = 30  # values of a name in a heat map
 
 
@@ -116,3 +117,24 @@ def _places(values: Sequence[Any]) -> dict[str, float]:
         return {format_value(v): (scale(v) - low) / ((high - low) or 1.0) for v in values}
     texts = ordered_texts(values)
     return {text: index / max(1, len(texts) - 1) for index, text in enumerate(texts)}
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def values_of(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """List the values of a name."""
+    return [record["values"][name] for record in records]
+
+
+def is_log(values: Sequence[float]) -> bool:
+    """Return whether numbers need a logarithmic axis."""
+    return min(values) > 0 and max(values) >= LOG_RATIO * min(values)
+
+
+def ordered_texts(values: Sequence[Any]) -> list[str]:
+    """Order the values of an axis: numbers by size, others as they were given."""
+    unique = list(dict.fromkeys(values))
+    return list(map(format_value, sorted(unique) if all(map(is_number, unique)) else unique))

@@ -1,0 +1,156 @@
+"""Write a comparison's folder: the page, the figures, the tables and `comparison.json`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers.python import PythonLexer
+
+from ..backends import libraries
+from ..machine.files import creating
+from . import numbers
+from .cards import cards
+from .charts import cost, divergence, drawing, figures, theme
+from .charts.chart import RATE, Chart
+from .charts.series import equal_libraries
+from .contents import environment_names, series, speeds_table, summary_table, tables
+from .page import PAGE, as_files, write_files
+from .page import page as build
+from .pairs import details, matrix
+from .tables import Result, as_markdown
+from .tables import as_text as table_as_text
+from .thinning import as_json, thinned
+
+SLOWER = "slower"  # the cause of costs above another library's
+KINDS = {"- ": "one", "+ ": "other", "..": "fold"}  # of a program's line, by its beginning
+SOURCE = "   # "  # before file and line, in a program's line
+
+
+def write(out: Path, result: Result) -> None:
+    """Write the report of a comparison into its folder.
+
+    The files: `report.html`, `curves.png` and `curves.svg`, the other charts in `figures`,
+    `tables.md`, `tables/*.csv` and `comparison.json`, whose curves have at most 200 points.
+
+    Args:
+      out: the folder; files of these names are replaced.
+      result: the result of `compare`. A part that was not run may be None or absent; the report
+        leaves its section out.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    small = thinned(result)
+    text = as_json(small)
+    for folder in (out / "tables", out / figures.FOLDER):
+        with creating(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    drawn = figures.page_charts(small)
+    csv = as_files([*tables(small), *series(small)])
+    files = {
+        "comparison.json": text,
+        **{f"tables/{name}": content for name, content in csv.items()},
+        "tables.md": markdown(small),
+        **figures.draw(drawn, small, title(small)),
+        PAGE: page(small, drawn, comparison_json=text),
+    }
+    write_files(out, files)
+
+
+def as_text(result: Result) -> str:
+    """Format the table of a comparison for a terminal of 80 columns."""
+    return table_as_text(summary_table(result))
+
+
+def markdown(result: Result) -> str:
+    """Format the verdict and all tables as Markdown, for papers and pull requests."""
+    parts = [
+        f"# {title(result)}",
+        f"**{result['verdict']['level'].capitalize()}.** {result['verdict']['sentence']}",
+        f"```\n{result['command']}\n```",
+    ]
+    for table in tables(result):
+        parts += [f"## {table.title}", as_markdown(table), *([table.note] if table.note else [])]
+    versions = ", ".join(f"{name} {v}" for name, v in result["versions"].items() if v)
+    parts.append(f"{versions}; {result['device']}, {result['cpu_cores']} processor cores.")
+    return "\n\n".join(parts) + "\n"
+
+
+def page(result: Result, drawn: Sequence[Chart], *, comparison_json: str) -> str:
+    """Build the page.
+
+    Args:
+      result: what is shown, thinned.
+      drawn: its charts.
+      comparison_json: the text that the page offers as `comparison.json`.
+    """
+    found, envs = tables(result), environment_names(result)
+    rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
+    return build(
+        "compare",
+        result,
+        title=title(result),
+        drawn=drawn,
+        tables=found,
+        files={"comparison.json": comparison_json, **as_files([*found, *series(result)])},
+        figures=list(map(figures.path, drawn)),
+        cards=cards(result),
+        findings=_findings(result),
+        groups=equal_libraries(result)[0],
+        envs=envs,
+        curves_in={env: figures.curves_name(env) for env in envs[1:]},
+        measures=divergence.measures(result),
+        equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
+        matrix=matrix(result),
+        details=details(result),
+        program_lines=_program_lines,
+        rates=[(stage, Markup(drawing.svg(chart, RATE)), chart) for stage, chart in rates],
+        speeds=speeds_table(result),
+        code=_code(result.get("code") or {}),
+        colours=theme.colours(list(result["backends"])),
+        titled=libraries.title,
+    )
+
+
+def title(result: Result) -> str:
+    """Name a comparison."""
+    return f"{result['algorithm']} on {numbers.environments(environment_names(result))}"
+
+
+def _findings(result: Result) -> list[tuple[str, Mapping[str, str]]]:
+    """List what was found in one library, such as memory that grows; all its costs in one line."""
+    findings = []
+    slower = (result.get("cost") or {}).get("slower") or ()
+    for name, facts in result["backends"].items():
+        found = facts.get("causes") or ()
+        findings += [(name, cause) for cause in found if cause["name"] != SLOWER]
+        costs = [row for row in slower if row["backend"] == name]
+        if costs:
+            evidence = "; ".join(row["sentence"].removesuffix(".") for row in costs)
+            findings.append((name, {"name": SLOWER, "where": "its costs", "evidence": evidence}))
+    return findings
+
+
+def _program_lines(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Split the lines in which two programs differ into kind, text and source."""
+    for line in lines:
+        text, _, source = line.partition(SOURCE)
+        yield KINDS.get(line.strip()[:2], "place"), text, source
+
+
+def _code(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Highlight the code of each library's network, with its length relative to the longest."""
+    known = {name: each for name, each in found.items() if each.get("source")}
+    longest = max((each["lines"] for each in known.values()), default=1)
+    return [
+        {
+            **each,
+            "library": name,
+            "share": each["lines"] / max(longest, 1),
+            "source": Markup(highlight(each["source"], PythonLexer(), HtmlFormatter(nowrap=True))),
+        }
+        for name, each in known.items()
+    ]
