@@ -1,7 +1,7 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -49,18 +49,18 @@ from .measures.weights import (
     with_noise,
     with_transposed,
 )
+from .modes import explain_modes
 from .outputs import Output, match_outputs
 from .pairing.layouts import find_transposed, layout_cause
 from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import explain, first_bit_difference, precision_cause, record_both
+from .programs import first_bit_difference, first_divergence, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
 BATCHES = (1, 32)
-STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
@@ -417,42 +417,22 @@ class _Comparison:
         """Ask the traced programs, in each mode in which the outputs differ."""
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
-        cases = [(mode, False) for mode in sorted({*apart, TRAINING} if random else apart)]
-        if random is None and not agree(measurements, STATE):
-            # From the statistics of one batch: the initial ones hide how they are used and updated.
-            cases += [(TRAINING, True), (EVALUATION, True)]
-        first: Difference | None = None
-        by_case: dict[tuple[str, bool], list[Cause]] = {}
+        modes = sorted({*apart, TRAINING} if random else apart)
+        inputs, key = self.batches[max(BATCHES)][0], self.keys["training"]
+        first, causes = explain_modes(
+            *self._sides(self.subjects(pairing, frozen, repaired=True)),
+            inputs,
+            modes=modes,
+            with_state=random is None and not agree(measurements, STATE),
+            key=key,
+            notes=notes,
+        )
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
-        for repaired in (True, False) if pairing.only_one or pairing.only_other else (True,):
-            subjects = self.subjects(pairing, frozen, repaired=repaired)
-            for mode, moved in cases:
-                learning = [c.name for found in by_case for c in by_case[found] if found[1]]
-                if (mode, moved) == (EVALUATION, True) and not {*STATISTICS}.isdisjoint(learning):
-                    continue
-                inputs, train = self.batches[max(BATCHES)][0], mode == TRAINING
-                try:
-                    one, other = self._sides(self._moved(subjects) if moved else subjects)
-                    found = explain(one, other, inputs, train=train, key=self.keys["training"])
-                except Exception as error:  # an operation that cannot be evaluated alone
-                    notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
-                    continue
-                first = found.first_difference if not repaired else first or found.first_difference
-                if repaired:
-                    by_case[mode, moved] = list(found.causes)
-        # Only training shows how statistics are updated; evaluation only reads them.
-        initial = by_case.get((EVALUATION, False), [])
-        if any(mode == TRAINING for mode, _ in by_case):
-            initial[:] = [cause for cause in initial if cause.name != "norm_momentum"]
-        causes: list[Cause] = []
-        for found in by_case.values():
-            causes = merged(causes, found)
+        if modes and (pairing.only_one or pairing.only_other):
+            sides = self._sides(self.subjects(pairing, frozen))
+            try:
+                train = modes[0] == TRAINING
+                first = first_divergence(*sides, inputs, train=train, key=key)
+            except Exception as error:  # an operation that cannot be evaluated alone
+                notes.append(f"the first difference was not located: {describe(error)}")
         return first, causes
-
-    def _moved(self, subjects: tuple[Subject, Subject]) -> tuple[Subject, Subject]:
-        """Let both networks update their state once, in training on the same batch."""
-        moved = []
-        for side, inputs in zip(subjects, self.batches[max(BATCHES)], strict=True):
-            _, state = side.forward(side.variables, inputs, self.keys["training"], True)
-            moved.append(replace(side, variables=replace(side.variables, state=state)))
-        return moved[0], moved[1]

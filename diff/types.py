@@ -69,16 +69,3 @@ class Cause:
     name: str
     where: str
     evidence: str
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What the traced programs say about a difference.
-
-    Attributes:
-      first_difference: None if all values agree up to rounding.
-      causes: none if no value differs by more than rounding.
-    """
-
-    first_difference: Difference | None
-    causes: tuple[Cause, ...] = ()

@@ -1,14 +1,16 @@
 """Align two traced programs by their values and name the causes of a difference."""
 
 from .bits import first_bit_difference, first_large_difference
-from .explain import explain, first_divergence
+from .explain import Explanation, explain, explain_tapes, first_divergence
 from .precision import precision_cause
 from .recorder import Program, record
 from .recording import record_both
 
 __all__ = [
+    "Explanation",
     "Program",
     "explain",
+    "explain_tapes",
     "first_bit_difference",
     "first_divergence",
     "first_large_difference",

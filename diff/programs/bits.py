@@ -121,17 +121,13 @@ def compiled(tape: Tape, wanted: Sequence[int]) -> list[Any]:
 def _program(
     tape: Tape, leaves: Sequence[int], wanted: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
-    needed = set(wanted)
-    for step in reversed(tape.steps):
-        if needed.intersection(step.results):
-            needed.update(step.operands)
+    # What does not depend on data, such as random draws, is a constant of the program.
+    steps = [tape.steps[index] for index in tape.needed(wanted)]
+    steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
 
     def run(arrays: list[Any]) -> list[Any]:
         known = dict(zip(leaves, arrays, strict=True))
-        for step in tape.steps:
-            # What does not depend on data, such as random draws, is a constant of the program.
-            if needed.isdisjoint(step.results) or not tape.depends[step.results[0]] & DATA:
-                continue
+        for step in steps:
             operands = [known.get(value, tape.arrays[value]) for value in step.operands]
             known.update(zip(step.results, bind(step.equation, operands), strict=True))
         return [known.get(value, tape.arrays[value]) for value in wanted]

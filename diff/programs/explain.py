@@ -1,27 +1,44 @@
-"""Explain why two networks give different outputs at equal weights."""
+"""Explain why two traced programs give different results."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from ...core.types import PyTree
-from ..types import Cause, Difference, Explanation, Side
+from ..types import Cause, Difference, Side
 from . import divergence
 from .arithmetic import arithmetic_difference, mixes_types
-from .catalogue import name_causes
+from .catalogue import is_consequence, name_causes
 from .catalogue.statistics import norm_momentum
+from .divergence import Divergence
 from .recording import record_both
+from .tape import Tape
 from .values import View
 
 MAX_CAUSES = 24
+Tapes = tuple[Tape, Tape]
+Views = tuple[View, View]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What two traced programs say about a difference.
+
+    Attributes:
+      first_difference: None if all values agree up to rounding.
+      causes: none if no value differs by more than rounding.
+      views: both programs, the second one with the first one's results wherever a cause was found.
+    """
+
+    first_difference: Difference | None
+    causes: tuple[Cause, ...]
+    views: Views
 
 
 def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
     """Find the first operations in which two networks differ, and the likely causes.
-
-    Both forward passes are evaluated operation by operation in float64, and their values are
-    compared whatever their layout. At each difference the second network is given the first one's
-    result and the comparison goes on, so that several differences are all found.
 
     Args:
       one, other: networks with a codec, and their weights.
@@ -32,33 +49,63 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
-    tapes = record_both(one, other, inputs, train=train, key=key, wide=True)
+
+    def record(*, wide: bool) -> Tapes:
+        return record_both(one, other, inputs, train=train, key=key, wide=wide)
+
+    return explain_tapes(record(wide=True), (one.label, other.label), lambda: record(wide=False))
+
+
+def explain_tapes(
+    tapes: Tapes,
+    labels: tuple[str, str],
+    native: Callable[[], Tapes] | None = None,
+    arrays: tuple[Sequence[Any], Sequence[Any]] | None = None,
+) -> Explanation:
+    """Find the first operations in which two recorded programs differ, and the likely causes.
+
+    The programs were evaluated operation by operation in float64, and their values are compared
+    whatever their layout. At each difference the second program is given the first one's result
+    and the comparison goes on, so that several differences are all found.
+
+    Args:
+      tapes: both programs, recorded in float64 at equal arguments.
+      labels: of both.
+      native: records them in the types in which they were traced, where these may differ; None to
+        compare no types.
+      arrays: values of both programs in place of the recorded ones.
+    """
+    start = arrays or (tapes[0].arrays, tapes[1].arrays)
+    one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
+    own = (one, other)
     first: Difference | None = None
     causes: list[Cause] = []
-    views = [View(tape, tape.arrays) for tape in tapes]
+    explained: list[Divergence] = []
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
-    labels = (one.label, other.label)
     for _ in range(MAX_CAUSES):
-        found = divergence.find(*views)
+        found = divergence.find(one, other)
         if found is None:
             break
-        named, found = name_causes(found, labels)
+        if not is_consequence(found, explained):
+            named, found = name_causes(found, labels)
+            causes.extend(named)
+            explained.append(found)
         first = first or found.described()
-        causes.extend(named)
         if not found.values and not found.operands:
             break
         values.update(found.values)
         operands.update(found.operands)
-        views[1] = View(tapes[1], tapes[1].replay(values, operands))
-    if train and (momentum := norm_momentum(views, tapes, labels)) is not None:
+        other = View(tapes[1], tapes[1].replay(values, operands, arrays=start[1]))
+    views = (one, other)
+    if (momentum := norm_momentum(views, own, labels)) is not None:
         causes.append(momentum)
-    if any(map(mixes_types, tapes)):
-        native = record_both(one, other, inputs, train=train, key=key)
-        if (arithmetic := arithmetic_difference(views, native, labels)) is not None:
+    if native is not None and any(map(mixes_types, tapes)):
+        arithmetic = arithmetic_difference(views, native(), labels)
+        if arithmetic is not None:
             causes.append(arithmetic[0])
             first = first or arithmetic[1]
-    return Explanation(first, merged(causes))
+    return Explanation(first, merged(causes), views)
 
 
 def first_divergence(

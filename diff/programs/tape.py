@@ -1,7 +1,7 @@
 """The evaluated equations of a traced program, and their evaluation with other values."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -101,6 +101,15 @@ class Tape:
                 for root in {self.roots[value] for value in step.operands}:
                     found.setdefault(root, []).append(index)
         return found
+
+    def needed(self, values: Iterable[int]) -> list[int]:
+        """Return the steps on which some values depend, in order."""
+        wanted, found = set(values), []
+        for index in range(len(self.steps))[::-1]:
+            if wanted.intersection(self.steps[index].results):
+                wanted.update(self.steps[index].operands)
+                found.append(index)
+        return found[::-1]
 
     def bind(self, equation: Any, arrays: Sequence[Any]) -> list[Any]:
         """Evaluate one equation."""

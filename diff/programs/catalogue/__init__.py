@@ -56,6 +56,19 @@ def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause]
     return [Cause("unknown", where(found, labels), _unexplained(found))], found
 
 
+def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
+    """Return whether a divergence contains the first operations of one that has its causes.
+
+    They are left in the second program where the first one's result does not fit in their place, as
+    a convolution's of another size, or where something else reads them too.
+    """
+    for earlier in explained:
+        firsts = list(zip(earlier.firsts(), found.parts, strict=True))
+        if all(first is None or first in part for first, part in firsts):
+            return True
+    return False
+
+
 def where(found: Divergence, labels: tuple[str, str]) -> str:
     """Name the first operations of both parts."""
     operations = [

@@ -48,6 +48,9 @@ def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (sums := _sums(found)) is None:
         return None
     first, second = sums
+    sizes = {np.size(_operand(r, index)) for r, index in zip(found.regions, sums, strict=True)}
+    if len(sizes) > 1:  # as after a convolution with another padding
+        return None
     counts = [_count(r, index) for r, index in zip(found.regions, sums, strict=True)]
     axes = _axes_as_in(found, first, second)
     if counts[0] == counts[1] and axes is None:
@@ -142,17 +145,21 @@ def _normalizes(region: Region, part: list[int], end: int | None) -> bool:
     return any(features.comes_from(tape, value, roots, 4) is not None for value in beside)
 
 
+def _operand(region: Region, index: int) -> np.ndarray:
+    return np.asarray(region.view.arrays[region.tape.steps[index].operands[0]])
+
+
 def _count(region: Region, index: int) -> int:
-    step, arrays = region.tape.steps[index], region.view.arrays
-    return np.size(arrays[step.operands[0]]) // max(np.size(arrays[step.results[0]]), 1)
+    result = region.view.arrays[region.tape.steps[index].results[0]]
+    return np.size(_operand(region, index)) // max(np.size(result), 1)
 
 
 def _axes_as_in(found: Divergence, first: int, second: int) -> tuple[int, ...] | None:
     """Find the axes over which the second program's average would be the first one's."""
-    one, other = (region.view for region in found.regions)
+    one = found.search.one.view
     own = one.arrays[one.tape.steps[first].results[0]]
     wanted = Core.of(own / _count(found.search.one, first))
-    array = np.asarray(other.arrays[other.tape.steps[second].operands[0]])
+    array = _operand(found.search.other, second)
     for size in range(1, array.ndim + 1):
         for axes in itertools.combinations(range(array.ndim), size):
             mean = Core.of(np.mean(array, axes))

@@ -1,14 +1,14 @@
 """Running statistics: their momentum, bias correction and start."""
 
-import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
-from ..tape import INPUTS, STATE, Tape
+from ..tape import INPUTS, STATE
 from ..values import View, close
 from ..wide import is_floating
 from . import features
@@ -54,15 +54,15 @@ def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | No
 
 
 def norm_momentum(
-    views: Sequence[View], tapes: Sequence[Tape], labels: tuple[str, str]
+    views: Sequence[View], own: Sequence[View], labels: tuple[str, str]
 ) -> Cause | None:
     """Compare how running statistics are updated in a training step; None if in the same way.
 
-    Statistics that started elsewhere differ after an equal update too.
+    Statistics of other inputs, or that started elsewhere, differ after an equal update too.
 
     Args:
       views: both programs, the second one with the first one's results wherever a cause was found.
-      tapes: both programs as they are.
+      own: both programs as they are.
       labels: of both networks.
     """
     one, other = views
@@ -70,8 +70,8 @@ def norm_momentum(
     if not ours or not theirs:
         return None
     shares = [
-        [_share(View(tape, tape.arrays), value) for value in values]
-        for tape, values in zip(tapes, (ours, theirs), strict=True)
+        [_share(view, value) for value in values]
+        for view, values in zip(own, (ours, theirs), strict=True)
     ]
     known = [[share for share in side if share is not None] for side in shares]
     formulas = [sorted({_formula(*share) for share in side}) for side in known]
@@ -86,6 +86,33 @@ def norm_momentum(
         for view, values, label in zip((one, other), (ours, theirs), labels, strict=True)
     ]
     return Cause("norm_momentum", "; ".join(where), "; ".join(shown))
+
+
+def states_after(views: Sequence[View], *, alike: bool) -> tuple[list[Any], list[Any]]:
+    """Return both programs' new state, with equal statistics wherever they are updated alike.
+
+    Statistics whose inputs differ are no difference of their own: the second program gets the first
+    one's.
+
+    Args:
+      views: both programs after a training step, the second one with the first one's results
+        wherever a cause was found.
+      alike: whether updates that fit no formula are taken to be equal.
+    """
+    one, other = views
+    states = [list(map(view.arrays.__getitem__, view.tape.new_state)) for view in views]
+    slots = {value: slot for slot, value in enumerate(other.tape.new_state)}
+    theirs = sorted(_unmatched(other, one))
+    for value in sorted(_unmatched(one, other)):  # in the order in which they are computed
+        array, formula = one.arrays[value], _share(View(one.tape, one.tape.arrays), value)
+        for own in theirs if formula or alike else ():
+            shape = np.shape(other.arrays[own])
+            same = _share(View(other.tape, other.tape.arrays), own) == formula
+            if same and np.size(array) == np.prod(shape):
+                states[1][slots[own]] = np.reshape(array, shape)
+                theirs.remove(own)
+                break
+    return states[0], states[1]
 
 
 def _unmatched(view: View, other: View) -> list[int]:
@@ -112,34 +139,33 @@ def _batch_state(view: View) -> list[int]:
 def _share(view: View, value: int) -> tuple[float, float] | None:
     """Fit `new = old share * old + batch share * batch`; None if nothing fits.
 
-    Where several statistics fit, as a sum and a mean do, the average is one: its shares sum to 1.
+    Several statistics may fit, such as a sum and a mean: an average is one whose shares sum to 1.
     """
     tape = view.tape
-    new = np.ravel(view.arrays[value])
-    batch = [
-        np.ravel(view.arrays[v])
-        for v in view.compared()
-        if not tape.depends[v] & STATE
-        and tape.depends[v] & INPUTS
-        and np.size(view.arrays[v]) == new.size
-    ]
-    old = [
-        np.ravel(view.arrays[v])
-        for v in tape.leaves
-        if tape.depends[v] == STATE and np.size(view.arrays[v]) == new.size
-    ]
-    best: tuple[float, float] | None = None
-    for past, statistic in itertools.product(old, batch):
-        columns = np.stack([past, statistic], 1).astype(np.float64)
-        shares, *_ = np.linalg.lstsq(columns, new, rcond=None)
-        if not close(columns @ shares, new) or not 0 < shares[1] <= 1 + 1e-9:
+    new, steps = np.asarray(view.arrays[value], np.float64), tape.needed([value])
+    share, past = 0.0, np.zeros_like(new)
+    for leaf in tape.leaves:
+        old = np.asarray(view.arrays[leaf]) if tape.depends[leaf] == STATE else np.zeros(0, bool)
+        if old.size != new.size or not is_floating(old.dtype):
             continue
-        found = round(float(shares[0]), 6), round(float(shares[1]), 6)
-        if not np.any(past):  # then its share is whatever completes the average
-            found = round(1 - found[1], 6), found[1]
-        if best is None or abs(sum(found) - 1) < abs(sum(best) - 1):
-            best = found
-    return best
+        change = tape.replay({leaf: old + 1}, arrays=view.arrays, steps=steps)[value] - new
+        if np.any(change) and close(change, np.full_like(change, change.flat[0])):
+            share, past = float(change.flat[0]), np.reshape(old, new.shape)
+    rest, fitting = np.ravel(new - share * past), []
+    for statistic in view.compared():
+        batch = np.ravel(view.arrays[statistic])
+        if tape.depends[statistic] & STATE or not tape.depends[statistic] & INPUTS:
+            continue
+        if batch.size == rest.size and np.any(batch):
+            part = float(np.sum(batch * rest) / np.sum(batch * batch))
+            if 0 < part <= 1 + 1e-9 and close(part * batch, rest):
+                fitting.append((abs(share + part - 1) > 1e-6, -round(part, 6)))
+    if not fitting:
+        return None
+    is_other, part = min(fitting)
+    if is_other and not np.any(past):  # then its share is whatever completes the average
+        return round(1 + part, 6), -part
+    return round(share, 6), -part
 
 
 def _formula(old: float, batch: float) -> str:

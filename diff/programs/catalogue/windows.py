@@ -21,16 +21,25 @@ class Window(NamedTuple):
     Attributes:
       step: of the tape.
       operand: the value that it reads, before any padding of its own.
+      shape: of the operand, per spatial axis.
       size, strides, dilation: per spatial axis.
       padding: `(low, high)` per spatial axis, with that of a preceding `pad`.
     """
 
     step: int
     operand: int
+    shape: tuple[int, ...]
     size: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the padding is what `SAME` means."""
+        reach = [(size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True)]
+        pads = jax.lax.padtype_to_pads(self.shape, reach, self.strides, "SAME")
+        return tuple(map(tuple, pads)) == self.padding
 
 
 def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -44,14 +53,17 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
     if not differing or not _agrees(found, one, other):
         return None
-    shown = "; ".join(
-        f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
-        f"{labels[1]}"
+    if differing[1:] and one.is_same and other.is_same:  # the padding follows from the others
+        differing = [key for key in differing if key != "padding"]
+    (name, evidence), *more = (
+        (
+            NAMES[key],
+            f"{key} {_listed(getattr(one, key))} in {labels[0]}, {_listed(getattr(other, key))} in "
+            f"{labels[1]}; with the first one's in both, the results are equal",
+        )
         for key in differing
     )
-    name = NAMES[differing[0]]
-    evidence = f"{shown}; with the first one's in both, the results are equal"
-    return Finding(name, evidence, found)
+    return Finding(name, evidence, found, tuple(more))
 
 
 def _window(region: Region, part: list[int]) -> Window | None:
@@ -81,7 +93,8 @@ def _window(region: Region, part: list[int]) -> Window | None:
             (low + before[axis][0], high + before[axis][1])
             for axis, (low, high) in zip(axes, own, strict=True)
         )
-        return Window(index, operand, tuple(window), tuple(strides), tuple(dilation), total)
+        shape = tuple(np.shape(tape.arrays[operand])[axis] for axis in axes)
+        return Window(index, operand, shape, tuple(window), tuple(strides), tuple(dilation), total)
     return None
 
 

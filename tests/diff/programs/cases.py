@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from tests.diff.programs import families as f
 from tests.diff.programs.planted import centred_norm, group_norm, rms_norm, sides
 from triglot.core.network import Network, Variables
-from triglot.diff.programs import explain
-from triglot.diff.types import Explanation, Side
+from triglot.diff.programs import Explanation, explain
+from triglot.diff.types import Side
 
 SHAPES: dict[str, Any] = {
     "features": (5,),

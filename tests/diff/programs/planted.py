@@ -1,5 +1,6 @@
 """Networks of the same layers in every library, in which a test plants a difference."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -91,14 +92,18 @@ def conv(
 def build(
     library: str, spec: Box | tuple[Box, ...], layers: Mapping[str, Any], forward: Forward
 ) -> Network:
-    """Build a network: `forward(call, *inputs, train)` with `call(name, x)` for each layer.
+    """Build a network: `forward(call, *inputs, train)` with `call(name, x, train)` for each layer.
 
     The inputs have a batch axis in all libraries but Equinox, so `forward` counts axes from the
     right. Convolutions take and return channels last.
     """
     made = {name: each[library] for name, each in layers.items()}
 
-    def called(layer: Any, x: jax.Array) -> Any:
+    def called(layer: Any, x: jax.Array, train: bool = False) -> Any:
+        if isinstance(layer, nn.BatchNorm):
+            return layer(x, use_running_average=not train)
+        if isinstance(layer, nn.Dropout):
+            return layer(x, deterministic=not train)
         if library != "equinox":
             return layer(x)
         if isinstance(layer, eqx.nn.Conv2d):
@@ -110,7 +115,8 @@ def build(
     class Linen(nn.Module):
         @nn.compact
         def __call__(self, *inputs: Any, train: bool = False) -> Any:
-            return forward(lambda name, x: called(made[name](name), x), *inputs, train=train)
+            layer = functools.cache(lambda name: made[name](name))  # called more than once
+            return forward(lambda name, *x: called(layer(name), *x), *inputs, train=train)
 
     class NNX(nnx.Module):
         def __init__(self, rngs: nnx.Rngs) -> None:
@@ -118,7 +124,7 @@ def build(
             self.rngs = nnx.Rngs(dropout=0)
 
         def __call__(self, *inputs: Any, train: bool = False) -> Any:
-            return forward(lambda name, x: called(self.layers[name], x), *inputs, train=train)
+            return forward(lambda name, *x: called(self.layers[name], *x), *inputs, train=train)
 
     class Equinox(eqx.Module):
         layers: dict[str, Any]
@@ -128,10 +134,10 @@ def build(
             self.layers = {n: f(k) for (n, f), k in zip(made.items(), keys, strict=True)}
 
         def __call__(self, *inputs: Any, train: bool = False) -> Any:
-            return forward(lambda name, x: called(self.layers[name], x), *inputs, train=train)
+            return forward(lambda name, *x: called(self.layers[name], *x), *inputs, train=train)
 
     def haiku(*inputs: Any, train: bool = False) -> Any:
-        return forward(lambda name, x: called(made[name](name), x), *inputs, train=train)
+        return forward(lambda name, *x: called(made[name](name), *x), *inputs, train=train)
 
     match library:
         case "haiku":

@@ -1,0 +1,56 @@
+"""A planted cause is named, and nothing that follows from it in the layers behind."""
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.diff.programs.downstream import DOWNSTREAM, UPSTREAM, network
+from tests.diff.programs.planted import sides
+from triglot.diff.measures.numbers import EVALUATION, TRAINING
+from triglot.diff.modes import explain_modes
+
+pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
+
+
+def covering() -> set[tuple[str, str]]:
+    """Pair each cause with one kind of layer, and each kind with at least one cause."""
+    return set(zip(UPSTREAM, itertools.cycle(DOWNSTREAM), strict=False))
+
+
+def table() -> list[Any]:
+    quick = covering() | {("padding", "BatchNorm"), ("padding, another size", "BatchNorm")}
+    return [
+        pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow)
+        for pair in itertools.product(UPSTREAM, DOWNSTREAM)
+    ]
+
+
+@pytest.mark.parametrize(("cause", "layer"), table())
+def test_only_the_planted_cause_is_named(cause: str, layer: str) -> None:
+    planted, behind = UPSTREAM[cause], DOWNSTREAM[layer]
+    one = network("linen", planted.one, behind, planted.inputs)
+    other = network("nnx", planted.other, behind, planted.inputs)
+    assert named(one, other, planted.inputs) == {cause.partition(",")[0]}
+
+
+def named(one: Any, other: Any, spec: Any) -> set[str]:
+    """Name the causes of both modes."""
+    first, second = sides(one, other, lambda name: name.removeprefix("layers/"))
+    state = jax.tree.leaves(second.variables.state)
+    is_random = any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in state)
+    inputs = np.random.default_rng(0).normal(size=(4, *spec.shape)).astype(np.float32)
+    notes: list[str] = []
+    _, causes = explain_modes(
+        first,
+        second,
+        inputs,
+        modes=(EVALUATION, TRAINING),
+        with_state=bool(state) and not is_random,
+        key=jax.random.key(0),
+        notes=notes,
+    )
+    assert not notes
+    return {cause.name for cause in causes}
