@@ -1,38 +1,27 @@
 """`triglot check`: run the checker of a component and print its report."""
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..backends import libraries
 from ..core.errors import TriglotError, user_error_context
 from ..core.host_environment import require_jittable
-from ..registry.agents import make_agent
 from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
 from ..registry.overrides import from_overrides
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
-from .heads import check_for_algorithm
+from .fitting import fitting_env, misfit_of_agent, small_agent
+from .heads import check_for_algorithm, require_support
 from .options import CheckOptions
 
 if TYPE_CHECKING:
     from ..checks import Report
 
 PASSED, FAILED, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
-
-# Small values for checks, where the algorithm has such a field and no other value is given.
-SMALL: dict[str, Any] = {
-    "num_envs": 4,
-    "rollout_length": 8,
-    "num_epochs": 2,
-    "num_minibatches": 2,
-    "hidden_sizes": (16,),
-}
 
 Task: TypeAlias = Callable[[], "Report"]
 
@@ -79,30 +68,6 @@ def _check_used(component: Component, options: CheckOptions) -> None:
         )
 
 
-def default_env() -> str:
-    """The default environment for algorithms and networks."""
-    return "gymnax:CartPole-v1" if importlib.util.find_spec("gymnax") else "probe:two-step"
-
-
-def small_config(config: Any, given: Mapping[str, Any]) -> Any:
-    """Build a small `Config`, unless that conflicts with the given fields.
-
-    Args:
-      config: the class.
-      given: the chosen fields by name.
-    """
-    defaults: dict[str, Any] = {one.name: one.default for one in fields(config)}
-    small = {
-        name: enough if defaults[name] is None else min(defaults[name], enough)
-        for name, enough in SMALL.items()
-        if name in defaults and isinstance(defaults[name], type(enough) | None)
-    }
-    try:
-        return from_overrides(config, {**small, **given})
-    except TriglotError:
-        return from_overrides(config, given)
-
-
 def _check_all(title: str, tasks: Mapping[str, Task]) -> int:
     """Run all checks; print one line each, and the reports of those that failed."""
     reports: dict[str, Report] = {}
@@ -146,7 +111,7 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
         for name, make in _environments(component):
             yield name, lambda make=make: check_environment(_compilable(make()))
         return
-    env = _compilable(make_env(options.env or default_env()))
+    env = _env_for(component, options)
     label = f"{component.text} on {env.name}"
     if component.kind == "network":
         network = partial(make_network, component.text, component.made, env)
@@ -163,25 +128,39 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
             backend=options.backends[0],
         )
         yield f"{label} for {component.target}", lambda: check(network())
-    elif component.algorithm is None:
-        yield label, lambda: check_agent(component.made, env)
     else:
         for backend in options.backends:
-            make = partial(_make_small_agent, component, env, backend, options)
-            yield f"{label}, {backend}", lambda make=make: check_agent(make(), env)
+            make = partial(_agent, component, options, backend)
+            where = label if component.algorithm is None else f"{label}, {backend}"
+            yield where, lambda make=make: check_agent(make(env), env)
 
 
-def _make_small_agent(component: Component, env: Any, backend: str, options: CheckOptions) -> Any:
-    """Build a small agent, or one of the given size if the small values conflict with it."""
+def _env_for(component: Component, options: CheckOptions) -> Any:
+    """Make the environment that was chosen, or find one that fits, and say which."""
+    if options.env is not None:
+        return _compilable(make_env(options.env))
 
-    def make(config: Any) -> Any:
-        return make_agent(component.text, env, backend=backend, config=config, hyper=options.hyper)
+    def make_network_for(env: Any) -> Any:
+        if component.target is not None:
+            config = from_overrides(component.algorithm.Config, options.config)
+            require_support(component.target, env, config)
+        return make_network(component.text, component.made, env)
 
-    config = component.algorithm.Config
-    try:
-        return make(small_config(config, options.config))
-    except TriglotError:
-        return make(from_overrides(config, options.config))
+    with user_error_context(f"{component.text} could not be checked"), phase("importing"):
+        if component.kind == "network":
+            env, passed_over = fitting_env(make_network_for)
+        else:
+            make = partial(_agent, component, options, options.backends[0])
+            env, passed_over = fitting_env(make, misfit_of_agent)
+    if passed_over:
+        print(f"chose {env.name}, the first that fits. {passed_over}", file=sys.stderr)
+    return env
+
+
+def _agent(component: Component, options: CheckOptions, backend: str, env: Any) -> Any:
+    if component.algorithm is None:
+        return component.made
+    return small_agent(component.text, env, options.config, backend=backend, hyper=options.hyper)
 
 
 def _compilable(env: Any) -> Any:

@@ -141,6 +141,7 @@ def _values(name: str, hint: Any) -> list[str]:
 
 _CHOICES: dict[str, list[str]] = {
     "algorithm": list(ALGORITHMS),
+    "like": list(ALGORITHMS),
     "part": [ENVIRONMENT, *ALGORITHMS],
     "env": [ENVIRONMENT],
     "envs": [ENVIRONMENT],

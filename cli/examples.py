@@ -33,6 +33,7 @@ triglot check my_file:my_network --env gymnax:CartPole-v1
 triglot check my_file:MyAgent --backends haiku linen nnx equinox
 triglot check actor=my_file:my_actor --algorithm sac --env gymnax:Pendulum-v1
 triglot new algorithm my_agent
+triglot new algorithm my_dqn --like dqn
 triglot new network my_network --backend equinox
 triglot list
 triglot list presets

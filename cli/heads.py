@@ -45,8 +45,7 @@ def check_for_algorithm(
     from ..checks.report import Checklist, Failed, NotApplicable
     from ..core.network import Network
 
-    with user_error_context(f"{algorithm} does not support {env.name}"):
-        specs = find_algorithm(algorithm).networks(env.obs_spec, env.action_spec, config)
+    specs = require_support(algorithm, env, config)
     needed = {key: spec for key, spec in specs.items() if not isinstance(spec, Network)}
     if name is not None and name not in needed:
         raise unknown(f"network of {algorithm}", name, needed)
@@ -73,3 +72,13 @@ def check_for_algorithm(
             raise Failed(str(error)) from None
 
     return replace(report, results=(*report.results, *checklist.run(None)))
+
+
+def require_support(algorithm: str, env: "Environment", config: Any) -> Mapping[str, Any]:
+    """Describe the networks of an algorithm for an environment.
+
+    Raises:
+      TriglotError: if the algorithm does not support it.
+    """
+    with user_error_context(f"{algorithm} does not support {env.name}"):
+        return find_algorithm(algorithm).networks(env.obs_spec, env.action_spec, config)

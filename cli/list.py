@@ -97,8 +97,12 @@ def _state(distribution: str | None, extra: str | None) -> str:
 
 def _about(module: str) -> str:
     """Read the first line of a module's docstring without importing it."""
-    source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text()
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    return (ast.get_docstring(ast.parse(source_of(module))) or "").partition("\n")[0]
+
+
+def source_of(module: str) -> str:
+    """Read the source of a module of triglot without importing it."""
+    return PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text()
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

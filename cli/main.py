@@ -365,15 +365,15 @@ def _check(arguments: list[str], started: float) -> int:
 
 
 def _new(arguments: list[str], started: float) -> int:
-    """Create a folder with a custom component from a template that passes its check.
+    """Create a folder with a custom component that passes its check: from a template, or, with
+    --like, a copy of a shipped algorithm under a new name.
 
     It contains the component, its test, a README and a pyproject.toml, so that `pip install -e`
     adds the component to `triglot list`. Kinds: algorithm, environment, network.
     """
     from .new import write
 
-    options = _parse(NewOptions, arguments)
-    print(write(options.kind, options.name, backend=options.backend, out=options.out))
+    print(write(_parse(NewOptions, arguments)))
     return 0
 
 

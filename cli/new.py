@@ -1,5 +1,6 @@
-"""`triglot new`: create a custom component from a template."""
+"""`triglot new`: create a custom component from a template, or from a shipped algorithm."""
 
+import ast
 import importlib.util
 import io
 import keyword
@@ -11,7 +12,10 @@ from pathlib import Path
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
 from ..core.errors import TriglotError, shown, unknown
+from ..registry.algorithms import ALGORITHMS
 from ..registry.components import names
+from .list import source_of
+from .options import NewOptions
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}
@@ -22,12 +26,13 @@ NAMES = {
     "network": ("my_network", "MyNetwork"),
 }
 TRAIN = {
-    "algorithm": "{name} gymnax:CartPole-v1",
+    "algorithm": "{name} {env}",
     "environment": "ppo {name}",
     "network": "ppo gymnax:CartPole-v1 --network {name}",
 }
 CHECK = {
-    "algorithm": 'agent = triglot.make_agent({part}, env, config={{"rollout_length": 8}})\n'
+    "algorithm": "config = {config}\n"
+    "    agent = triglot.make_agent({part}, env, config=config)\n"
     "    report = triglot.check_agent(agent, env)",
     "environment": "report = triglot.check_environment(env)",
     "network": "network = {part}(env.obs_spec, env.action_spec)\n"
@@ -35,39 +40,38 @@ CHECK = {
 }
 
 
-def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path()) -> str:
-    """Write the folder `out/name`.
-
-    Args:
-      kind: `algorithm`, `environment` or `network`.
-      name: the name of the folder, of the module, and of the component in commands; the class has
-        the same name in CamelCase.
-      backend: the library of a network; None for Linen.
-      out: the parent of the folder.
+def write(options: NewOptions) -> str:
+    """Write the folder of a component.
 
     Returns:
       A description of the next steps.
 
     Raises:
-      TriglotError: if the kind or library is unknown, the name is invalid or taken, or the folder
-        exists or cannot be created.
+      TriglotError: if the kind, library or algorithm is unknown, the name is invalid or taken, or
+        the folder exists or cannot be created.
     """
-    if kind not in NAMES:
-        raise unknown("kind of component", kind, NAMES)
-    if backend is not None and kind != "network":
-        raise TriglotError(
-            f"--backend applies to networks only: an {kind} works with all libraries."
-        )
-    library = backend or "linen"
-    if library not in EXTRAS:
-        raise unknown("backend", library, EXTRAS)
-    template = TEMPLATES / (f"network_{library}.py" if kind == "network" else f"{kind}.py")
-    folder = out / name
+    kind, name = options.kind, options.name
+    _check_options(options)
+    library = options.backend or "linen"
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-    _check_name(kind, name, class_name, template)
+    if options.like is None:
+        file = f"network_{library}.py" if kind == "network" else f"{kind}.py"
+        source, old_class = (TEMPLATES / file).read_text(), NAMES[kind][1]
+        own_names = {*NAMES[kind]}
+    else:
+        module, _, old_class = ALGORITHMS[options.like].partition(":")
+        source = _outside(source_of(module), module)
+        own_names = _classes_of(source, old_class)
+    _check_name(kind, name, class_name, source, own_names)
+    folder = options.out / name
     if folder.exists():
         raise TriglotError(f"{folder} already exists: choose another name or --out.")
-    old_name, old_class = NAMES[kind]
+    if options.like is None:
+        code = source.replace(old_class, class_name).replace(NAMES[kind][0], name)
+        env, test_env, config = "gymnax:CartPole-v1", "probe:two-step", '{"rollout_length": 8}'
+    else:
+        code = _renamed(source, own_names, old_class, class_name)
+        env, test_env, config = _tried(options.like)
     part = name if kind == "network" else class_name
     words = {
         "kind": kind,
@@ -75,11 +79,10 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
         "part": part,
         "group": plugins.GROUPS[kind],
         "extra": "" if kind == "environment" else f"[{EXTRAS[library]}]",
-        "train": TRAIN[kind].format(name=name),
-        "check": CHECK[kind].format(part=part),
-        "env": f"{part}()" if kind == "environment" else 'triglot.make_env("probe:two-step")',
+        "train": TRAIN[kind].format(name=name, env=env),
+        "check": CHECK[kind].format(part=part, config=config),
+        "env": f"{part}()" if kind == "environment" else f'triglot.make_env("{test_env}")',
     }
-    code = template.read_text().replace(old_class, class_name).replace(old_name, name)
     files = {
         f"test_{name}.py": "test.txt",
         "pyproject.toml": "project.txt",
@@ -102,7 +105,81 @@ def write(kind: str, name: str, *, backend: str | None = None, out: Path = Path(
     )
 
 
-def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
+def _check_options(options: NewOptions) -> None:
+    kind = options.kind
+    if kind not in NAMES:
+        raise unknown("kind of component", kind, NAMES)
+    if options.backend is not None and kind != "network":
+        raise TriglotError(
+            f"--backend applies to networks only: an {kind} works with all libraries."
+        )
+    if options.backend is not None and options.backend not in EXTRAS:
+        raise unknown("backend", options.backend, EXTRAS)
+    if options.like is None:
+        return
+    if kind == "network":
+        raise TriglotError("--like applies to algorithms only: a network has --backend.")
+    if kind == "environment":
+        raise TriglotError(
+            "--like applies to algorithms only: an environment is written from a template."
+        )
+    if options.like not in ALGORITHMS:
+        raise unknown("shipped algorithm", options.like, ALGORITHMS)
+
+
+def _classes_of(source: str, prefix: str) -> set[str]:
+    """Name the classes of a module that begin with the name of its algorithm, such as DQNState."""
+    body = ast.parse(source).body
+    classes = {node.name for node in body if isinstance(node, ast.ClassDef)}
+    return {name for name in classes if name.startswith(prefix)}
+
+
+def _outside(source: str, module: str) -> str:
+    """Make the relative imports of a module absolute: `from .. import rl`, `from triglot import`.
+
+    >>> _outside("from .. import nn, rl", "triglot.algorithms.dqn")
+    'from triglot import nn, rl'
+    """
+    package = module.rpartition(".")[0]
+
+    def absolute(found: re.Match[str]) -> str:
+        return f"from {importlib.util.resolve_name(found[1], package)} import"
+
+    return re.sub(r"^from (\.+[\w.]*) import", absolute, source, flags=re.MULTILINE)
+
+
+def _renamed(source: str, classes: set[str], old: str, new: str) -> str:
+    """Rename classes in code, and in strings that are only a name; texts stay as they are.
+
+    >>> _renamed("class DQNState: pass  # of DQN", {"DQN", "DQNState"}, "DQN", "MyDqn")
+    'class MyDqnState: pass  # of DQN'
+    """
+    lines = source.splitlines(keepends=True)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    for token in reversed(list(tokens)):  # from the end, so that columns stay valid
+        if token.string.strip("\"'") in classes:
+            (row, begin), (_, end) = token.start, token.end
+            line = lines[row - 1]
+            lines[row - 1] = line[:begin] + token.string.replace(old, new, 1) + line[end:]
+    return "".join(lines)
+
+
+def _tried(algorithm: str) -> tuple[str, str, str]:
+    """Find environments that fit, to train in and for the test, and a small configuration."""
+    from ..registry.algorithms import find_algorithm
+    from ..registry.overrides import overrides_of
+    from .fitting import WITHOUT_LIBRARY, fitting_env, small_agent, small_config
+
+    def make(env: object) -> object:
+        return small_agent(algorithm, env, {})
+
+    env, test_env = fitting_env(make)[0].name, fitting_env(make, names=WITHOUT_LIBRARY)[0].name
+    small = overrides_of(small_config(find_algorithm(algorithm).Config, {}))
+    values = ", ".join(f'"{name}": {value!r}' for name, value in small.items())
+    return env, test_env, f"{{{values}}}"
+
+
+def _check_name(kind: str, name: str, class_name: str, source: str, own_names: set[str]) -> None:
     if not re.fullmatch("[a-z]([a-z0-9_]{0,60}[a-z0-9])?", name) or keyword.iskeyword(name):
         raise TriglotError(
             f"{shown(name)} is not a valid module name: use at most 62 lowercase letters, digits "
@@ -116,8 +193,8 @@ def _check_name(kind: str, name: str, class_name: str, template: Path) -> None:
         raise TriglotError(
             f"a module {name!r} already exists and would be hidden: choose another name."
         )
-    tokens = tokenize.generate_tokens(io.StringIO(template.read_text()).readline)
-    used = {token.string for token in tokens if token.type == tokenize.NAME} - set(NAMES[kind])
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    used = {token.string for token in tokens if token.type == tokenize.NAME} - own_names
     if taken := {name, class_name} & used:
         raise TriglotError(
             f"the template already uses the name {taken.pop()!r}: choose another name than "

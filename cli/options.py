@@ -84,7 +84,7 @@ class CheckOptions:
     kind: Annotated[str | None, Arg("KIND", "inferred")] = None
     algorithm: Annotated[str | None, Arg("NAME", "none")] = None
     env: Annotated[
-        str | None, Arg("ENVIRONMENT", "gymnax:CartPole-v1, or probe:two-step without gymnax")
+        str | None, Arg("ENVIRONMENT", "the first that fits, gymnax:CartPole-v1 before others")
     ] = None
     backends: Annotated[tuple[str, ...], Arg("NAME ...")] = ("linen",)
     config: Any = field(default_factory=dict)
@@ -100,10 +100,12 @@ class NewOptions:
       name: the name of the folder, the module and, in CamelCase, the class; a Python name such as
         my_agent.
       backend: the library of a network: haiku, linen, nnx or equinox.
+      like: the shipped algorithm whose source is copied, in place of a template.
       out: the parent of the new folder.
     """
 
     kind: Annotated[str, Arg("KIND", positional=True)]
     name: Annotated[str, Arg("NAME", positional=True)]
     backend: Annotated[str | None, Arg("NAME", "linen, for a network")] = None
+    like: Annotated[str | None, Arg("ALGORITHM", "a template, for an algorithm")] = None
     out: Annotated[Path, Arg("FOLDER", "the current folder")] = Path()

@@ -11,7 +11,7 @@ import pytest
 from triglot import checks
 from triglot.algorithms.ppo import PPO, PPOConfig
 from triglot.checks.report import Report, Result
-from triglot.cli import check as checking
+from triglot.cli import fitting
 from triglot.cli import main as cli
 from triglot.core.network import Network
 from triglot.envs.gridworld import GridWorld
@@ -196,17 +196,17 @@ def test_an_algorithm_is_checked_small_on_each_library(
     agents = [given[0] for _, given in asked]
     assert [agent.network.backend for agent in agents] == ["haiku", "equinox"]
     assert {agent.config.num_envs for agent in agents} == {6}
-    assert {agent.config.rollout_length for agent in agents} == {checking.SMALL["rollout_length"]}
+    assert {agent.config.rollout_length for agent in agents} == {fitting.SMALL["rollout_length"]}
     assert {agent.hyper.discount for agent in agents} == {0.5}
     assert capsys.readouterr().out.startswith("ppo: 2 passed\n")
 
 
 def test_what_was_given_goes_before_what_is_small() -> None:
-    small = checking.small_config(PPOConfig, {})
+    small = fitting.small_config(PPOConfig, {})
     assert (small.rollout_length, small.num_envs, small.hidden_sizes) == (8, 4, (16,))
     given = {"rollout_length": 3, "num_envs": 1, "num_minibatches": 3}
-    assert checking.small_config(PPOConfig, given).rollout_length == 3
-    assert checking.small_config(PPOConfig, given).num_minibatches == 3
+    assert fitting.small_config(PPOConfig, given).rollout_length == 3
+    assert fitting.small_config(PPOConfig, given).num_minibatches == 3
 
 
 def test_small_values_that_conflict_with_given_ones_are_dropped(
@@ -218,12 +218,6 @@ def test_small_values_that_conflict_with_given_ones_are_dropped(
     assert [agent.config.rollout_length for _, (agent, _) in asked] == [8, 128]
     assert cli.main([*command.split(), "7"]) == 2
     assert "num_minibatches must divide" in capsys.readouterr().err
-
-
-def test_without_gymnax_a_probe_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checking.default_env() == "gymnax:CartPole-v1"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert checking.default_env() == "probe:two-step"
 
 
 def test_help_shows_an_algorithms_own_options(capsys: pytest.CaptureFixture[str]) -> None:

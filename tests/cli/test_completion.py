@@ -134,6 +134,8 @@ def test_every_command_is_offered() -> None:
         ("triglot export runs --format st", "ablehlo "),
         ("triglot compare ppo x --backends haiku li", "nen "),
         ("triglot compare ppo x --envs y gridworld:8", "x8 "),
+        ("triglot new algorithm x --like d", "qn "),
+        ("triglot new alg", "orithm "),
         ("triglot list pre", "sets "),
         ("triglot check ppo --kind env", "ironment "),
     ],

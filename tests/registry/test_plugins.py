@@ -11,6 +11,7 @@ import pytest
 from triglot.cli import list as listing
 from triglot.cli import main as cli
 from triglot.cli import new
+from triglot.cli.options import NewOptions
 from triglot.core import plugins
 from triglot.core.errors import TriglotError
 from triglot.envs.gridworld import GridWorld
@@ -187,7 +188,7 @@ def test_one_malformed_file_hides_no_other_package(install: Install) -> None:
 def test_written_packages_can_be_installed(tmp_path: Path) -> None:
     names = {kind: f"my_own_{kind}" for kind in ("algorithm", "environment", "network")}
     for kind, name in names.items():
-        new.write(kind, name, out=tmp_path)
+        new.write(NewOptions(kind=kind, name=name, out=tmp_path))
     site = tmp_path / "site"
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", site)
 
