@@ -1,30 +1,24 @@
-"""Load modules when they are first used, not when a library imports them."""
+"""Load three slow modules when they are first used, not when a library imports them."""
 
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ForwardRef
 
-# Libraries import these for functions that a training may never call; together they take 0.6 s
-# of CPU. gymnax draws some environments; Flax prints tables of modules; rlax's deprecated
-# distributions need distrax, which imports TensorFlow Probability; JAX needs two extensions of
-# scipy.linalg; SciPy lists all of NumPy.
-UNUSED_AT_START = (
-    "matplotlib.pyplot", "seaborn", "rich.console", "rich.table", "rich.text", "yaml", "distrax",
-    "scipy.linalg", "numpy.f2py",
-)  # fmt: skip
-# Extensions that JAX imports, which need nothing of their package. Other submodules load it first.
-_ALONE = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
-# What a library reads of a deferred module in annotations only, which does not load the module.
-_ANNOTATIONS = {"rlax": ("distrax.DistributionLike",)}
-# Special names that a module defines itself, so that asking for one loads it.
+# gymnax imports the first two, which draw some environments; rlax the third, and with it TensorFlow
+# Probability, for deprecated distributions. Together they take 1.4 of the 2.9 s of CPU in which an
+# agent and CartPole are made.
+UNUSED_AT_START = ("matplotlib.pyplot", "seaborn", "distrax")
+# What libraries read when they are imported, for annotations.
+_ANNOTATIONS = {"distrax": ("DistributionLike",)}
+# Special names that a module defines itself; Python asks for others, such as `__file__`, of any.
 _DEFINED_BY_MODULES = ("__all__", "__version__")
+_lock = threading.Lock()
 
 
 def defer(names: Sequence[str]) -> None:
@@ -36,111 +30,49 @@ def defer(names: Sequence[str]) -> None:
     Args:
       names: of modules, such as `seaborn`; those that are imported already stay as they are.
     """
-    finder = _Finder(frozenset(names))
-    if finder not in sys.meta_path:
-        sys.meta_path.insert(0, finder)
+    finders = [finder for finder in sys.meta_path if isinstance(finder, _Finder)]
+    if new := set(names).difference(sys.modules, *(finder.names for finder in finders)):
+        sys.meta_path.insert(0, _Finder(new))
 
 
-@dataclass(frozen=True)
-class _Finder(MetaPathFinder):
-    names: frozenset[str]
+class _Finder(MetaPathFinder, Loader):
+    """Gives a stand-in for the first import of each module."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        package = sys.modules.get(fullname.rpartition(".")[0])
-        if isinstance(package, _Deferred) and fullname not in (*self.names, *_ALONE):
-            # Another thread that loads the package may wait for this import.
-            package.__deferring__.load(package, wait=False)
-            return _Loaded.spec_of(fullname)
         spec = PathFinder.find_spec(fullname, path, target) if fullname in self.names else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Deferring(spec.loader, self.names)
+        if spec is not None:
+            self.names.remove(fullname)
+            spec.loader = self
         return spec
 
-
-class _Deferring(Loader):
-    """Makes a module that loads itself by `loader`."""
-
-    def __init__(self, loader: Loader, names: frozenset[str]) -> None:
-        self.loader = loader
-        self.names = names  # of all deferred modules
-        self._lock, self._started = threading.RLock(), False
-
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = _Deferred(spec.name)
-        module.__deferring__ = self
-        return module
+        return _Deferred(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing yet."""
-
-    def load(self, module: ModuleType, *, wait: bool = True) -> None:
-        """Run the module's code once; other threads wait for it, or do nothing."""
-        if not self._lock.acquire(blocking=wait):
-            return
-        try:
-            if not self._started:
-                self._load(module)
-        finally:
-            self._lock.release()
-
-    def _load(self, module: ModuleType) -> None:
-        self._started = True
-        module.__loader__ = self.loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self.loader
-        try:
-            with _outside_of_tracing():
-                self.loader.exec_module(module)
-        except BaseException:
-            self._started = False  # the next use tries again, as an import would
-            raise
-        module.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]
-
-
-class _Loaded(Loader):
-    """Gives a module that was imported while Python looked for it, by its package."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.spec = module, module.__spec__
-
-    @classmethod
-    def spec_of(cls, name: str) -> ModuleSpec | None:
-        return ModuleSpec(name, cls(sys.modules[name])) if name in sys.modules else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Keep the module as it is; Python has replaced its specification."""
-        module.__spec__ = self.spec
+        for name in _ANNOTATIONS.get(module.__name__, ()):
+            setattr(module, name, ForwardRef(f"{module.__name__}.{name}"))
 
 
 class _Deferred(ModuleType):
-    """A module that is loaded when a name is asked for that it does not have yet."""
-
-    __deferring__: _Deferring
+    """Stands for a module, which it imports when a name is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        full, deferring = f"{self.__name__}.{name}", self.__deferring__
-        missing = AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name.startswith("__") and name not in _DEFINED_BY_MODULES:
-            raise missing  # such as `__path__`, by which Python recognizes packages
-        if full in deferring.names:
-            return import_module(full)
-        library = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        if full in _ANNOTATIONS.get(library, ()):
-            return ForwardRef(full)
-        deferring.load(self)
-        if type(self) is ModuleType:
-            return getattr(self, name)  # which the module itself may compute
-        if name in self.__dict__:  # it is being loaded
-            return self.__dict__[name]
-        raise missing
-
-
-def _outside_of_tracing() -> Any:
-    """Keep arrays that a module creates from becoming tracers where a traced function loads it."""
-    jax = sys.modules.get("jax")
-    return nullcontext() if jax is None else jax.ensure_compile_time_eval()
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        with _lock:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+        # Arrays that the module creates must not become tracers where a traced function loads it.
+        jax = sys.modules.get("jax")
+        with nullcontext() if jax is None else jax.ensure_compile_time_eval():
+            module = import_module(self.__name__)
+        # Submodules may have been imported before their package.
+        for child, value in dict(vars(self)).items():
+            if isinstance(value, ModuleType):
+                vars(module).setdefault(child, value)
+        return getattr(module, name)
