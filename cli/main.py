@@ -233,7 +233,7 @@ def _runs(arguments: list[str], started: float) -> int:
     """List the runs in a folder: state, age, return, steps and what was trained.
 
     A run is running, finished, stopped (at --stop-at), interrupted (by Ctrl-C or a signal),
-    diverged, or killed.
+    diverged, killed, or damaged (`triglot watch RUN` says what is).
     """
     options = _parse(RunsOptions, arguments)
     from ..training.monitoring.listing import list_runs

@@ -12,10 +12,8 @@ from ..core.loop.episode import Episodes
 from ..machine.files import visible_files
 from ..report.statistics import format_return, interval95, interval95_over_seeds
 from .plan import Plan
-from .resume.resuming import recorded_progress
 from .storage.journal import Journal
-
-REACHED = "reached"
+from .storage.records import REACHED, recorded_progress
 
 
 class Stopwatch:

@@ -45,12 +45,13 @@ from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .resume.changing import NO_CHANGE, Change
 from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
-from .resume.resuming import PROGRESS, recorded_progress, resume_notes
+from .resume.resuming import resume_notes
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
 from .storage.journal import Journal, read_metrics
 from .storage.lock import locked
+from .storage.records import PROGRESS, SUMMARY, recorded_progress
 from .storage.trust import remember
 from .summary import Stopwatch, describe_summary, next_commands, summary
 
@@ -209,7 +210,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         reached=evaluator.reached,
         warning=None if diverged else absurd_parameters(state),
     )
-    write_json(plan.out / "summary.json", results)
+    write_json(plan.out / SUMMARY, results)
     _draw(plan, journal, state)
     print(wrapped(describe_summary(results, plan.out)))
     if profiler is not None:
@@ -397,5 +398,4 @@ def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:
     state = gathered(state, plan.options.num_seeds)  # any number of devices may continue it
     Checkpoints(plan.out / CHECKPOINTS).save(journal.num_updates, state)
-    # Outside the checkpoints, so that their loss is noticed.
     write_json(plan.out / PROGRESS, {"num_updates": journal.num_updates})

@@ -1,6 +1,5 @@
 """Keep the checkpoint with the highest evaluated return."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...core.loop.checkpoint import Checkpoints
 from ...machine.files import write_json
+from ..storage.records import BEST, recorded
 
-BEST = "best"
-RECORD = "best.json"
+FOLDER = "best"
 
 
 def best_checkpoints(folder: Path) -> Checkpoints:
@@ -21,7 +20,7 @@ def best_checkpoints(folder: Path) -> Checkpoints:
     Args:
       folder: the run directory.
     """
-    return Checkpoints(folder / BEST, keep=1)
+    return Checkpoints(folder / FOLDER, keep=1)
 
 
 class Best:
@@ -33,7 +32,8 @@ class Best:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.return_mean: float | None = _recorded(folder)
+        found = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
+        self.return_mean: float | None = None if found is None else float(found["return_mean"])
 
     def offer(self, num_updates: int, returns: np.ndarray, state: Any) -> bool:
         """Keep a state if its return is higher than all before; equal ones keep the earlier.
@@ -59,7 +59,7 @@ class Best:
                 shutil.rmtree(checkpoints.path(number))
         checkpoints.save(num_updates, state)
         content = {"num_updates": num_updates, "return_mean": mean, "return_per_seed": returns}
-        write_json(self._folder / RECORD, content)
+        write_json(self._folder / BEST, content)
         self.return_mean = mean
         return True
 
@@ -77,12 +77,3 @@ def check_best(folder: Path) -> Checkpoints:
             "--checkpoint out for the last."
         )
     return found
-
-
-def _recorded(folder: Path) -> float | None:
-    """Read the best return of a run; None if there is none, or its checkpoint is gone."""
-    try:
-        content = json.loads((folder / RECORD).read_text())
-        return float(content["return_mean"]) if best_checkpoints(folder).numbers() else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None

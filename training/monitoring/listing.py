@@ -19,9 +19,8 @@ from ...terminal.wrapping import terminal_width, wrapped
 from ..options import RunsOptions
 from ..storage.config import read_config
 from ..storage.journal import last_metrics
-from ..storage.lock import is_locked
+from ..storage.records import SUMMARY, recorded, state_of
 from ..storage.trust import CONFIG
-from .state import RUNNING, SUMMARY, ended_state, read_json
 
 BESIDE = 30  # characters that state, age and return take; a run's name has the others
 AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -87,14 +86,16 @@ def _row(folder: Path) -> dict[str, Any] | None:
     """Read what is shown of a run, and its options for `--where`; None if it is not a run."""
     try:
         config = read_config(folder)
-        algorithm, env, seeds = (config[name] for name in ("algorithm", "env", "num_seeds"))
-        networks = " ".join(config["network"]) or config["backend"]
-    except (TriglotError, KeyError):
+    except TriglotError:
         return None
-    summary, last = read_json(folder / SUMMARY), last_metrics(folder)
-    evaluation = summary.get("evaluation")
+    try:
+        state, summary = state_of(folder), recorded(folder, SUMMARY) or {}
+    except TriglotError:
+        state, summary = "damaged", {}
+    algorithm, env, seeds = (config[name] for name in ("algorithm", "env", "num_seeds"))
+    networks = " ".join(config["network"]) or config["backend"]
+    evaluation, last = summary.get("evaluation"), last_metrics(folder)
     value = evaluation["return_mean"] if evaluation else _mean(last.get("episode_return", ()))
-    state = RUNNING if is_locked(folder) else ended_state(folder, summary)
     return {
         "run": str(folder),
         "state": state,

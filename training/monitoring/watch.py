@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,8 @@ from ...terminal.wrapping import terminal_width, wrapped
 from ..options import WatchOptions
 from ..storage.config import read_config
 from ..storage.journal import read_metrics
-from .best import RECORD
+from ..storage.records import BEST, RUNNING, SUMMARY, recorded, state_of
 from .evaluating import METRIC
-from .state import RUNNING, SUMMARY, read_json, state_of
 
 RATE_SECONDS = 30.0  # over which the speed is measured
 MAX_SHARE = 0.1  # of the time that reading the metrics may take
@@ -138,11 +136,11 @@ def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
         if len(values):
             recent = values[-max(1, len(values) // 20) :] if metric != METRIC else values[-1:]
             parts.append(f"{name} {format_return(float(recent.mean()))}")
-    best: Any = read_json(folder / RECORD)
-    if "return_mean" in best:
+    best = recorded(folder, BEST)
+    if best is not None:
         where = f"after {best['num_updates']:,} updates"
         parts.append(f"best {format_return(best['return_mean'])} {where}")
-    evaluation = read_json(folder / SUMMARY).get("evaluation")
+    evaluation = (recorded(folder, SUMMARY) or {}).get("evaluation")
     if evaluation:
         parts.append(f"after training {format_return(evaluation['return_mean'])}")
     return [", ".join(parts)] if parts else []

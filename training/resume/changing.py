@@ -1,6 +1,5 @@
 """Changes of a run when it is resumed: another library, more steps; `config.json` lists them."""
 
-import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,8 +19,8 @@ from ...report.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
 from ..plan import Plan
 from ..storage.config import CHANGES, read_config
+from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
-from ..summary import REACHED
 from .moving import check_translatable, translate_agent_state
 
 DIVISION = ("devices", "shard")
@@ -195,11 +194,10 @@ NO_CHANGE = Change()
 
 def _reached(folder: Path, options: TrainOptions) -> float | None:
     """Read the return at which a run stopped early; None if it did not, or goes on since."""
-    try:
-        found = json.loads((folder / "summary.json").read_text())[REACHED]["return"]
-    except (OSError, ValueError, TypeError, KeyError):
+    reached = (recorded(folder, SUMMARY) or {}).get(REACHED)
+    if not reached or options.stop_at is None or reached["return"] < options.stop_at:
         return None
-    return found if options.stop_at is not None and found >= options.stop_at else None
+    return reached["return"]
 
 
 def _divided_otherwise(change: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from ...core.loop.trainer import init_seeds
 from ..monitoring.best import check_best
 from ..plan import Plan
 from ..storage.config import read_config
+from ..storage.records import recorded_progress
 from .changing import Translation, with_schedule
-from .resuming import recorded_progress
 
 CHECKPOINTS = "checkpoints"
 KINDS = ("last", "best")

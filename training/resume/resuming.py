@@ -1,23 +1,11 @@
 """Describe what is not as in the interrupted run: lost metrics, other versions."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ...machine.version import device, versions
 from ..plan import Plan
-
-PROGRESS = "progress.json"
-
-
-def recorded_progress(folder: Path) -> int:
-    """Read after how many updates the last checkpoint was written; 0 if none was, or unknown."""
-    try:
-        done = json.loads((folder / PROGRESS).read_text())["num_updates"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return 0
-    return done if isinstance(done, int) else 0
+from ..storage.records import recorded_progress
 
 
 def resume_notes(

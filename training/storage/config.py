@@ -1,6 +1,5 @@
 """`config.json`: the options of a run as JSON fields, under a schema version."""
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -9,6 +8,7 @@ from typing import Any
 
 from ...core.errors import TriglotError
 from ...machine.files import visible_files, write_json
+from ...machine.records import check_fields, read_record
 from ...registry.algorithms import find_algorithm
 from ...registry.options import MachineOptions
 from ...registry.overrides import from_overrides
@@ -31,6 +31,14 @@ ADDED = {
     "shard": None,
     "eval_every": None,
     "stop_at": None,
+}
+# What commands read besides the options, which are checked when they are built.
+FIELDS = {
+    **{field.name: object for field in fields(TrainOptions) if field.name not in LEFT_OUT},
+    **dict.fromkeys(("algorithm", "env", "backend"), str),
+    **dict.fromkeys(("num_seeds", "num_updates", "steps_per_update", "num_steps"), int),
+    **dict.fromkeys(("config", "hyper"), dict),
+    "network": list,
 }
 # Fields that were renamed after schema 0, by algorithm.
 RENAMED_AFTER_0 = {
@@ -83,30 +91,35 @@ def read_config(folder: Path) -> dict[str, Any]:
     A migrated one has the additional field `migrated_from`.
 
     Raises:
-      TriglotError: if the folder is not a run directory, or its schema is unknown.
+      TriglotError: if the folder is not a run directory, its schema is unknown, or a field is
+        missing or of another type.
     """
+    path, problem = folder / CONFIG, f"it has no valid {CONFIG}."
     try:
-        config = json.loads((folder / CONFIG).read_text())
-    except (OSError, ValueError):
-        config = None
+        config = read_record(path, {})
+    except TriglotError as error:
+        config, problem = {}, str(error)
     if config is None and folder.is_dir() and not visible_files(folder):
         raise TriglotError(
             f"{folder} is empty: a training there was stopped before it began. Start it again with "
             f"`triglot train ... --out {folder}`."
         )
-    if not isinstance(config, dict) or {"schema", "command"}.isdisjoint(config):
+    if config is None or {"schema", "command"}.isdisjoint(config):
         raise TriglotError(
-            f"{folder} is not a triglot run directory: it has no valid {CONFIG}. Give a folder "
-            "written by `triglot train`."
+            f"{folder} is not a triglot run directory: {problem} Give a folder written by "
+            "`triglot train`."
         )
     found = config.get("schema", 0)
     if found not in (0, SCHEMA):
         raise TriglotError(
-            f"{folder / CONFIG} has schema {found}, and this version of triglot reads schema "
+            f"{path} has schema {found}, and this version of triglot reads schema "
             f"{SCHEMA}: use the version of triglot that wrote it."
         )
     config = {**ADDED, **config}
-    return config if found == SCHEMA else {**_from_schema_0(config), "migrated_from": 0}
+    if found != SCHEMA:
+        config = {**_from_schema_0(config), "migrated_from": 0}
+    check_fields(path, config, FIELDS)
+    return config
 
 
 def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust") -> TrainOptions:
@@ -123,9 +136,6 @@ def options_of_run(folder: Path, *, trust: bool = False, how: str = "add --trust
     """
     config = read_config(folder)
     names = [field.name for field in fields(TrainOptions) if field.name not in LEFT_OUT]
-    missing = [name for name in names if name not in config]
-    if missing:
-        raise TriglotError(f"{folder / CONFIG} is incomplete: it has no {', '.join(missing)}.")
     chosen = {name: config[name] for name in names}
     named = from_overrides(TrainOptions, chosen)
     require_trust(folder, named, trust=trust, how=how)
@@ -139,7 +149,8 @@ def _from_schema_0(config: dict[str, Any]) -> dict[str, Any]:
     """Migrate a file without a schema: rename fields, and add those that did not exist."""
     renamed = RENAMED_AFTER_0.get(config.get("algorithm", ""), {})
     groups = {
-        group: {renamed.get(name, name): value for name, value in config.get(group, {}).items()}
+        group: {renamed.get(name, name): value for name, value in config[group].items()}
         for group in ("config", "hyper")
+        if isinstance(config.get(group), dict)
     }
     return {"optimizer": None, **config, **groups, "schema": SCHEMA}

@@ -5,7 +5,6 @@ the same errors. A TOML file counts as typed by the user who names it. A run's `
 of another user, so it may name code only if this user began the run.
 """
 
-import json
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,15 +68,11 @@ def read(path: Path) -> ConfigFile:
     """
     is_run = path.suffix == ".json"
     try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if is_run else tomllib.loads(text)
+        content = _of_run(path) if is_run else tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TriglotError(f"{OPTION} {path}: {error.strerror}.") from None
-    except ValueError as error:  # of both formats, and of other encodings
-        kind = "JSON" if is_run else "TOML"
-        raise TriglotError(f"{OPTION} {path} is not valid {kind}: {error}.") from None
-    if is_run:
-        content = _of_run(path)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TriglotError(f"{OPTION} {path} is not valid TOML: {error}.") from None
     values = {name: value for name, value in content.items() if name not in TABLES}
     for table in TABLES:
         inside = content.get(table, {})

@@ -121,7 +121,7 @@ def last_metrics(folder: Path) -> dict[str, Any]:
       folder: the run directory.
 
     Returns:
-      The line's counters, and each metric `[S]`; empty if there is none.
+      The environment steps so far, and each metric `[S]`; empty if there is none.
     """
     path = folder / METRICS
     try:
@@ -130,12 +130,9 @@ def last_metrics(folder: Path) -> dict[str, Any]:
             lines = file.read().splitlines()
     except OSError:
         return {}
-    for line in reversed(lines):
-        try:
-            return json.loads(line)
-        except ValueError:  # it is being written
-            continue
-    return {}
+    whole = (line for text in reversed(lines) if (line := _parsed(text)) is not None)
+    last = next(whole, None)  # the one after it is being written
+    return {} if last is None else {"env_steps": last.env_steps, **last.metrics}
 
 
 class _Line(NamedTuple):

@@ -1,6 +1,5 @@
 """Let one program at a time write a run."""
 
-import json
 import os
 import platform
 import time
@@ -12,6 +11,10 @@ from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError, writing
 from ...machine.files import HOLDER, LOCK, sweep, write_json
+from ...machine.records import DamagedRecord, Fields, read_record
+
+HOLDER_FIELDS: Fields = {"pid": int, "host": str, "since": str}
+WAIT_SECONDS = 0.5  # `is_written` holds the lock for a moment
 
 
 @contextmanager
@@ -25,7 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
     lock = FileLock(folder / LOCK)
     with writing(folder):
         try:
-            lock.acquire(blocking=False)
+            lock.acquire(timeout=WAIT_SECONDS)
         except Timeout:
             raise TriglotError(
                 f"{folder} is in use by {_holder(folder)}: wait until it has finished, or stop it."
@@ -39,23 +42,40 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def is_written(folder: Path, *, until: str) -> bool:
+    """Return whether a program writes a run; the folder is not changed.
+
+    The lock of a program on another machine may not be seen here: it counts until it writes its
+    last file.
+
+    Args:
+      folder: the run directory.
+      until: the name of that file.
+
+    Raises:
+      DamagedRecord: if the record of the program is damaged.
+    """
+    import fcntl  # not on Windows
+
+    if (folder / LOCK).exists():
+        with (folder / LOCK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    advice = "Delete it: it only names the program that writes the run."
+    holder = read_record(folder / HOLDER, HOLDER_FIELDS, advice)
+    if holder is None or holder["host"] == platform.node():
+        return False
+    last = folder / until
+    return not last.exists() or last.stat().st_mtime < (folder / HOLDER).stat().st_mtime
+
+
 def _holder(folder: Path) -> str:
     try:
-        facts = json.loads((folder / HOLDER).read_text())
-        return f"process {facts['pid']} on {facts['host']} since {facts['since']}"
-    except (OSError, ValueError, TypeError, KeyError):  # it is just being written
+        facts = read_record(folder / HOLDER, HOLDER_FIELDS)
+    except DamagedRecord:
+        facts = None
+    if facts is None:  # it is just being written
         return "another program"
-
-
-def is_locked(folder: Path) -> bool:
-    """Return whether a program holds the lock of a run; False if the folder cannot be locked."""
-    if not (folder / LOCK).exists():
-        return False
-    lock = FileLock(folder / LOCK)
-    try:
-        with lock.acquire(blocking=False):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # read-only: nothing writes there
-        return False
+    return f"process {facts['pid']} on {facts['host']} since {facts['since']}"

@@ -5,7 +5,6 @@ A logger's library is imported when the logger is requested.
 
 import importlib
 import importlib.util
-import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from PIL import Image
 
 from ...core.errors import missing_extra, require, unknown, user_error_context, writing
 from ...machine.files import write_json
+from ...machine.records import read_record
 from ...report.statistics.curves import finite_mean
 
 MAX_POINTS = 1000
@@ -226,9 +226,12 @@ class WeightsAndBiases:
 
 
 def _identity(path: Path) -> str:
-    if not path.exists():
-        write_json(path, {"id": secrets.token_hex(4)})
-    return json.loads(path.read_text())["id"]
+    advice = "Delete it: Weights & Biases then starts another run."
+    record = read_record(path, {"id": str}, advice)
+    if record is None:
+        record = {"id": secrets.token_hex(4)}
+        write_json(path, record)
+    return record["id"]
 
 
 LOGS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}

@@ -13,10 +13,10 @@ from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.training.monitoring.listing import list_runs
 from triglot.training.options import RunsOptions
-from triglot.training.storage.lock import locked
+from triglot.training.storage.config import FIELDS
 
 EVALUATION = {"return_mean": 480.0}
-ENDED = {"num_updates": 2, "num_steps": 256, "diverged": None, "interrupted": False}
+ENDED = {"num_updates": 2, "diverged": None, "interrupted": False, "evaluation": None}
 # By folder: what summary.json has, updates of the last checkpoint, returns of the last update, and
 # the state and return that are shown.
 RUNS: dict[str, tuple[dict[str, Any] | None, int, list[float | None], str, str]] = {
@@ -33,8 +33,12 @@ def write_run(folder: Path, name: str) -> None:
     summary, done, returns, *_ = RUNS[name]
     folder.mkdir(parents=True)
     config = {
+        **dict.fromkeys(FIELDS),
         "schema": 1,
         "command": "triglot train",
+        "num_updates": 2,
+        "steps_per_update": 128,
+        "num_steps": 256,
         "algorithm": "dqn" if name == "nan" else "ppo",
         "env": "gymnax:CartPole-v1",
         "network": [],
@@ -78,12 +82,6 @@ def test_state_return_and_steps_of_a_run(folder: Path, name: str) -> None:
     *_, state, shown = RUNS[name]
     assert line.split()[1] == state
     assert f" {shown} " in line and " 256 " in line and "gymnax:CartPole-v1" in line
-
-
-def test_a_run_that_a_program_writes_is_running(folder: Path) -> None:
-    with locked(folder / "more" / "killed"):
-        text = list_runs(RunsOptions(folder=folder, where=("learning_rate=1e-3",)))
-    assert names(text) == ["killed"] and "running" in text
 
 
 @pytest.mark.parametrize(

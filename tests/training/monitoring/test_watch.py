@@ -2,21 +2,21 @@
 
 import io
 import json
-import os
-import platform
-import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.printed import unwrapped
 from triglot.cli import main as cli
-from triglot.machine.files import HOLDER
 from triglot.training.monitoring.watch import frames
 from triglot.training.options import TrainOptions, WatchOptions
 from triglot.training.plan import prepare
+from triglot.training.storage.lock import locked
 
-ENDED = {"num_updates": 6, "diverged": None, "interrupted": False, "reached": None}
+ENDED: dict[str, object] = {
+    "num_updates": 6, "diverged": None, "interrupted": False, "reached": None, "evaluation": None
+}  # fmt: skip
 EVALUATED = {"return_mean": 0.25, "return_per_seed": [0.25]}
 
 
@@ -32,10 +32,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def run(config: str, tmp_path: Path) -> Path:
-    """Make a run that this process trains."""
+    """Make a run without metrics, which nobody trains."""
     (tmp_path / "config.json").write_text(config)
-    holder = {"pid": os.getpid(), "host": platform.node(), "since": ""}
-    (tmp_path / HOLDER).write_text(json.dumps(holder))
     return tmp_path
 
 
@@ -51,18 +49,19 @@ def learn(run: Path, updates: int) -> None:
 
 def end(run: Path, **how: object) -> None:
     (run / "summary.json").write_text(json.dumps({**ENDED, **how}))
-    later = time.time() + 5
-    os.utime(run / "summary.json", (later, later))
 
 
 def test_a_run_is_shown_until_it_ends(run: Path) -> None:
     slept = []
+    training = ExitStack()
+    training.enter_context(locked(run))
 
     def train(seconds: float) -> None:
         slept.append(seconds)
         learn(run, 3 * len(slept))
         if len(slept) == 2:
             end(run, evaluation=EVALUATED)
+            training.close()
 
     first, second, last = frames(WatchOptions(run=run, seconds=0.01), sleep=train)
     assert "ppo on gridworld:3x3, table, 2 seeds: running, no update yet" in first
@@ -70,29 +69,6 @@ def test_a_run_is_shown_until_it_ends(run: Path) -> None:
     assert "return in training 0.400, greedy return 0.400" in second
     assert "2 seeds: finished\n3,072 of 3,072" in last and "after training 0.250" in last
     assert "greedy return 1.20" in last and "summary.json" in last
-
-
-@pytest.mark.parametrize(
-    ("how", "state"),
-    [
-        ({"interrupted": True}, "interrupted"),
-        ({"diverged": "a parameter is NaN"}, "diverged"),
-        ({"reached": {"return": 1.0}}, "stopped"),
-    ],
-)
-def test_a_run_that_ended_otherwise(run: Path, how: dict[str, object], state: str) -> None:
-    learn(run, 6)
-    end(run, **how)
-    (text,) = frames(WatchOptions(run=run))
-    assert text.startswith(f"ppo on gridworld:3x3, table, 2 seeds: {state}")
-
-
-def test_a_killed_run_is_not_waited_for(run: Path) -> None:
-    learn(run, 2)
-    (run / HOLDER).write_text(json.dumps({"pid": 2**22 + 1, "host": platform.node()}))
-    (text,) = frames(WatchOptions(run=run))
-    assert "2 seeds: killed" in text
-    assert not (run / ".lock").exists()
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -20,7 +20,7 @@ from triglot.machine.files import plain
 from triglot.registry.overrides import from_overrides
 from triglot.training.options import TrainOptions
 from triglot.training.plan import prepare
-from triglot.training.storage.config import options_of_run, read_config, write_config
+from triglot.training.storage.config import FIELDS, options_of_run, read_config, write_config
 from triglot.training.train import train
 
 OPTIONS = TrainOptions(
@@ -44,7 +44,12 @@ OPTIONS = TrainOptions(
 
 def write(folder: Path, options: TrainOptions = OPTIONS) -> dict[str, Any]:
     write_config(
-        folder, options, config=options.config, hyper=options.hyper, arguments=["train"], facts={}
+        folder,
+        options,
+        config=options.config,
+        hyper=options.hyper,
+        arguments=["train"],
+        facts={"num_updates": 4, "steps_per_update": 16, "num_steps": 64},
     )
     return json.loads((folder / "config.json").read_text(), parse_constant=pytest.fail)
 
@@ -82,14 +87,18 @@ def test_a_config_without_a_schema_is_migrated(tmp_path: Path) -> None:
     assert read_config(tmp_path)["migrated_from"] == 0
 
 
+WRONG = dict.fromkeys(FIELDS, "1") | {"num_seeds": "2"}
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"schema": 2}, "has schema 2, and this version of triglot reads schema 1"),
         ({"schema": "new"}, "has schema new"),
-        ({"schema": 1}, "is incomplete: it has no algorithm, env"),
-        ({"anything": 1}, "is not a triglot run directory"),
-        ([1], "is not a triglot run directory"),
+        ({"schema": 1}, "config.json is damaged: it has no algorithm, env"),
+        ({"schema": 1, "command": "", **WRONG}, "its num_seeds must be int, got '2'"),
+        ({"anything": 1}, "is not a triglot run directory: it has no valid config.json"),
+        ([1], "is not a triglot run directory: .*config.json is damaged: it holds"),
     ],
 )
 def test_other_files_are_refused_in_one_sentence(tmp_path: Path, content: Any, says: str) -> None:
