@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from triglot.cli import main as cli
-from triglot.compare.jobs import SCHEMA
+from triglot.compare.assemble import SCHEMA
 from triglot.compare.options import CompareOptions
 from triglot.report.thinning import MAX_BYTES
 
