@@ -26,7 +26,6 @@ from triglot.jobs.executor import Executor, Task
 from triglot.jobs.local import LocalExecutor
 from triglot.jobs.run import run_tasks
 from triglot.jobs.running import RunningJob
-from triglot.jobs.view import View
 from triglot.machine.interrupt import Interrupt
 
 RATES = ("1e-4", "3e-4", "1e-3", "3e-3")
@@ -59,8 +58,7 @@ def seconds_per_job(executor: Executor, num_jobs: int, folder: Path) -> float:
         for number in range(num_jobs)
     ]
     start = time.perf_counter()
-    with View(tasks) as view:
-        outcomes = run_tasks(executor, tasks, view, Interrupt())
+    outcomes = run_tasks(executor, tasks, Interrupt())
     assert all(one.end == "done" for one in outcomes.values()), outcomes
     return (time.perf_counter() - start) / num_jobs
 

@@ -11,7 +11,7 @@ from ..backends import libraries
 from ..core.errors import TriglotError
 from ..report.statistics import format_return
 from ..report.statistics.paired import difference_p_value, equivalence, holm
-from .jobs import SCHEMA
+from .assemble import SCHEMA
 from .options import CompareOptions
 from .verdict.pairs import DIFFERENT
 

@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..jobs.ledger import Ledger
 from ..machine import version
 from ..registry.bounds import Bounds
 from ..report.statistics import estimate
 from ..report.statistics.aggregate import interquartile_mean, normalized, performance_profile
 from ..report.statistics.curves import area_under_curve
 from ..training.identity import Trace, compare_traces
-from .jobs import SCHEMA, Job, Ledger, environments
+from .jobs import Job, environments
 from .operations import Operations
 from .options import CompareOptions
 from .results import Record
@@ -28,6 +29,7 @@ from .verdict.pairs import Pair, judge_together
 Records: TypeAlias = Mapping[str, Record]  # by library
 Json: TypeAlias = dict[str, Any]
 
+SCHEMA = 2  # of `comparison.json`
 MAX_POINTS = 200  # of a learning curve in `comparison.json`
 # Options that `comparison.json` shows in another form or under another name.
 SHOWN_OTHERWISE = ("backends", "total_steps", "out", "ladder", "against", "open", "no_preset")
@@ -74,7 +76,7 @@ class Finished:
 
     def _load(self, env: str, rung: Rung) -> Records:
         chosen = [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
-        return {job.backend: Record.load(self.ledger.folder(job)) for job in chosen}
+        return {job.backend: Record.load(self.ledger.folder(job.name)) for job in chosen}
 
 
 def assemble(finished: Finished, command: str) -> Json:

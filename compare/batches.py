@@ -49,14 +49,14 @@ def first_batches(trainer: "Trainer", start: RunnerState) -> list[Batch]:
       TriglotError: if no batch changes a parameter, or they take too much memory.
     """
     agent = trainer.agent
-    collect = quick_jit(lambda now: _collect(trainer, now))
+    compiled = quick_jit(lambda now: collect(trainer, now))
     update = quick_jit(agent.update, donate_argnums=0)
     if not agent.online and not agent.learning_starts:
-        return list(_batches(agent, *collect(start)[2:]))
+        return list(_batches(agent, *compiled(start)[2:]))
     before, batches, size = _on_host(start.agent), [], 0
     now = replace(start, agent=jax.tree.map(jnp.copy, start.agent))
     while len(batches) < MAX_UPDATES:
-        carry, env_state, trajectory, keys = collect(now)
+        carry, env_state, trajectory, keys = compiled(now)
         for batch in _batches(agent, trajectory, keys):
             batches.append(batch)
             size += num_bytes(batch)
@@ -75,6 +75,19 @@ def first_batches(trainer: "Trainer", start: RunnerState) -> list[Batch]:
     )
 
 
+def collect(trainer: "Trainer", now: RunnerState) -> tuple[PyTree, Any, Trajectory, UpdateKeys]:
+    """Collect the rollout of one update, as the training does.
+
+    Returns:
+      The carry and the environments after it, the trajectory, and the keys of the update.
+    """
+    keys = update_keys(now.key, now.num_updates)
+    env_state = trainer.env.refresh(now.env, keys.pool)
+    start = (trainer.agent, trainer.env, now.agent, now.carry, env_state, keys.rollout)
+    env_state, carry, trajectory, _ = rollout(*start)
+    return carry, env_state, trajectory, keys
+
+
 def state_before_last(agent: "Agent", state: Any, batches: Sequence[Batch]) -> Any:
     """Compute an agent's state before the last batch, from which it learns first."""
     if len(batches) == 1:
@@ -89,14 +102,6 @@ def state_before_last(agent: "Agent", state: Any, batches: Sequence[Batch]) -> A
 def num_bytes(tree: PyTree) -> int:
     """Count the bytes of a pytree of arrays."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _collect(trainer: "Trainer", now: RunnerState) -> tuple[PyTree, Any, Trajectory, UpdateKeys]:
-    keys = update_keys(now.key, now.num_updates)
-    env_state = trainer.env.refresh(now.env, keys.pool)
-    start = (trainer.agent, trainer.env, now.agent, now.carry, env_state, keys.rollout)
-    env_state, carry, trajectory, _ = rollout(*start)
-    return carry, env_state, trajectory, keys
 
 
 def _batches(agent: "Agent", trajectory: Trajectory, keys: UpdateKeys) -> Iterator[Batch]:

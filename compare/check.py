@@ -1,7 +1,7 @@
 """Reject a comparison's invalid options before anything starts."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import libraries
@@ -22,7 +22,7 @@ from ..registry.overrides import from_overrides
 from ..training import identity
 from ..training.devices import most_devices
 from ..training.effects import check_effects
-from ..training.plan import check_minimums
+from ..training.plan import check_minimums, rounded_up
 from .jobs import environments
 from .options import CompareOptions
 from .rungs import RUNGS, rung_of_arithmetic
@@ -43,14 +43,24 @@ def with_backends(options: CompareOptions) -> CompareOptions:
     return replace(options, backends=tuple(custom))
 
 
-def check(
-    options: CompareOptions,
-) -> tuple[dict[tuple[str, str], str], dict[str, Bounds]]:
-    """Reject invalid options before anything starts.
+@dataclass(frozen=True)
+class Checked:
+    """What is known of a comparison before anything starts.
 
-    Returns:
-      Why a library cannot be trained, by rung and library: custom networks whose weights cannot be
-      translated; and the bounds of the return by environment.
+    Attributes:
+      excluded: why a library cannot be trained, by rung and library: custom networks whose weights
+        cannot be translated.
+      bounds: of the return, by environment.
+      size: describes the trainings, and whether their steps were rounded up.
+    """
+
+    excluded: Mapping[tuple[str, str], str]
+    bounds: Mapping[str, Bounds]
+    size: str
+
+
+def check(options: CompareOptions) -> Checked:
+    """Reject invalid options before anything starts.
 
     Raises:
       TriglotError: with the option and the nearest valid choice.
@@ -79,15 +89,19 @@ def check(
     if len(set(names)) < len(names):
         raise TriglotError(f"each environment is given once; got {' '.join(names)}.")
     excluded: dict[tuple[str, str], str] = {}
-    bounds = {}
+    bounds, sizes = {}, []
     for name in names:
         env = make_env(name)
         bounds[name] = return_bounds(env, name)
-        excluded |= _check_programs(options, env, config)
-    return excluded, bounds
+        why, size = _check_programs(options, env, config)
+        excluded |= why
+        sizes.append(size)
+    return Checked(excluded, bounds, sizes[0])
 
 
-def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tuple[str, str], str]:
+def _check_programs(
+    options: CompareOptions, env: Any, config: Any
+) -> tuple[dict[tuple[str, str], str], str]:
     """Build every backend's agent, without computing anything, and compare what they need."""
     require_jittable(env)
     check_effects(options, find_algorithm(options.algorithm), env, config)
@@ -111,7 +125,19 @@ def _check_programs(options: CompareOptions, env: Any, config: Any) -> dict[tupl
     # Costs are measured with one process per library at a time.
     copies = max(len(options.libraries) if options.repetitions else 1, num_local(options))
     memory.check(needed, num_seeds=options.num_seeds, copies=copies)
-    return excluded
+    return excluded, _size(options, num_updates, trainer.steps_per_update)
+
+
+def _size(options: CompareOptions, num_updates: int, per_update: int) -> str:
+    steps = num_updates * per_update
+    text = (
+        f"{options.algorithm} on {options.env}, {' '.join(options.libraries)}:\n"
+        f"{options.num_seeds} seeds x {steps:,} steps, {num_updates:,} updates of {per_update:,} "
+        "steps"
+    )
+    if steps == options.total_steps:
+        return text
+    return f"{text}\n{rounded_up(options.total_steps, per_update, steps)}"
 
 
 def _check_weights(

@@ -4,8 +4,8 @@ import inspect
 import itertools
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.sharding import fewest_devices
-from ..jobs.choose import SEQUENTIAL, chosen, make_executor
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices, choose_executor
 from ..jobs.custom import custom_files
 from ..jobs.executor import Executor
-from ..jobs.options import JobOptions
+from ..jobs.ledger import Ledger, read_facts
+from ..jobs.options import JobOptions, continuing
 from ..machine.files import make_new_folder
 from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
@@ -29,7 +30,7 @@ from ..registry.presets.describe import announcement
 from ..report import comparison
 from ..report.contents import AT_ONCE
 from ..report.page import PAGE, open_report
-from ..terminal.progress import Bar, phase
+from ..terminal.progress import phase
 from ..terminal.wrapping import wrapped
 from ..training.devices import most_devices
 from ..training.effects import with_effect
@@ -37,14 +38,13 @@ from ..training.plan import default_folder
 from ..training.storage.lock import locked
 from . import against
 from .assemble import Finished, assemble
-from .check import FAIL_ON, check, with_backends
-from .jobs import Job, Ledger, environments, job_list, recorded_devices
+from .check import FAIL_ON, Checked, check, with_backends
+from .jobs import WHAT, Failure, Job, computing, environments, job_list, run_jobs
 from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .options import CompareOptions
 from .rungs import rung_of_arithmetic
-from .training.run import BAR, Failure, Progress, run_jobs
-from .training.tasks import num_saved, run_at_once
+from .training.saved import Saved
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -61,76 +61,70 @@ def compare(options: CompareOptions) -> dict[str, Any]:
     options = with_backends(replace(options, config=config, hyper=hyper))
     with phase("building"):
         before = against.read(options.against, options) if options.against else None
-        excluded, bounds = check(options)
-    executor = _executor(options)
-    options = replace(options, devices=_num_devices(options, executor, before))
-    with closing(executor) if executor else nullcontext():
-        return _compare(options, executor, before, excluded, bounds)
-
-
-def _executor(options: CompareOptions) -> Executor | None:
-    """Connect to what runs the trainings; None runs one after the other."""
+        checked = check(options)
 
     def modules() -> dict[str, Path]:
         parts = [own_parts(replace(options, env=env)) for env in environments(options)]
         return custom_files([*itertools.chain(*parts), *options.network])
 
-    # Speeds can be compared if one training at a time runs.
-    return make_executor(chosen(options) or SEQUENTIAL, options, modules)
+    def default_devices() -> int:
+        """Count those of the comparison `before`, which would have other bits, or the most."""
+        return before[DEVICES] if before else fewest_devices(options.num_seeds, most_devices())
 
-
-def _num_devices(options: CompareOptions, executor: Executor | None, before: Any) -> int:
-    """Choose among how many devices the seeds are divided; jobs of an executor have one core.
-
-    As many as in the folder, or as in the comparison `before`, which would have other bits.
-    """
-    if options.devices is not None and options.devices > 1 and executor is not None:
-        raise TriglotError(
-            f"--devices {options.devices} divides the seeds among devices, and each training has "
-            f"one core here ({executor.title}): leave out --devices, or --jobs and --executor."
+    begun = read_facts(options.out, WHAT)
+    # Without a choice one training at a time runs, so that speeds can be compared.
+    executor = choose_executor(options, WHAT, begun, modules)
+    with closing(executor) if executor else nullcontext():
+        devices = choose_devices(
+            options.devices, options.out, WHAT, begun, executor, default_devices
         )
-    recorded = recorded_devices(options.out)
-    if options.devices is not None:
-        return options.devices
-    if recorded is not None:
-        return recorded
-    if before is not None:
-        return before["devices"]
-    return 1 if executor else fewest_devices(options.num_seeds, most_devices())
+        return _compare(replace(options, devices=devices), executor, before, checked)
 
 
 def _compare(
-    options: CompareOptions,
-    executor: Executor | None,
-    before: Any,
-    excluded: Mapping[tuple[str, str], str],
-    bounds: Any,
+    options: CompareOptions, executor: Executor | None, before: Any, checked: Checked
 ) -> dict[str, Any]:
     folder = options.out or default_folder("compare", options.algorithm, options.env)
     if executor is not None:
         executor.prepare(folder)
     out = options.out or make_new_folder(folder)
     options = replace(options, out=out)
-    ledger = Ledger.open(out, options, one_core=executor is not None)
+    facts = {CORES: ONE if executor else ALL, DEVICES: options.devices}
+    ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
+    excluded = checked.excluded
     jobs = [job for job in job_list(options) if (job.rung, job.backend) not in excluded]
     failures = [
         Failure(job, "translate", excluded[job.rung, job.backend])
         for job in job_list(options)
         if (job.rung, job.backend) in excluded
     ]
-    with locked(out), raising():
+    continues = ledger.continuable(
+        [job.name for job in jobs],
+        "trainings",
+        lambda name: Saved(ledger.unfinished(name)).newest() is not None,
+        continuing(command(options), options, {*_ADDED, *_JOB_OPTIONS}),
+    )
+    with locked(out), raising(), continues:
         for line in announcement(options):
             print(wrapped(line), flush=True)
-        failures += _train(options, ledger, jobs, executor)
-        done = [job for job in jobs if ledger.is_done(job)]
+        ledger.tidy()
+        if num_done := sum(ledger.is_done(job.name) for job in jobs):
+            print(f"continuing: {num_done} of {len(jobs)} trainings are done")
+        if num_done < len(jobs):
+            print(wrapped(checked.size), flush=True)
+        failures += run_jobs(executor, options, ledger, jobs)
+        done = [job for job in jobs if ledger.is_done(job.name)]
         _check_enough(options, done, failures)
-        operations = Operations(options, ledger)
-        finished = Finished(
-            options=options, ledger=ledger, jobs=done, bounds=bounds, operations=operations
-        )
-        with _continuable(out):
-            cost = measure_costs(options, ledger, done)
-        with _continuable(out), phase("writing the report"):
+        cost = measure_costs(options, ledger, done)
+        with phase("writing the report"):
+            operations = Operations(options)
+            finished = Finished(
+                options=options,
+                ledger=ledger,
+                jobs=done,
+                bounds=checked.bounds,
+                operations=operations,
+            )
             result = assemble(finished, command(options))
             result["full_command"] = command(_spelled_out(options))
             result["cost"] = cost
@@ -170,55 +164,6 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
 
 
-def _train(
-    options: CompareOptions, ledger: Ledger, jobs: list[Job], executor: Executor | None
-) -> list[Failure]:
-    ledger.tidy()
-    left = [job for job in jobs if not ledger.is_done(job)]
-    if len(left) < len(jobs):
-        print(f"continuing: {len(jobs) - len(left)} of {len(jobs)} trainings are done")
-    if not left:
-        return []
-    progress = Progress(num_jobs=len(left))
-    try:
-        if executor is not None:
-            return run_at_once(executor, options, ledger, left)
-        with Bar(bar_format=BAR, leave=False) as progress.bar:
-            return run_jobs(options, ledger, left, progress)
-    except BaseException:
-        _say_what_is_left(options, ledger, jobs, progress)
-        ledger.drop_if_empty()
-        raise
-
-
-def _say_what_is_left(
-    options: CompareOptions, ledger: Ledger, jobs: list[Job], progress: Progress
-) -> None:
-    done = sum(ledger.is_done(job) for job in jobs)
-    at_once, saved = num_saved(ledger, jobs), progress.num_saved
-    if not done and not at_once and not any(one.updates for one in progress.records.values()):
-        return
-    running = f", and the running one is saved after {saved:,} updates" if saved else ""
-    if at_once and not progress.records:
-        running = f", and {at_once} more have a checkpoint"
-    text = (
-        f"The comparison did not finish: {done} of {len(jobs)} trainings are done and kept"
-        f"{running}. Continue with the same command and --out {options.out}"
-    )
-    print(wrapped(text), file=sys.stderr)
-
-
-@contextmanager
-def _continuable(out: Path) -> Iterator[None]:
-    """Say how to get the report, if the block is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        text = "All trainings are done and kept. Write the report with the same command and"
-        print(wrapped(f"{text} --out {out}"), file=sys.stderr)
-        raise
-
-
 def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:
     """Check that two libraries can be compared."""
     main = rung_of_arithmetic(options.arithmetic).name
@@ -248,13 +193,16 @@ def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     return {"path": path, "lines": len(source.splitlines()), "source": source}
 
 
+_JOB_OPTIONS = [one.name for one in fields(JobOptions)]
+_ADDED = ("open", "against", "fail_on")  # options that change what is reported
+
+
 def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
     options = replace(options, no_preset=True)  # all settings that differ from defaults are given
     names = [one.name for one in fields(options)]
-    given = {"algorithm", "env", "config", "hyper", "open", "against", "fail_on", "preset"}
-    given |= {one.name for one in fields(JobOptions)}
+    given = {"algorithm", "env", "config", "hyper", "preset", *_ADDED, *_JOB_OPTIONS}
     first = [one.name for one in fields(SharedOptions)]
     for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
         value = getattr(options, name)

@@ -1,30 +1,36 @@
-"""A comparison as a list of independent jobs, and the ledger of those that are done.
+"""A comparison as a list of independent jobs.
 
 One job trains one library on one rung in one environment. Its results are a folder, which appears
 under its name when the job is done, so that an interrupted comparison continues with the jobs that
 are missing; a job that was interrupted continues from its checkpoint in its unfinished folder.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..jobs.ledger import FILE, JobFolders, load, other_options, other_version
-from ..machine.files import make_folder, plain, write_json
+from ..core.errors import TriglotError
+from ..jobs.executor import Executor, Task
+from ..jobs.ledger import Ledger
+from ..jobs.local import LocalExecutor
+from ..jobs.run import run_tasks
+from ..machine.cores import free_cores
+from ..machine.files import plain
+from ..machine.interrupt import Interrupt, Signalled
 from .options import CompareOptions
 from .rungs import RUNGS, Rung, rung_named, rung_of_arithmetic
 
-COSTS = "costs"
-SCHEMA = 2
+WHAT = "comparison"
+# What a process calls: it imports JAX and the library, timed, and then a function of this package.
+START = f"{__package__}.start:start"
+TRAIN = f"{__package__}.training.train"
 # Options that change no job; another call with the same folder may change them, and adds what is
-# missing.
+# missing. Whether `devices` may change is decided by the folder's facts.
 ADDABLE = (
     "out", "margin", "against", "fail_on", "open", "repetitions", "ladder", "no_preset", "preset",
-    "executor", "jobs", "address",
+    "executor", "jobs", "address", "devices",
 )  # fmt: skip
-CORES = "cores_per_training"  # one or all, which decides the last bits
-ADDED = {CORES: "all", "devices": 1}  # added to schema 2, with what held before
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,35 @@ class Job:
         return f"{self.position}-{self.rung}-{self.backend}"
 
     @property
+    def label(self) -> str:
+        """What the user sees."""
+        return f"{self.rung} {self.backend}"
+
+    @property
     def shared(self) -> Rung:
         """What the libraries share."""
         return rung_named(self.rung)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that could not be done.
+
+    Attributes:
+      job: which one.
+      stage: what it was doing.
+      message: why it failed.
+    """
+
+    job: Job
+    stage: str
+    message: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the entry of `comparison.json`."""
+        names = ("backend", "rung", "env")
+        own = {name: getattr(self.job, name) for name in names}
+        return {**own, "stage": self.stage, "message": self.message}
 
 
 def job_list(options: CompareOptions) -> list[Job]:
@@ -76,68 +108,94 @@ def environments(options: CompareOptions) -> tuple[str, ...]:
     return (options.env, *options.envs)
 
 
-class Ledger(JobFolders):
-    """The folder of a comparison.
-
-    Use `open` to begin or to continue one, under its lock.
-    """
-
-    @classmethod
-    def open(cls, out: Path, options: CompareOptions, *, one_core: bool = False) -> "Ledger":
-        """Create the folder, or continue what it holds.
-
-        Args:
-          out: the folder.
-          options: of the comparison.
-          one_core: whether each training has one core, and not all of them.
-
-        Raises:
-          TriglotError: if the folder holds something else, or a comparison with other options.
-        """
-        ledger, path = cls(out), out / FILE
-        chosen = _computing(options) | {CORES: "one" if one_core else "all"}
-        if path.exists():
-            found = {**ADDED, **_read(path)}
-            for name, value in chosen.items():
-                if found.get(name) != value:
-                    raise other_options(out, "comparison", name, found.get(name), value)
-            return ledger
-        make_folder(out)
-        write_json(path, {"schema": SCHEMA, "options": chosen})
-        return ledger
-
-    def is_done(self, job: Job) -> bool:
-        """Whether a job's results are there."""
-        return self.folder(job).is_dir()
-
-    def folder(self, job: Job) -> Path:
-        """The folder of a job's results."""
-        return self.results(job.name)
-
-    def weights(self, position: int) -> Path:
-        """The file of the shared initial weights in one environment."""
-        return self.out / f"initial_params{f'-{position}' if position else ''}.safetensors"
-
-    def costs(self) -> Path:
-        """The file of the measured costs."""
-        return self.results(COSTS) / "costs.json"
+def weights_file(out: Path, position: int) -> Path:
+    """The file of the shared initial weights in one environment of a comparison."""
+    return out / f"initial_params{f'-{position}' if position else ''}.safetensors"
 
 
-def _computing(options: CompareOptions) -> dict[str, Any]:
+def computing(options: CompareOptions) -> dict[str, Any]:
     """List the options that decide what is computed, as JSON values."""
     named = {one.name: getattr(options, one.name) for one in fields(options)}
     return plain({name: value for name, value in named.items() if name not in ADDABLE})
 
 
-def recorded_devices(out: Path | None) -> int | None:
-    """Return the most devices of each training in a folder; None if nothing was begun there."""
-    if out is None or not (out / FILE).exists():
-        return None
-    return {**ADDED, **_read(out / FILE)}["devices"]
+def run_jobs(
+    executor: Executor | None, options: CompareOptions, ledger: Ledger, jobs: Sequence[Job]
+) -> list[Failure]:
+    """Run the trainings that are not done yet; a library that fails does not stop the others.
+
+    Without an executor, one trains after the other with all cores. Where costs are measured by
+    themselves, the next one imports and compiles meanwhile.
+
+    Args:
+      executor: runs them at the same time, each on one core; None for one after the other.
+      options: of the comparison, with `out`.
+      ledger: its folder.
+      jobs: all of them, the reference library first in each environment.
+
+    Returns:
+      The failures, of which the job's results are missing.
+
+    Raises:
+      TriglotError: if no library could be trained.
+      Signalled: after an interruption, of which checkpoints are kept.
+    """
+    left = [job for job in jobs if not ledger.is_done(job.name)]
+    missing: dict[int, list[Job]] = {}  # of those that share weights, by environment
+    for job in left:
+        if job.shared.shared_weights and not weights_file(ledger.out, job.position).exists():
+            missing.setdefault(job.position, []).append(job)
+    leading = [own[0] for own in missing.values()]
+
+    def task(name: str, label: str, backend: str, function: str, **arguments: Any) -> Task:
+        chosen = arguments_of(options, backend, f"{TRAIN}:{function}")
+        return ledger.task(name, label, START, chosen | arguments)
+
+    trainings = [
+        task(job.name, job.label, job.backend, "train", job=asdict(job), leads=job in leading)
+        for job in left
+    ]
+    weights: list[Task] = []
+    if executor is not None:
+        # All libraries load the weights of the first, whichever of them is trained first.
+        weights = [
+            task(
+                f"weights-{position}",
+                f"initial weights on {own[0].env}",
+                own[0].backend,
+                "write_weights",
+                jobs=[asdict(one) for one in own],
+            )
+            for position, own in missing.items()
+        ]
+    else:  # where costs are not measured, the report shows how long a job prepares
+        ahead = int(options.repetitions > 0 and len(free_cores()) > 1)
+        executor = LocalExecutor(1, one_core=False, ahead=ahead)
+    with Interrupt() as interrupt:
+        outcomes = run_tasks(executor, weights, interrupt)
+        outcomes |= run_tasks(executor, trainings, interrupt)
+    if interrupt.number is not None:
+        raise Signalled(interrupt.number)
+    for one in (outcomes[each.name] for each in weights):
+        if one.is_lost:
+            raise TriglotError(f"the initial weights could not be computed. {one.message}")
+    failures = [
+        Failure(job, found.phase or "import and build", found.message)
+        for job in left
+        if (found := outcomes[job.name]).is_lost
+    ]
+    if left and len(failures) == len(left):
+        first = failures[0]
+        raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
+    return failures
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    found = load(path)
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise other_version(path)
-    return found["options"]
+def arguments_of(options: CompareOptions, backend: str, function: str) -> dict[str, Any]:
+    """Build the arguments with which a process starts; see `start`."""
+    resolved = {
+        name: path.resolve()
+        for name in ("out", "mapping")
+        if (path := getattr(options, name)) is not None
+    }
+    shown = plain(vars(replace(options, **resolved)))
+    return {"options": shown, "backend": backend, "function": function}

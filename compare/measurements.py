@@ -6,16 +6,18 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from ..jobs.ledger import Ledger
 from ..machine.files import write_json
 from ..terminal.progress import Bar
 from .assemble import Finished
 from .cost.measure import measure
-from .jobs import Job, Ledger
+from .jobs import Job
 from .options import CompareOptions
 from .programs.diff import diff_programs
 from .rungs import rung_of_arithmetic
 from .verdict.causes import find_growth
 
+COSTS = "costs"
 COST_BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
 MAX_PROGRAM_LINES = 200  # of each pair in `comparison.json`
 
@@ -28,7 +30,7 @@ def measure_costs(
     backends = [job.backend for job in done if (job.env, job.rung) == (options.env, main)]
     if options.repetitions == 0 or not backends:
         return None
-    path = ledger.costs()
+    path = ledger.folder(COSTS) / f"{COSTS}.json"
     if path.exists():
         found = json.loads(path.read_text())
         if found["repetitions"] == options.repetitions:
@@ -42,7 +44,7 @@ def measure_costs(
 
         cost = measure(options, backends, options.repetitions, announce=announce)
     shutil.rmtree(path.parent, ignore_errors=True)
-    with ledger.writing(path.parent.name) as folder:
+    with ledger.writing(COSTS) as folder:
         write_json(folder / path.name, {"repetitions": options.repetitions, "cost": cost})
     return cost
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from ..backends import libraries
 from ..core.errors import TriglotError, describe
-from .jobs import Ledger, environments
+from .jobs import environments
 from .options import CompareOptions
 from .rungs import Rung, rung_named, rung_of_arithmetic
 from .search import Search, Update
@@ -22,14 +22,13 @@ MAX_SECONDS = 60.0
 class Operations:
     """Finds operations; what was recorded and found is kept."""
 
-    def __init__(self, options: CompareOptions, ledger: Ledger) -> None:
+    def __init__(self, options: CompareOptions) -> None:
         """Search nothing yet.
 
         Args:
-          options: of the comparison.
-          ledger: its folder, which holds the shared weights.
+          options: of the comparison; its folder holds the shared weights.
         """
-        self.options, self.ledger = options, ledger
+        self.options = options
         self._searches: dict[tuple[str, str], Search] = {}
         self._updates: dict[Any, Update | str | None] = {}
         self._located: dict[Any, tuple[Json | None, list[Json]] | str] = {}
@@ -118,7 +117,8 @@ class Operations:
     def _search(self, env: str, rung: Rung) -> Search:
         key = (env, rung.name)
         if key not in self._searches:
-            weights = shared_weights(self.ledger, environments(self.options).index(env))
+            assert self.options.out is not None
+            weights = shared_weights(self.options.out, environments(self.options).index(env))
             self._searches[key] = Search(self.options, env, rung, weights)
         return self._searches[key]
 

@@ -50,14 +50,16 @@ class Record:
         self.chunks.append({"updates": count, "process": self.process, **facts})
         self.history.append(metrics)
 
-    def add_snapshot(self, update: int, arrays: Arrays) -> None:
-        """Add the parameters and outputs after `update` updates."""
-        self.snapshots[update] = arrays
-
     @property
     def updates(self) -> int:
         """Updates done."""
         return sum(chunk["updates"] for chunk in self.chunks)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all metrics and snapshots."""
+        kept = (*self.history, *self.snapshots.values())
+        return sum(array.nbytes for arrays in kept for array in arrays.values())
 
     @property
     def metrics(self) -> Arrays:

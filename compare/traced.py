@@ -1,8 +1,9 @@
 """The parts of one library's first update as recorded programs, in which operations are located."""
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -17,16 +18,15 @@ from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Trainer, updates_for
 from ..core.loop.vectorize import VectorEnvironment
 from ..core.network import Variables, num_params
-from ..core.networks.combinators import start_from
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
 from ..training.identity import learned
 from .batches import Batch, num_bytes, state_before_last
-from .jobs import Ledger
+from .jobs import weights_file
 from .options import CompareOptions
 from .rungs import Rung
-from .training.networks import build_agent, read_mapping, shared_names
+from .training.networks import begin, build_agent, names_of
 from .training.probes import PROBE_KEY, Learning, Outputs
 
 Named: TypeAlias = dict[str, jax.Array]
@@ -59,10 +59,7 @@ class Traced:
     @functools.cached_property
     def agent(self) -> Any:
         """The agent, as it is trained."""
-        return self._agent(self.backend)
-
-    def _agent(self, backend: str) -> Any:
-        return build_agent(self.options, self.env, backend, self.rung)
+        return build_agent(self.options, self.env, self.backend, self.rung)
 
     @functools.cached_property
     def trainer(self) -> Trainer:
@@ -72,16 +69,11 @@ class Traced:
     @functools.cached_property
     def learning(self) -> Learning:
         """The gradients and optimizer steps that the training probed."""
-        reference = self.options.libraries[0]
-        shared = None
-        if self.options.network and self.backend != reference:
-            shared = self._agent(reference).network
-        mapping = read_mapping(self.options.mapping).get(self.backend)
         num_updates = updates_for(self.trainer, self.options.total_steps)
         return Learning(
             agent=self.agent,
             hyper=as_float32(fill_schedule_horizon(self.agent.hyper, num_updates)),
-            names=shared_names(self.agent.network, shared, mapping),
+            names=names_of(self.options, self.env, self.backend, self.agent, self.rung),
         )
 
     @functools.cached_property
@@ -133,8 +125,8 @@ class Traced:
 
         factors = self.learning.factors(self.variables, Outputs(self.agent, self.env, inputs))
         given = {"obs": inputs, "factors": factors}
-        program = self._program(function, params=self.weights, inputs=given)
-        return self._recorded(("gradients", wide), program, wide)
+        program = functools.partial(self._program, function, params=self.weights, inputs=given)
+        return self._recorded(("gradients", wide), program)
 
     def optimizer(self, number: int, *, wide: bool) -> Tape:
         """Record an optimizer step, or two where `wide`: another order of sums shows in the first.
@@ -160,21 +152,15 @@ class Traced:
             return self.learning.steps(*inputs, count=2 if wide else 1), ()
 
         # The library's own arrays: how canonical ones are packed is no part of the optimizer.
-        program = self._program(function, inputs=(params, grads))
-        return self._recorded(("optimizer", number, wide), program, wide)
+        program = functools.partial(self._program, function, inputs=(params, grads))
+        return self._recorded(("optimizer", number, wide), program)
 
     @functools.cached_property
     def start(self) -> RunnerState:
         """The state with which the first seed starts."""
-        options, learning = self.options, self.learning
-        key = jax.random.split(jax.random.key(options.seed), options.num_seeds)[0]
-
-        def init(variables: Variables) -> RunnerState:
-            # The agent's `init` also copies weights to where they belong, such as target networks.
-            agent = replace(self.agent, network=start_from(self.agent.network, variables))
-            return replace(self.trainer, agent=agent).init(key, learning.hyper)
-
-        return jax.jit(init)(self.variables)
+        key = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)[0]
+        hyper = self.learning.hyper
+        return jax.jit(lambda weights: begin(self.trainer, weights, key, hyper))(self.variables)
 
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:
         """Record the agent's update from the last batch.
@@ -208,9 +194,10 @@ class Traced:
             )
             return [_joined(losses), _joined(norms), _joined(changes)], ()
 
-        name, last = ("update", wide), batches[-1]
-        if name not in self.tapes:
-            program = Program(
+        last = batches[-1]
+
+        def program() -> Program:
+            return Program(
                 function=function,
                 params={},
                 state=state_before_last(self.agent, self.start.agent, batches),
@@ -218,12 +205,13 @@ class Traced:
                 key=last.key,
                 is_update=True,
             )
-            self.tapes[name] = record(program, wide=wide)
-        return self.tapes[name]
 
-    def _recorded(self, name: Any, program: Program, wide: bool) -> Tape:
+        return self._recorded(("update", wide), program)
+
+    def _recorded(self, name: tuple[Any, ...], program: Callable[[], Program]) -> Tape:
+        """Record a program once; the last part of its name says whether in float64."""
         if name not in self.tapes:
-            self.tapes[name] = record(program, wide=wide)
+            self.tapes[name] = record(program(), wide=name[-1])
         return self.tapes[name]
 
     def _program(self, function: Any, *, params: Any = (), inputs: Any = ()) -> Program:
@@ -241,7 +229,7 @@ def _joined(named: Mapping[str, Any]) -> jax.Array:
     return jnp.concatenate([jnp.zeros((0,), jnp.float32), *flat])
 
 
-def shared_weights(ledger: Ledger, position: int) -> Named:
-    """Load the weights with which the first seed starts in one environment."""
-    arrays = load_file(ledger.weights(position))
+def shared_weights(out: Path, position: int) -> Named:
+    """Load the weights with which the first seed starts in one environment of a comparison."""
+    arrays = load_file(weights_file(out, position))
     return {name: jnp.asarray(array[0]) for name, array in arrays.items()}

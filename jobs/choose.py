@@ -1,8 +1,9 @@
-"""Choose the executor that the options of a command name."""
+"""Choose what runs the jobs of a command, and how many cores and devices each has."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -10,11 +11,15 @@ from ..core.errors import TriglotError, unknown
 from ..core.hyper import check_count
 from ..machine.cores import free_cores
 from .executor import Executor
+from .ledger import other_options
 from .local import LocalExecutor
 from .options import JobOptions
 
 SEQUENTIAL, LOCAL, RAY = "sequential", "local", "ray"
 EXECUTORS = (SEQUENTIAL, LOCAL, RAY)
+# Facts of a folder: the cores of each job, which decide the last bits, and its devices.
+CORES, ONE, ALL = "cores_per_job", "one", "all"
+DEVICES = "devices"
 
 
 def chosen(options: JobOptions) -> str | None:
@@ -47,19 +52,41 @@ def num_local(options: JobOptions) -> int:
     return options.jobs or len(free_cores())
 
 
-def make_executor(
-    name: str, options: JobOptions, modules: Callable[[], Mapping[str, Path]]
+def choose_executor(
+    options: JobOptions,
+    what: str,
+    begun: Mapping[str, Any] | None,
+    modules: Callable[[], Mapping[str, Path]],
+    *,
+    default: str = SEQUENTIAL,
 ) -> Executor | None:
-    """Build an executor; None runs one job after the other in this process.
+    """Build what the options name, or what the folder was begun with.
 
     Args:
-      name: of `EXECUTORS`.
-      options: its options.
+      options: of the command.
+      what: is in its folder, such as `sweep`.
+      begun: the facts of the folder; None for a new one.
       modules: finds the files of custom code, by their path relative to a folder on `sys.path`.
+      default: the executor for a new folder, if no option names one.
+
+    Returns:
+      The executor; None to run one job after the other with all cores.
 
     Raises:
-      TriglotError: if there is no cluster, Ray is not installed, or this machine uses a GPU.
+      TriglotError: if options contradict each other or the folder, there is no cluster, Ray is not
+        installed, or this machine uses a GPU.
     """
+    name = chosen(options)
+    if begun is not None:
+        name = name or (LOCAL if begun[CORES] == ONE else SEQUENTIAL)
+        if begun[CORES] != (ALL if name == SEQUENTIAL else ONE):
+            other = LOCAL if begun[CORES] == ONE else SEQUENTIAL
+            raise TriglotError(
+                f"the folder holds a {what} with {begun[CORES]} core{'s' * (begun[CORES] == ALL)} "
+                "for each job, which decides the last bits of its results: continue it with "
+                f"--executor {other}, or choose another --out."
+            )
+    name = name or default
     if name == SEQUENTIAL:
         return None
     if name == RAY:
@@ -72,6 +99,43 @@ def make_executor(
             "choose --executor sequential, or set JAX_PLATFORMS=cpu."
         )
     return LocalExecutor(num_local(replace(options, executor=LOCAL)))
+
+
+def choose_devices(
+    given: int | None,
+    out: Path | None,
+    what: str,
+    begun: Mapping[str, Any] | None,
+    executor: Executor | None,
+    default: Callable[[], int],
+) -> int:
+    """Choose among how many devices each job is divided at most.
+
+    Args:
+      given: what an option says; None says nothing.
+      out: the command's folder.
+      what: is in it, such as `sweep`.
+      begun: the facts of the folder; None for a new one.
+      executor: what runs the jobs, each on one core; None for all cores.
+      default: counts the devices of a new folder.
+
+    Raises:
+      TriglotError: if options contradict each other or the folder.
+    """
+    if given is not None:
+        check_count("devices", given)
+    if executor is not None:
+        if given not in (None, 1):
+            raise TriglotError(
+                f"--devices {given} divides a job among devices, and each has one core here "
+                f"({executor.title}): leave out --devices, or --jobs and --executor."
+            )
+        return 1
+    if begun is None:
+        return default() if given is None else given
+    if out is not None and given not in (None, begun[DEVICES]):
+        raise other_options(out, what, DEVICES, begun[DEVICES], given)
+    return begun[DEVICES]
 
 
 def on_cpu() -> bool:

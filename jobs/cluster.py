@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from typing import Any
 from ..core.errors import TriglotError, describe, require
 from ..machine.files import UNFINISHED
 from ..machine.version import versions
-from .executor import Outcome, Task
-from .process import JobProcess
+from .executor import Event, Outcome, Task
+from .local import JobProcess
 
 MAX_RETRIES = 3  # of a job whose process or machine died
 POLL_SECONDS = 0.1
@@ -82,11 +82,13 @@ class RayExecutor:
       ray: the module, connected.
       jobs: the most jobs at the same time; None for what the cluster can do.
       has_code: whether custom code was sent.
+      ahead: none: a job on the cluster never waits for its turn.
     """
 
     ray: Any
     jobs: int | None
     has_code: bool
+    ahead: int = 0
 
     @property
     def at_once(self) -> int:
@@ -160,7 +162,7 @@ class RayExecutor:
                     "install the same version, since another one computes other numbers."
                 )
 
-    def start(self, task: Task) -> "RayJob":
+    def start(self, task: Task, show: Callable[[Event], None]) -> "RayJob":
         """Give a job to Ray."""
         environment = {
             name: value for name, value in os.environ.items() if name.startswith(CARRIED)
@@ -200,6 +202,9 @@ class RayJob:
         except self.ray.exceptions.RayError as error:
             return Outcome("died", f"{describe(error)}. Ray tried {1 + MAX_RETRIES} times.")
 
+    def go(self) -> None:
+        """Do nothing: Ray chooses when a job begins, and it then goes on."""
+
     def stop(self) -> None:
         """Let it save a checkpoint and end."""
         self.ray.cancel(self.result, force=False)
@@ -220,6 +225,7 @@ def _run(task: Mapping[str, Any], environment: Mapping[str, str], has_code: bool
     """Run a job in a process of this node; a cancelled task stops it."""
     # Ray copied the code into the working directory of this task.
     process = JobProcess(Task(**task), environment, [os.getcwd()] if has_code else [])
+    process.go()
     try:
         try:
             outcome = _wait(process)

@@ -1,11 +1,11 @@
 """What runs jobs, and what a job is on its way to another process or machine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
-RUNNING = ".running"  # in the folder of jobs: what running jobs report and print
+Event: TypeAlias = dict[str, Any]  # a phase and the share that is done, or a text to print
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,12 @@ class Handle(Protocol):
         """Return how it ended; None while it waits or runs."""
         ...
 
+    def go(self) -> None:
+        """Let it pass the next place where it waits for its turn."""
+        ...
+
     def stop(self) -> None:
-        """Let it save a checkpoint and end; it does not wait for that."""
+        """Let it save a checkpoint, if it has something to save, and end; do not wait for that."""
         ...
 
     def kill(self) -> None:
@@ -80,17 +84,37 @@ class Handle(Protocol):
         ...
 
 
-class Executor(Protocol):
-    """Runs jobs, each on one core, so that results do not depend on where they run.
+class Starter(Protocol):
+    """Starts jobs.
 
     Attributes:
       at_once: the most jobs that run at the same time.
-      bytes_per_job: the memory that each of them may use.
-      title: describes it.
+      ahead: how many more may begin and then wait for their turn.
     """
 
     @property
     def at_once(self) -> int: ...
+
+    @property
+    def ahead(self) -> int: ...
+
+    def start(self, task: Task, show: Callable[[Event], None]) -> Handle:
+        """Start a job, or let it wait for a free core.
+
+        Args:
+          task: the job.
+          show: takes what the job reports, if it runs in this process; others write `task.events`.
+        """
+        ...
+
+
+class Executor(Starter, Protocol):
+    """Runs jobs; results depend on how many cores each has, and not on where it runs.
+
+    Attributes:
+      bytes_per_job: the memory that each of them may use.
+      title: describes it.
+    """
 
     @property
     def bytes_per_job(self) -> int: ...
@@ -104,10 +128,6 @@ class Executor(Protocol):
         Raises:
           TriglotError: if a machine cannot read it.
         """
-        ...
-
-    def start(self, task: Task) -> Handle:
-        """Start a job, or let it wait for a free core."""
         ...
 
     def close(self) -> None:

@@ -6,32 +6,70 @@ such as the checkpoint of a job, lies in an unfinished folder, and the same comm
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
 from ..machine.files import UNFINISHED, make_folder, plain, visible_files, write_json
+from ..terminal.wrapping import wrapped
+from .executor import Task
 
 FILE = "jobs.json"
+SCHEMA = 3
 JOBS = "jobs"
 RESULTS = "results"  # in an unfinished folder: what is renamed when it is complete
+RUNNING = ".running"  # in the folder of jobs: what running jobs report and print
 
 
-class JobFolders:
-    """The folders of the jobs of one command, done and unfinished, by the jobs' names.
+class Ledger:
+    """The folder of a command with several jobs; `open` begins or continues one.
 
     Attributes:
-      out: the command's folder.
+      out: the folder.
+      facts: what was decided when it was begun; empty in the process of a job.
     """
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path, facts: Mapping[str, Any] = {}) -> None:
+        self.out, self.facts = out, facts
 
-    def results(self, name: str) -> Path:
+    @classmethod
+    def open(
+        cls, out: Path, *, what: str, options: Mapping[str, Any], facts: Mapping[str, Any]
+    ) -> "Ledger":
+        """Create the folder, or continue what it holds.
+
+        Args:
+          out: the folder.
+          what: such as `sweep`.
+          options: what decides which numbers are computed; the same command has the same.
+          facts: what this machine decided, such as sizes; what the folder has already wins.
+
+        Raises:
+          TriglotError: if the folder holds something else, or was begun with other options.
+        """
+        options = plain(options)
+        found = _read(out, what)
+        if found is None:
+            make_folder(out)
+            content = {"what": what, "schema": SCHEMA, "options": options, "facts": facts}
+            write_json(out / FILE, content)
+            return cls(out, plain(facts))
+        for name in options | found["options"]:
+            before, now = found["options"].get(name), options.get(name)
+            if before != now:
+                raise other_options(out, what, name, before, now)
+        return cls(out, found["facts"])
+
+    def folder(self, name: str) -> Path:
         """The folder of a job's results."""
         return self.out / JOBS / name
+
+    def is_done(self, name: str) -> bool:
+        """Whether a job's results are there."""
+        return self.folder(name).is_dir()
 
     def unfinished(self, name: str) -> Path:
         """The folder of a job that is not done yet."""
@@ -45,74 +83,66 @@ class JobFolders:
         shutil.rmtree(results, ignore_errors=True)
         results.mkdir(parents=True)
         yield results
-        results.replace(self.results(name))
+        results.replace(self.folder(name))
         shutil.rmtree(unfinished, ignore_errors=True)
+
+    def task(
+        self, name: str, label: str, function: str, arguments: Mapping[str, Any], size: float = 1.0
+    ) -> Task:
+        """Describe a job of this folder; see `Task`."""
+        return Task(
+            name=name,
+            label=label,
+            function=function,
+            arguments=plain(arguments),
+            folder=str((self.out / JOBS).resolve() / RUNNING),
+            size=size,
+        )
 
     def tidy(self) -> None:
         """Remove what a kill left of jobs that are done."""
         for done in (self.out / JOBS).glob("[!.]*"):
             shutil.rmtree(self.unfinished(done.name), ignore_errors=True)
 
-    def drop_if_empty(self) -> None:
-        """Remove the folder if nothing was computed."""
-        if visible_files(self.out) == [FILE]:
-            shutil.rmtree(self.out, ignore_errors=True)
+    @contextmanager
+    def continuable(
+        self, names: Sequence[str], things: str, is_saved: Callable[[str], bool], command: str
+    ) -> Iterator[None]:
+        """Say what is done and how to continue, if the block is interrupted or fails.
 
-
-class Ledger(JobFolders):
-    """The folder of a command with several jobs; `open` begins or continues one.
-
-    Attributes:
-      out: the folder.
-      facts: what was decided when it was begun.
-    """
-
-    def __init__(self, out: Path, facts: Mapping[str, Any]) -> None:
-        super().__init__(out)
-        self.facts = facts
-
-    @classmethod
-    def open(
-        cls,
-        out: Path,
-        *,
-        what: str,
-        schema: int,
-        options: Mapping[str, Any],
-        facts: Mapping[str, Any],
-    ) -> "Ledger":
-        """Create the folder, or continue what it holds.
+        A folder without anything in it is removed.
 
         Args:
-          out: the folder.
-          what: such as `sweep`.
-          schema: of the files.
-          options: what decides which numbers are computed; the same command has the same.
-          facts: what this machine decided, such as sizes; what the folder has already wins.
-
-        Raises:
-          TriglotError: if the folder holds something else, or was begun with other options.
+          names: of the jobs; more may be added while the block runs.
+          things: what they are, such as `batches`.
+          is_saved: whether the job of a name that is not done has a checkpoint.
+          command: continues.
         """
-        path, options = out / FILE, plain(options)
-        if not path.exists():
-            make_folder(out)
-            content = {"what": what, "schema": schema, "options": options, "facts": facts}
-            write_json(path, content)
-            return cls(out, plain(facts))
-        found = _read(path, what, schema)
-        for name in options | found["options"]:
-            before, now = found["options"].get(name), options.get(name)
-            if before != now:
-                raise other_options(out, what, name, before, now)
-        return cls(out, found["facts"])
+        try:
+            yield
+        except BaseException:
+            done = sum(map(self.is_done, names))
+            saved = sum(is_saved(name) for name in names if not self.is_done(name))
+            if done or saved:
+                more = f", and {saved} more {'has' if saved == 1 else 'have'} a checkpoint"
+                text = f"Stopped: {done} of {len(names)} {things} are done and kept"
+                text += f"{more if saved else ''}. Continue by:"
+            else:
+                text = f"Stopped before any of {len(names)} {things} was saved. Begin again by:"
+                if visible_files(self.out) == [FILE]:
+                    shutil.rmtree(self.out, ignore_errors=True)
+            print(f"{wrapped(text)}\n  {command}", file=sys.stderr)
+            raise
 
-    def folder(self, name: str) -> Path:
-        """The folder of a job's results."""
-        return self.results(name)
 
-    def is_done(self, name: str) -> bool:
-        """Whether a job's results are there."""
-        return self.folder(name).is_dir()
+def read_facts(out: Path | None, what: str) -> Mapping[str, Any] | None:
+    """Read what was decided when a folder was begun; None if nothing was begun there.
+
+    Raises:
+      TriglotError: if it holds something else.
+    """
+    found = None if out is None else _read(out, what)
+    return None if found is None else found["facts"]
 
 
 def other_options(out: Path, what: str, name: str, before: Any, now: Any) -> TriglotError:
@@ -123,29 +153,20 @@ def other_options(out: Path, what: str, name: str, before: Any, now: Any) -> Tri
     )
 
 
-def load(path: Path) -> Any:
-    """Read the file of a ledger.
-
-    Raises:
-      TriglotError: if it cannot be read.
-    """
+def _read(out: Path, what: str) -> Mapping[str, Any] | None:
+    path = out / FILE
+    if not path.exists():
+        return None
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TriglotError(
             f"{path} cannot be read ({error}): choose another --out, or delete the folder."
         ) from None
-
-
-def other_version(path: Path) -> TriglotError:
-    """Say that the file of a ledger has another schema."""
-    return TriglotError(f"{path} was written by another version of triglot: choose another --out.")
-
-
-def _read(path: Path, what: str, schema: int) -> Mapping[str, Any]:
-    found = load(path)
-    if not isinstance(found, dict) or found.get("what") != what:
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise TriglotError(
+            f"{path} was written by another version of triglot: choose another --out."
+        )
+    if found["what"] != what:
         raise TriglotError(f"{path} does not belong to a {what}: choose another --out.")
-    if found.get("schema") != schema:
-        raise other_version(path)
     return found

@@ -1,9 +1,11 @@
 """The options of commands that have a list of jobs."""
 
-from dataclasses import dataclass
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from typing import Annotated
 
-from ..registry.arg import Arg
+from ..registry.arg import Arg, option_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +22,12 @@ class JobOptions:
     executor: Annotated[str | None, Arg("NAME", "local with --jobs, else sequential")] = None
     jobs: Annotated[int | None, Arg("N", "as many as there are cores")] = None
     address: Annotated[str | None, Arg("ADDRESS", "auto, the cluster of this machine")] = None
+
+
+def continuing(command: str, options: JobOptions, names: Collection[str]) -> str:
+    """Add options that change no result, as they were given, to a command that repeats one."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if one.name in names and value != one.default:
+            command = f"{command} {shlex.join(option_words(one.name, value))}"
+    return command

@@ -1,10 +1,10 @@
 """A process that runs one job.
 
-It reads the task as a line of JSON. A further line asks it to save a checkpoint and stop; the end
-of its input, hence the death of its parent, ends it. Its last line of output is the `Outcome`.
+It reads the task as a line of JSON. Further lines give it a turn (`go`), or ask it to save a
+checkpoint and end (`stop`); the end of its input, hence the death of its parent, ends it. It writes
+`WAITING` whenever it waits for a turn; its last line of output is the `Outcome`.
 """
 
-import importlib
 import json
 import os
 import signal
@@ -12,53 +12,66 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 from filelock import FileLock, Timeout
 
 from ..core.errors import TriglotError
 from ..machine.cores import one_core
 from ..machine.deferred import UNUSED_AT_START, defer
-from ..machine.interrupt import SIGNALS, Signalled
+from ..machine.interrupt import SIGNALS
 from .executor import Outcome, Task
-from .running import RunningJob
+from .running import RunningJob, append_to, call
 
 # The job's last process may need this long to end, or a network file system to notice its death.
 LOCK_SECONDS = 300.0
+WAITING = "waiting"
 
 
 def main() -> NoReturn:
     """Run the job that the parent sends."""
-    defer(UNUSED_AT_START)
     # A cluster signals all processes; the parent asks the job to stop.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     # What libraries print does not mix with the outcome.
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    task = Task(**json.loads(sys.stdin.readline()))
-    job = RunningJob(task.events)
-    threading.Thread(target=_listen, args=(job, sys.stdin), daemon=True).start()
+    given = json.loads(sys.stdin.readline())
+    has_one_core, task = given["one_core"], Task(**given["task"])
+    if has_one_core:
+        defer(UNUSED_AT_START)  # with all cores, a job may measure what an import costs
+    job, ending = RunningJob(append_to(task.events)), threading.Lock()
+    job.wait = lambda: print(WAITING, file=outcomes, flush=True)
+
+    def end(outcome: Outcome) -> NoReturn:
+        with ending:
+            print(json.dumps(asdict(outcome)), file=outcomes, flush=True)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)  # the thread still reads
+
+    def listen(lines: IO[str]) -> None:
+        for line in lines:
+            if line == "go\n":
+                job.go()
+                continue
+            job.interrupt.number = signal.SIGINT
+            if not job.saves:
+                end(Outcome("stopped"))
+        os._exit(0)
+
+    threading.Thread(target=listen, args=(sys.stdin,), daemon=True).start()
     try:
-        with _alone(task.lock), one_core():
-            outcome = _run(task, job)
-        print(json.dumps(asdict(outcome)), file=outcomes, flush=True)
+        with _alone(task.lock), one_core() if has_one_core else nullcontext():
+            outcome = call(task, job)
+        end(outcome)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # the thread still reads
-
-
-def _listen(job: RunningJob, lines: IO[str]) -> None:
-    for _ in lines:
-        job.interrupt.number = signal.SIGINT
-    os._exit(0)
 
 
 @contextmanager
@@ -73,18 +86,6 @@ def _alone(path: Path) -> Iterator[None]:
         ) from None
     with lock:
         yield
-
-
-def _run(task: Task, job: RunningJob) -> Outcome:
-    module, _, name = task.function.partition(":")
-    try:
-        function: Any = getattr(importlib.import_module(module), name)
-        function(task.arguments, job)
-    except Signalled:
-        return Outcome("stopped")
-    except TriglotError as error:
-        return Outcome("failed", str(error), job.bar.phase)
-    return Outcome("done")
 
 
 if __name__ == "__main__":

@@ -1,36 +1,39 @@
 """`triglot sweep`: train many settings, rank them, and write a report."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices
 from ..jobs.executor import Executor
-from ..jobs.ledger import FILE, Ledger
+from ..jobs.ledger import FILE, Ledger, read_facts
+from ..jobs.options import continuing
 from ..machine.files import check_free, make_new_folder
-from ..machine.interrupt import Interrupt
+from ..machine.interrupt import Interrupt, Signalled, raising
 from ..registry.overrides import overrides_of
 from ..registry.presets.describe import announcement
 from ..report.page import PAGE, open_report
 from ..report.tables import as_text
-from ..terminal.progress import Bar, phase
+from ..terminal.progress import phase
 from ..terminal.wrapping import wrapped
+from ..training.devices import most_devices
 from ..training.plan import default_folder
 from ..training.storage.lock import locked
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
-from .jobs import DEVICES, ONE_CORE, choose_executor, num_devices, num_saved, train_batches
+from .jobs import WHAT, computing, sweep_executor, train_batches
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting, make_plan
 from .results import outcomes
 from .tables import SHOWN, ranking_table
-from .training import STATE, Progress, Runner
+from .training import STATE, has_checkpoint
 
-SCHEMA = 1
-BAR = "{desc:<32.32}{bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"  # environment steps
+# Options of `report.MACHINE` that a command which continues has as well.
+CONTINUING = set(report.MACHINE) - {"preset", "no_preset"}
 
 
 def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
@@ -57,15 +60,20 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
         num_rungs = halving.count_rungs(plan)
         sizes = capacities(plan)
         (batches,) = _first_stage(plan, sizes, num_rungs)
-    executor = choose_executor(plan, out, len(batches))
-    plan = replace(plan, options=replace(plan.options, devices=num_devices(options, out, executor)))
+    begun = read_facts(out, WHAT)
+    executor = sweep_executor(plan, begun, len(batches))
     with closing(executor) if executor else nullcontext():
-        return _sweep(plan, num_rungs, sizes, executor, out)
+        devices = choose_devices(options.devices, out, WHAT, begun, executor, most_devices)
+        plan = replace(plan, options=replace(plan.options, devices=devices))
+        try:
+            return 0, _sweep(plan, num_rungs, sizes, executor, out)
+        except Signalled as signalled:
+            return 128 + signalled.number, None
 
 
 def _sweep(
     plan: SweepPlan, num_rungs: int, sizes: list[int], executor: Executor | None, out: Path | None
-) -> tuple[int, dict[str, Any] | None]:
+) -> dict[str, Any]:
     options = plan.options
     folder = out or default_folder("sweep", options.algorithm, options.env)
     memory = None
@@ -75,12 +83,18 @@ def _sweep(
         sizes = capacities(plan, memory)
     if out is None:
         out = make_new_folder(folder)
-    facts = {"sizes": sizes, ONE_CORE: executor is not None, DEVICES: options.devices}
-    ledger = Ledger.open(out, what="sweep", schema=SCHEMA, options=_computing(options), facts=facts)
+    facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
+    ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
     sizes = ledger.facts["sizes"]
-    with locked(out), Interrupt() as interrupt:
+    stages, names = _first_stage(plan, sizes, num_rungs), list[str]()
+    continues = ledger.continuable(
+        names,
+        "batches",
+        partial(has_checkpoint, ledger),
+        continuing(report.command(options), replace(options, out=out), CONTINUING),
+    )
+    with locked(out), continues:
         ledger.tidy()
-        stages = _first_stage(plan, sizes, num_rungs)
         batches = describe(plan, stages[0], memory)
         if executor is not None:
             batches += f"; {executor.title}"
@@ -89,10 +103,9 @@ def _sweep(
         print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
-        done = _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages)
-        if not done:
-            return interrupt.exit_code, None
-        with phase("writing the report"):
+        with Interrupt() as interrupt:
+            _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages, names)
+        with raising(), phase("writing the report"):
             found = outcomes(plan, ledger, stages)
             rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
             result = report.result_of(plan, found, batches=batches, halving=rungs)
@@ -100,7 +113,7 @@ def _sweep(
     print(_ending(plan, result, out))
     if options.open:
         open_report(out)
-    return 0, result
+    return result
 
 
 @dataclass(frozen=True)
@@ -128,72 +141,36 @@ def _stage(
     )
 
 
-def _train(sweep: _Sweep, stages: list[list[Batch]]) -> bool:
-    """Train every stage, whose batches are added to `stages`; return whether all are done."""
+def _train(sweep: _Sweep, stages: list[list[Batch]], names: list[str]) -> None:
+    """Train every stage, whose batches are added to `stages`, and their names to `names`."""
     plan, ledger = sweep.plan, sweep.ledger
-    alive = list(range(len(plan.settings)))
-    progress = Progress(None)
-    finished = False
-    try:
-        # An executor has its own bars; this one then counts.
-        counts_only = sweep.executor is not None
-        with Bar(bar_format=BAR, unit_scale=True, leave=False, disable=counts_only) as progress.bar:
-            runner = Runner(plan, ledger, progress, sweep.interrupt)
-            for stage in range(sweep.num_rungs + 1):
-                if stage:
-                    scores = {
-                        one.number: one.training_score
-                        for one in outcomes(plan, ledger, stages)
-                        if one.number in alive
-                    }
-                    alive = halving.survivors(plan, alive, scores)
-                    batches = _stage(plan, sweep.sizes, stage, sweep.num_rungs, alive)
-                    stages.append(batches)
-                earlier = stages[-2] if stage else []
-                if not _run_stage(sweep, runner, stages[-1], earlier):
-                    return False
-                for batch in earlier:  # its trainings were stopped, or are continued by now
-                    rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
-        finished = True
-        return True
-    finally:
-        if not finished:
-            _say_what_is_left(sweep, stages, progress)
-
-
-def _run_stage(sweep: _Sweep, runner: Runner, batches: list[Batch], earlier: list[Batch]) -> bool:
-    """Train the batches of a stage that are not done; return False after an interruption."""
-    plan, ledger, progress = sweep.plan, sweep.ledger, runner.progress
-    done = [batch for batch in batches if ledger.is_done(batch.name)]
-    steps = {batch.name: _steps(plan, batch) for batch in batches}
-    progress.bar.total = progress.bar.n + sum(steps.values()) + _later_steps(sweep, batches)
-    if sweep.executor is not None:
-        left = {batch: steps[batch.name] for batch in batches if batch not in done}
-        before = progress.bar.n + sum(steps[batch.name] for batch in done)
-        progress.bar.n += sum(steps.values())
-        return train_batches(
+    alive, done = list(range(len(plan.settings))), 0
+    for stage in range(sweep.num_rungs + 1):
+        if stage:
+            scores = {
+                one.number: one.training_score
+                for one in outcomes(plan, ledger, stages)
+                if one.number in alive
+            }
+            alive = halving.survivors(plan, alive, scores)
+            stages.append(_stage(plan, sweep.sizes, stage, sweep.num_rungs, alive))
+        batches, earlier = stages[-1], stages[-2] if stage else []
+        names += [batch.name for batch in batches]
+        steps = {batch: _steps(plan, batch) for batch in batches}
+        train_batches(
             sweep.executor,
             plan,
             ledger,
-            left,
+            steps,
             earlier,
-            done=before,
-            total=progress.bar.total,
+            where=f"rung {stage + 1}, " if sweep.num_rungs else "",
+            done=done,
+            total=done + sum(steps.values()) + _later_steps(sweep, stage),
             interrupt=sweep.interrupt,
         )
-    progress.bar.update(sum(steps[batch.name] for batch in done))
-    for index, batch in enumerate(batches, 1):
-        if batch in done:
-            continue
-        rung = f"rung {_stage_of(batch) + 1}, " if sweep.num_rungs else ""
-        progress.label, progress.share = f"{rung}batch {index} of {len(batches)}", 0.0
-        if sweep.interrupt.pressed or not runner.run(batch, earlier):
-            return False
-    return True
-
-
-def _stage_of(batch: Batch) -> int:
-    return int(batch.name.partition("-")[0])
+        done += sum(steps.values())
+        for batch in earlier:  # its trainings were stopped, or are continued by now
+            rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
 
 
 def _steps(plan: SweepPlan, batch: Batch) -> int:
@@ -202,11 +179,9 @@ def _steps(plan: SweepPlan, batch: Batch) -> int:
     return len(batch) * (batch.stop - batch.start) * per_update
 
 
-def _later_steps(sweep: _Sweep, batches: Sequence[Batch]) -> int:
+def _later_steps(sweep: _Sweep, stage: int) -> int:
     """Estimate the environment steps of later stages from the steps per setting of this one."""
-    if not sweep.num_rungs:
-        return 0
-    plan, stage = sweep.plan, _stage_of(batches[0])
+    plan = sweep.plan
     counts = halving.expected(plan, sweep.num_rungs)
     total = 0.0
     for later in range(stage + 1, sweep.num_rungs + 1):
@@ -256,25 +231,6 @@ def _describe_rungs(plan: SweepPlan, num_rungs: int) -> str:
     return ", ".join([*parts, last])
 
 
-def _say_what_is_left(sweep: _Sweep, stages: list[list[Batch]], progress: Progress) -> None:
-    batches = [batch for stage in stages for batch in stage]
-    done = sum(sweep.ledger.is_done(batch.name) for batch in batches)
-    saved = num_saved(sweep.ledger, batches) if sweep.executor else 0
-    if not done and not progress.share and not saved:
-        sweep.ledger.drop_if_empty()
-        return
-    running = ""
-    if progress.share:
-        running = f", and {progress.share:.0%} of the next"
-    elif saved:
-        running = f", and parts of {saved} more"
-    text = (
-        f"The sweep did not finish: {done} of {len(batches)} batches are done{running}, and kept. "
-        f"Continue with the same command and --out {sweep.ledger.out}"
-    )
-    print(wrapped(text), file=sys.stderr)
-
-
 def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
     """Format the table and what is in the folder."""
     table = ranking_table(result)
@@ -289,12 +245,3 @@ def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
         lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))
         lines += [wrapped(said) for said in [result["separation"][env]] if said]
     return "\n".join([*lines, f"Report: {out / PAGE}"])
-
-
-def _computing(options: SweepOptions) -> dict[str, Any]:
-    """List the options that decide what is computed."""
-    return {
-        one.name: getattr(options, one.name)
-        for one in fields(options)
-        if one.name not in report.MACHINE
-    }

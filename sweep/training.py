@@ -22,7 +22,8 @@ from ..core.loop.state import RunnerState
 from ..core.loop.trainer import init_seeds
 from ..core.trainers import divide_seeds
 from ..jobs.ledger import Ledger
-from ..machine.interrupt import Interrupt
+from ..jobs.running import RunningJob
+from ..machine.interrupt import Signalled
 from ..training.train import CHUNK_SECONDS
 from .batches import Batch, by_pair
 from .learning import Learning
@@ -33,27 +34,6 @@ STATE = "state"  # of trainings that successive halving may continue
 CHECKPOINTS = "checkpoints"
 
 
-@dataclass
-class Progress:
-    """The bar, and what the running batch does.
-
-    Attributes:
-      bar: counts environment steps of all trainings.
-      label: of the running batch.
-      share: of the running batch that is done.
-    """
-
-    bar: Any
-    label: str = ""
-    share: float = 0.0
-    phase: str = field(default="", init=False)
-
-    def enter(self, phase: str) -> None:
-        """Show what is being done."""
-        self.phase = phase
-        self.bar.set_description_str(f"{self.label}: {phase}")
-
-
 @dataclass(frozen=True)
 class Runner:
     """Trains batches of a sweep into its ledger.
@@ -61,34 +41,32 @@ class Runner:
     Attributes:
       plan: the sweep.
       ledger: its folder.
-      progress: shown to the user.
-      interrupt: whether to stop.
       programs: the last compiled program, by group and number of trainings.
     """
 
     plan: SweepPlan
     ledger: Ledger
-    progress: Progress
-    interrupt: Interrupt
     programs: dict[tuple[int, int], Program] = field(default_factory=dict)
 
-    def run(self, batch: Batch, earlier: list[Batch]) -> bool:
+    def run(self, batch: Batch, earlier: Sequence[Batch], job: RunningJob) -> None:
         """Train a batch, and write its results.
 
         Args:
           batch: which trainings.
           earlier: the batches of the stage before, which hold their states.
+          job: shows the progress, and says whether to stop.
 
-        Returns:
-          Whether it is done; False after an interruption, of which a checkpoint is kept.
+        Raises:
+          Signalled: after an interruption, of which a checkpoint is kept.
         """
-        group, progress = self.plan.groups[batch.group], self.progress
-        progress.enter("initialize")
-        state, learning, done = self._start(group, batch, earlier)
-        per_update = len(batch) * group.trainer.steps_per_update
-        progress.bar.update((done - batch.start) * per_update)
-        with closing(self._program(batch, state)) as program:
-            progress.enter("train")
+        group = self.plan.groups[batch.group]
+        job.enter("initialize")
+        state, learning, done = self._start(group, batch, earlier, job)
+        job.total = batch.stop - batch.start
+        job.advance(done - batch.start)
+        with closing(self._program(batch, state, job)) as program:
+            job.saves = True
+            job.enter("train")
             saved = time.perf_counter()
             chunks = run_chunks(
                 program,
@@ -102,25 +80,24 @@ class Runner:
                 state = chunk.runner_states
                 learning.add(done, chunk.metrics)
                 done = chunk.num_updates
-                progress.bar.update(chunk.count * per_update)
-                progress.share = (done - batch.start) / (batch.stop - batch.start)
-                if self.interrupt.pressed:
+                job.advance(chunk.count)
+                if job.interrupt.pressed:
                     break
                 seconds = self.plan.options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
-                    self._save(batch, state, learning, done)
+                    self._save(batch, state, learning, done, job)
                     saved = time.perf_counter()
-        if self.interrupt.pressed:
-            self._save(batch, state, learning, done)
-            return False
-        self._finish(group, batch, state, learning)
-        return True
+        if job.interrupt.number is not None:
+            self._save(batch, state, learning, done, job)
+            raise Signalled(job.interrupt.number)
+        job.saves = False
+        self._finish(group, batch, state, learning, job)
 
-    def _program(self, batch: Batch, state: RunnerState) -> Program:
+    def _program(self, batch: Batch, state: RunnerState, job: RunningJob) -> Program:
         """Compile the batch's program; another batch of the same shape uses it again."""
         key, trainer = (batch.group, len(batch)), self._trainer(batch)
         if key not in self.programs:
-            self.progress.enter("compile")
+            job.enter("compile")
             program = trainer.program()
             program.compile(state)
             if trainer.steps_on_host:  # it holds the environments of its batch
@@ -135,7 +112,7 @@ class Runner:
         return divide_seeds(trainer, len(batch), self.plan.options.devices or 1)
 
     def _start(
-        self, group: Group, batch: Batch, earlier: list[Batch]
+        self, group: Group, batch: Batch, earlier: Sequence[Batch], job: RunningJob
     ) -> tuple[RunnerState, Learning, int]:
         """Read the batch's checkpoint; without one, initialize, or continue the stage before."""
         checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
@@ -144,7 +121,7 @@ class Runner:
                 done, saved = checkpoints.restore(_saved_like(group, batch), previous=True)
                 return saved["state"], Learning.unpacked(group.num_updates, saved), done
             except DamagedError as error:
-                self.progress.bar.write(f"{error} This batch starts again.")
+                job.say(f"{error} This batch starts again.")
                 shutil.rmtree(checkpoints.folder)
         if batch.start == 0:
             state = init_seeds(group.trainer, group.keys(batch.seeds), group.hyper(batch.settings))
@@ -152,7 +129,7 @@ class Runner:
         return (*self._continued(group, batch, earlier), batch.start)
 
     def _continued(
-        self, group: Group, batch: Batch, earlier: list[Batch]
+        self, group: Group, batch: Batch, earlier: Sequence[Batch]
     ) -> tuple[RunnerState, Learning]:
         """Collect the states of trainings that survived the stage before."""
         place = by_pair(earlier)
@@ -177,13 +154,17 @@ class Runner:
         }
         return state, Learning(group.num_updates, **joined)
 
-    def _save(self, batch: Batch, state: RunnerState, learning: Learning, done: int) -> None:
-        self.progress.enter("save")
+    def _save(
+        self, batch: Batch, state: RunnerState, learning: Learning, done: int, job: RunningJob
+    ) -> None:
+        job.enter("save")
         checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
         checkpoints.save(done, {"state": gathered(state, len(batch)), **learning.packed()})
-        self.progress.enter("train")
+        job.enter("train")
 
-    def _finish(self, group: Group, batch: Batch, state: RunnerState, learning: Learning) -> None:
+    def _finish(
+        self, group: Group, batch: Batch, state: RunnerState, learning: Learning, job: RunningJob
+    ) -> None:
         whole = gathered(state, len(batch))
         arrays = {
             "returns": learning.returns,
@@ -192,9 +173,9 @@ class Runner:
             "finite": finite_parameters(whole),
         }
         if batch.is_last and self.plan.options.eval_episodes:
-            self.progress.enter("evaluate")
+            job.enter("evaluate")
             arrays |= self._evaluate(group, batch, state)
-        self.progress.enter("save")
+        job.enter("save")
         with self.ledger.writing(batch.name) as folder:
             save_file(arrays, folder / ARRAYS)
             if not batch.is_last:
@@ -216,10 +197,9 @@ class Runner:
         return {"final": np.asarray(episodes.returns).mean(axis=1).astype(np.float64)}
 
 
-def saved_batches(ledger: Ledger, batches: Sequence[Batch]) -> list[Batch]:
-    """List the batches that have a checkpoint."""
-    folders = {batch: ledger.unfinished(batch.name) / CHECKPOINTS for batch in batches}
-    return [batch for batch, folder in folders.items() if Checkpoints(folder).numbers()]
+def has_checkpoint(ledger: Ledger, name: str) -> bool:
+    """Whether a batch that is not done has a checkpoint."""
+    return bool(Checkpoints(ledger.unfinished(name) / CHECKPOINTS).numbers())
 
 
 def finite_parameters(state: RunnerState) -> np.ndarray:

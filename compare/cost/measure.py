@@ -1,27 +1,27 @@
 """Measure what each library costs: a process per library and repetition, in random order."""
 
+import json
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from ...core.errors import TriglotError
-from ...machine.files import plain
+from ...jobs.executor import Task
+from ...jobs.local import JobProcess
 from ...report.statistics.estimate import bootstrap
+from ..jobs import START, arguments_of
 from ..options import CompareOptions
-from ..rungs import rung_of_arithmetic
-from ..training.worker import Worker
 from .noise import Noise
 from .slower import slower
 
-SESSION = f"{__package__}.session:CostSession"
+MEASURE_ONE = f"{__package__}.session:measure_one"
 ROUNDS = 5  # of the steady parts in each process
 
 
@@ -76,9 +76,11 @@ STAGES = (
     Stage("dispatch", "Call", "µs", "One call of the jitted policy from Python.", 1e6),
     Stage("memory", "Peak memory", "MB", "Peak memory of the process, up to the training.", 1e-6),
 )
-SECONDS_OF = {
+ONCE = ("construct", "init", "trace", "lower", "compile", "first_step")
+FACTS = {
     "import": "import_library_seconds",
-    **{name: f"{name}_seconds" for name in ("construct", "init", "trace", "lower", "compile")},
+    **{name: f"{name}_seconds" for name in ONCE},
+    "memory": "peak_memory_bytes",
 }
 
 
@@ -110,21 +112,22 @@ def measure(
       `failed`: an error by backend, which then is not in `backends`.
 
     Raises:
-      TriglotError: if `repetitions` is below 1, or all backends fail: the first one's error.
+      TriglotError: if `repetitions` is below 1, or all backends fail.
     """
     if repetitions < 1:
         raise TriglotError(f"repetitions must be at least 1, got {repetitions}.")
     noise = Noise()
-    run = _Measurement(options, announce, noise)
     with tempfile.TemporaryDirectory(prefix="triglot-cost-") as folder:
-        for repetition in range(repetitions):
+        rng = np.random.default_rng(options.seed)
+        samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        run = _Measurement(options, Path(folder), noise, rng, samples)
+        for number in range(repetitions):
             names = [name for name in backends if name not in run.failed]
-            run.repeat(
-                names, Path(folder) / "params.safetensors", f"{repetition + 1}/{repetitions}"
-            )
+            where = f"measure speed {number + 1}/{repetitions}"
+            run.repeat(names, number, lambda name, where=where: announce(f"{where}: {name}"))
     done = [name for name in backends if name not in run.failed]
     if not done:
-        raise next(iter(run.failed.values()))
+        raise TriglotError("; ".join(f"{name}: {why}" for name, why in run.failed.items()))
     stages = [s for s in STAGES if all(s.name in run.samples[name] for name in done)]
     shown = [stage.as_json() for stage in stages]
     rows = {
@@ -136,7 +139,7 @@ def measure(
         "backends": rows,
         "slower": slower(shown, rows),
         "noise": noise.as_json(),
-        "failed": {name: str(error) for name, error in run.failed.items()},
+        "failed": run.failed,
     }
 
 
@@ -148,79 +151,75 @@ def summary(values: np.ndarray) -> dict[str, Any]:
     return {"median": found.value, "low": found.low, "high": found.high, "count": found.count}
 
 
+@dataclass(frozen=True)
 class _Measurement:
-    """Collects samples in seconds or bytes, `samples[backend][stage]`."""
+    """Collects samples in seconds or bytes, `samples[backend][stage]`, and errors by backend."""
 
-    def __init__(
-        self, options: CompareOptions, announce: Callable[[str], None], noise: Noise
-    ) -> None:
-        self.options, self.announce, self.noise = options, announce, noise
-        self.rng = np.random.default_rng(options.seed)
-        self.samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self.failed: dict[str, TriglotError] = {}
-        self.steps: dict[str, int] = {}  # environment steps of all seeds in one update
+    options: CompareOptions
+    folder: Path
+    noise: Noise
+    rng: np.random.Generator
+    samples: dict[str, dict[str, list[float]]]
+    failed: dict[str, str] = field(default_factory=dict)
 
-    def repeat(self, backends: Sequence[str], weights: Path, number: str) -> None:
-        """Run one process per backend, first all stages that happen once, then the others."""
+    def repeat(self, backends: Sequence[str], number: int, announce: Callable[[str], None]) -> None:
+        """Run one process per backend, first all that happens once, then the rounds in turns."""
+        running: dict[str, JobProcess] = {}
         with ExitStack() as stack:
-            parts: dict[Worker, list[str]] = {}
             for name in self._shuffled(backends):
-                self.announce(f"measure speed {number}: {name}")
-                worker = stack.enter_context(Worker(name))
-                try:
-                    parts[worker] = self._once(worker, weights)
-                except TriglotError as error:
-                    self.failed[name] = error
-            turns: dict[tuple[str, str], list[float]] = defaultdict(list)
+                announce(name)
+                self.noise.calibrate()
+                running[name] = JobProcess(self._task(name, number), one_core=False)
+                stack.callback(running[name].kill)
+                self._wait(name, running)
             for _ in range(ROUNDS):
-                for index in self.rng.permutation(len(parts)):
-                    worker = list(parts)[index]
-                    try:
-                        self._turn(worker, parts[worker], turns)
-                    except TriglotError as error:
-                        self.failed[worker.backend] = error
-                parts = {w: names for w, names in parts.items() if w.backend not in self.failed}
-            for (backend, stage), values in turns.items():
-                median = statistics.median(values)
-                if stage == "training":
-                    stage, median = "steps_per_second", self.steps[backend] / median
-                self.samples[backend][stage].append(median)
+                for name in self._shuffled(list(running)):
+                    self.noise.calibrate()
+                    running[name].go()
+                    self._wait(name, running)
+        for name, process in running.items():
+            self._add(name, json.loads(_result(process.task).read_text()))
 
-    def _once(self, worker: Worker, weights: Path) -> list[str]:
-        samples = self.samples[worker.backend]
-        self.noise.calibrate()
-        task = plain(vars(replace(self.options, devices=1)))
-        place = {
-            "env": self.options.env,
-            "rung": rung_of_arithmetic(self.options.arithmetic).name,
-            "reference": self.options.libraries[0],
-        }
-        facts, _ = worker.ask(
-            "start", backend=worker.backend, options=task, session=SESSION, **place
+    def _task(self, backend: str, number: int) -> Task:
+        name = f"{number}-{backend}"
+        options = replace(self.options, devices=1)
+        task = Task(
+            name=name,
+            label=backend,
+            function=START,
+            arguments=arguments_of(options, backend, MEASURE_ONE),
+            folder=str(self.folder),
         )
-        self.steps[worker.backend] = facts["steps_per_update"] * self.options.num_seeds
-        more, params = worker.ask("init")
-        if not weights.exists():
-            save_file(params, weights)
-        worker.ask("load", path=str(weights))
-        facts |= more | worker.ask("compile")[0]
-        for stage, name in SECONDS_OF.items():
-            samples[stage].append(facts[name])
-        samples["first_step"].append(worker.ask("train", count=1)[0]["seconds"])
-        memory = worker.ask("memory")[0]["peak_memory_bytes"]
-        if memory is not None:
-            samples["memory"].append(memory)
-        return worker.ask("prepare")[0]["parts"]
+        more = {
+            "weights": str(self.folder / "params.safetensors"),
+            "result": str(_result(task)),
+            "number": number,
+            "rounds": ROUNDS,
+        }
+        return replace(task, arguments={**task.arguments, **more})
 
-    def _turn(
-        self, worker: Worker, parts: list[str], turns: dict[tuple[str, str], list[float]]
-    ) -> None:
-        self.noise.calibrate()
-        for part in self._shuffled(parts):
-            seconds = worker.ask("time", part=part)[0]["seconds"]
-            turns[worker.backend, part].append(seconds)
-        calls = worker.ask("dispatch", calls=100)[0]["seconds"]
-        turns[worker.backend, "dispatch"].append(statistics.median(calls))
+    def _wait(self, name: str, running: dict[str, JobProcess]) -> None:
+        """Wait until a process has done its turn; drop the library if it failed."""
+        outcome = running[name].wait()
+        if outcome is not None and outcome.end != "done":
+            self.failed[name] = outcome.message
+            del running[name]
+
+    def _add(self, backend: str, found: Mapping[str, Any]) -> None:
+        samples, facts = self.samples[backend], found["facts"]
+        for stage, name in FACTS.items():
+            if facts[name] is not None:
+                samples[stage].append(facts[name])
+        for part, seconds in found["times"].items():
+            median = statistics.median(seconds)
+            if part == "training":
+                steps = facts["steps_per_update"] * self.options.num_seeds
+                part, median = "steps_per_second", steps / median
+            samples[part].append(median)
 
     def _shuffled(self, names: Sequence[str]) -> list[str]:
         return [str(name) for name in self.rng.permutation(list(names))]
+
+
+def _result(task: Task) -> Path:
+    return Path(task.folder) / f"{task.name}.json"

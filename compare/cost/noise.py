@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...machine.cores import free_cores
+
 MAX_SPREAD = 0.10
 MAX_LOAD_PER_CORE = 0.5
 LOOPS = 200_000  # about 10 ms of plain Python
@@ -20,12 +22,6 @@ def load_average() -> float | None:
         return float(path.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-def cores() -> int:
-    """Count the cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 @dataclass
@@ -59,11 +55,12 @@ class Noise:
     def as_json(self) -> dict[str, Any]:
         """Return `noisy`, `sentence`, `load` and `spread`."""
         spread, load = self.spread, self.load
-        busy = load is not None and load > MAX_LOAD_PER_CORE * cores()
+        cores = len(free_cores())
+        busy = load is not None and load > MAX_LOAD_PER_CORE * cores
         unsteady = spread is not None and spread > MAX_SPREAD
         facts = [
             f"the times of a fixed calculation vary by {spread:.0%}" if spread is not None else "",
-            f"the load average was {load:.1f} on {cores()} cores" if load is not None else "",
+            f"the load average was {load:.1f} on {cores} cores" if load is not None else "",
         ]
         described = " and ".join(filter(None, facts)) or "neither load nor spread is known"
         noisy = busy or unsteady

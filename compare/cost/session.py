@@ -1,29 +1,77 @@
-"""Time the parts of training and evaluation by themselves; runs in a worker process."""
+"""Time the parts of training and evaluation by themselves: the function of a measurement's jobs."""
 
 import functools
 import math
-from collections.abc import Callable
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...core.agent import PolicyInput, Trajectory
 from ...core.evaluate import evaluate
-from ...core.loop.rollout import rollout
 from ...core.loop.state import RunnerState, update_keys
 from ...core.loop.trainer import vmap_seeds
+from ...jobs.running import RunningJob
+from ...machine.files import write_json
+from ..batches import collect
+from ..options import CompareOptions
 from ..training.measure import peak_memory_bytes, timed
-from ..training.session import Reply, Session
+from ..training.session import Session
+from ..training.train import share_weights
 
 MIN_SECONDS = 0.02  # of one measurement, so that the clock's resolution does not matter
 
 
-class CostSession(Session):
-    """A session with the stages `prepare`, `time` and `memory`, after `compile`."""
+CALLS = 100  # of the policy in each round
 
-    def prepare(self) -> Reply:
+
+def measure_one(
+    options: CompareOptions,
+    arguments: Mapping[str, Any],
+    running: RunningJob,
+    seconds: Mapping[str, float],
+) -> None:
+    """Measure one library: first what happens once, then a round of the steady parts at each turn.
+
+    Args:
+      options: of the comparison.
+      arguments: `backend`; `number`, of the repetition; `rounds`, how many turns there are;
+        `weights`, the file of the initial weights, which the first process writes; `result`, the
+        file for `facts` and, for each round, the seconds of each part, `times`.
+      running: the job.
+      seconds: what imports took, by name.
+
+    Raises:
+      TriglotError: if the library cannot be trained.
+    """
+    backend, weights = arguments["backend"], Path(arguments["weights"])
+    session = CostSession(options, backend)
+    share_weights(weights, session.init())
+    session.load(weights)
+    session.compile()
+    found: dict[str, Any] = {**seconds, **session.facts}
+    found["first_step_seconds"] = session.train(1)[0]["seconds"]
+    found["peak_memory_bytes"] = peak_memory_bytes()
+    parts, times = session.prepare(), defaultdict(list)
+    rng = np.random.default_rng([options.seed, arguments["number"], *backend.encode()])
+    for _ in range(arguments["rounds"]):
+        running.wait_for_turn()
+        for part in map(str, rng.permutation(parts)):
+            times[part].append(session.time(part))
+        times["dispatch"].append(statistics.median(session.dispatch(CALLS)))
+    write_json(Path(arguments["result"]), {"facts": found, "times": times})
+
+
+class CostSession(Session):
+    """A session with the stages `prepare`, `time` and `dispatch`, after `compile`."""
+
+    def prepare(self) -> list[str]:
         """Train until the agent learns, and compile the parts that `time` runs.
 
         Returns:
@@ -36,36 +84,33 @@ class CostSession(Session):
             needed -= count
         self.parts: dict[str, Callable[[], float]] = {
             "evaluation": self._evaluation(),
-            "training": lambda: self.train(1).facts["seconds"],
+            "training": lambda: self.train(1)[0]["seconds"],
         }
         if self.agent.online:
             self.parts["update"] = self._online_update()
         else:
             self.parts |= {"rollout": self._rollout(), "update": self._update()}
         self.calls = {name: self._number_of_calls(run) for name, run in self.parts.items()}
-        return Reply({"parts": list(self.parts)})
+        return list(self.parts)
 
-    def time(self, part: str) -> Reply:
+    def time(self, part: str) -> float:
         """Run one part for about 0.02 s or once; return the seconds of one run."""
         calls = self.calls[part]
-        return Reply({"seconds": sum(self.parts[part]() for _ in range(calls)) / calls})
+        return sum(self.parts[part]() for _ in range(calls)) / calls
 
-    def dispatch(self, calls: int) -> Reply:
+    def dispatch(self, calls: int) -> list[float]:
         """Time single calls of the jitted `act` from Python, as in a notebook."""
-        if not hasattr(self, "act"):
-            self.act = jax.jit(functools.partial(self.agent.act, explore=True))
         all_seeds = (self.state.agent, self.state.carry, self.state.env)
         state, carry, env = jax.tree.map(lambda leaf: leaf[0], all_seeds)
         inputs = PolicyInput(obs=env.obs, first=env.first, action_mask=env.action_mask)
         key = jax.random.key(0)
         for _ in range(10):
-            jax.block_until_ready(self.act(state, carry, inputs, key))
-        seconds = [timed(lambda: self.act(state, carry, inputs, key))[1] for _ in range(calls)]
-        return Reply({"seconds": seconds})
+            jax.block_until_ready(self._act(state, carry, inputs, key))
+        return [timed(lambda: self._act(state, carry, inputs, key))[1] for _ in range(calls)]
 
-    def memory(self) -> Reply:
-        """Return the peak memory of this process so far."""
-        return Reply({"peak_memory_bytes": peak_memory_bytes()})
+    @functools.cached_property
+    def _act(self) -> Any:
+        return jax.jit(functools.partial(self.agent.act, explore=True))
 
     def _number_of_calls(self, run: Callable[[], float]) -> int:
         run()  # compiles
@@ -78,10 +123,7 @@ class CostSession(Session):
         return lambda: timed(lambda: collect(self.state))[1]
 
     def _collect(self, state: RunnerState) -> Trajectory:
-        keys = update_keys(state.key, state.num_updates)
-        env_state = self.trainer.env.refresh(state.env, keys.pool)
-        start = (self.agent, self.trainer.env, state.agent, state.carry, env_state, keys.rollout)
-        return rollout(*start)[2]
+        return collect(self.trainer, state)[2]
 
     def _update(self) -> Callable[[], float]:
         trajectories = jax.jit(lambda states: vmap_seeds(self._collect, states))(self.state)

@@ -3,22 +3,30 @@
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
+from ...backends import build
+from ...backends.translate import translate
 from ...core.errors import Guessed, TriglotError
+from ...core.network import Variables
+from ...core.networks.architecture import NetworkSpec
+from ...core.networks.combinators import start_from
 from ...registry.agents import make_agent
 from ...registry.algorithms import find_algorithm
 from ...registry.loading import load_networks_by_library
 from ...registry.overrides import from_overrides
+from ...training.identity import codec_of
 from ..options import CompareOptions
 from ..rungs import Rung
 
 if TYPE_CHECKING:
     from ...core.agent import Agent
+    from ...core.loop.state import RunnerState
+    from ...core.loop.trainer import Trainer
     from ...core.network import Network
     from ...core.types import PyTree
 
@@ -31,14 +39,7 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
     Raises:
       TriglotError: if the parts do not fit each other.
     """
-    from ...backends import build
-    from ...core.networks.architecture import NetworkSpec
-
-    shared: Any = {
-        "config": options.config,
-        "hyper": options.hyper,
-        "optimizer": options.optimizer,
-    }
+    given: dict[str, Any] = {"backend": backend}
     if options.network:
         custom = load_networks_by_library(options.network, env)
         if backend not in custom:
@@ -46,23 +47,46 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
                 f"{' '.join(options.network)} has no network for {backend}: it has "
                 f"{', '.join(custom)}."
             )
-        network = custom[backend]
-        return make_agent(
-            options.algorithm, env, networks=network, arithmetic=rung.arithmetic, **shared
-        )
-    if not rung.library_initializers:
-        return make_agent(
-            options.algorithm, env, backend=backend, arithmetic=rung.arithmetic, **shared
-        )
-    algorithm = find_algorithm(options.algorithm)
-    config = from_overrides(algorithm.Config, options.config)
-    specs = algorithm.networks(env.obs_spec, env.action_spec, config)
-    plain = {
-        name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
-        for name, spec in specs.items()
-    }
-    network = build(backend, plain, arithmetic=rung.arithmetic)
-    return make_agent(options.algorithm, env, networks=network, arithmetic="native", **shared)
+        given = {"networks": custom[backend]}
+    elif rung.library_initializers:
+        algorithm = find_algorithm(options.algorithm)
+        config = from_overrides(algorithm.Config, options.config)
+        specs = algorithm.networks(env.obs_spec, env.action_spec, config)
+        plain = {
+            name: spec.with_library_initializers() if isinstance(spec, NetworkSpec) else spec
+            for name, spec in specs.items()
+        }
+        given = {"networks": build(backend, plain, arithmetic=rung.arithmetic)}
+    return make_agent(
+        options.algorithm,
+        env,
+        arithmetic=rung.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        optimizer=options.optimizer,
+        **given,
+    )
+
+
+def names_of(
+    options: CompareOptions, env: Any, backend: str, agent: "Agent", rung: Rung
+) -> "SharedNames":
+    """Find the names that the parameters of a library's agent share with those of the first one.
+
+    Raises:
+      TriglotError: if they do not correspond.
+    """
+    reference = None
+    if options.network and backend != options.libraries[0]:
+        reference = build_agent(options, env, options.libraries[0], rung).network
+    return shared_names(agent.network, reference, read_mapping(options.mapping).get(backend))
+
+
+def begin(trainer: "Trainer", weights: "Variables", key: jax.Array, hyper: Any) -> "RunnerState":
+    """Initialize one seed with given weights; other draws are those of its key."""
+    # The agent's `init` also copies them to where they belong, such as target networks.
+    agent: Any = replace(trainer.agent, network=start_from(trainer.agent.network, weights))
+    return replace(trainer, agent=agent).init(key, hyper)
 
 
 @dataclass(frozen=True)
@@ -95,10 +119,6 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    from ...backends.translate import translate
-    from ...core.network import Variables
-    from ...training.identity import codec_of
-
     own = codec_of(network)
     if reference is None or reference is network:
         return SharedNames(own.encode, own.decode)

@@ -3,11 +3,14 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...core.errors import TriglotError, describe, writing
 from ...core.loop.checkpoint import UNFINISHED, check_manifest, write_manifest
 from ..results import Record
-from .worker import Worker
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 class Unusable(TriglotError):
@@ -30,7 +33,7 @@ class Saved:
         found = [path for path in self.folder.glob("*") if path.name.isdigit()]
         return max(found, key=lambda path: int(path.name), default=None)
 
-    def save(self, worker: Worker, record: Record) -> None:
+    def save(self, session: "Session", record: Record) -> None:
         """Write a checkpoint, atomically, unless there is one of as many updates.
 
         Raises:
@@ -43,7 +46,7 @@ class Saved:
         with writing(path):
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(parents=True)
-        worker.ask("save", folder=str(unfinished.resolve()))
+        session.save(unfinished)
         with writing(path):
             record.save(unfinished)
             write_manifest(unfinished)
@@ -70,17 +73,6 @@ class Saved:
             raise Unusable(text) from None
         record.process = 1 + max(chunk.get("process", 0) for chunk in record.chunks)
         return record
-
-    def restore(self, worker: Worker) -> None:
-        """Let a worker continue from the last checkpoint.
-
-        Raises:
-          Unusable: if it belongs to another training.
-        """
-        try:
-            worker.ask("restore", folder=str(self.newest()))
-        except TriglotError as error:
-            raise Unusable(str(error)) from None
 
     def drop(self) -> None:
         """Delete the checkpoint."""

@@ -1,12 +1,11 @@
-"""Train one library on one rung; runs in a worker process."""
+"""The stages of a training of one library on one rung."""
 
 import functools
 import hashlib
 import json
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,7 +21,6 @@ from ...core.loop.state import RunnerState
 from ...core.loop.trainer import CompiledProgram, Trainer, init_seeds, updates_for
 from ...core.loop.vectorize import VectorEnvironment
 from ...core.network import Variables
-from ...core.networks.combinators import start_from
 from ...core.trainers import divide_seeds
 from ...machine import version
 from ...machine.files import write_json
@@ -31,22 +29,14 @@ from ...training import identity
 from ..options import CompareOptions
 from ..programs.describe import describe
 from ..programs.text import program_text
+from ..results import Arrays
 from ..rungs import Rung, rung_of_arithmetic
 from . import networks, probes
 from .measure import peak_memory_bytes, timed
 from .random_policy import random_return
 
-Arrays: TypeAlias = dict[str, np.ndarray]
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
 STATE, ORIGIN = "state", "origin.json"  # in the folder of a checkpoint
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The result of a stage: JSON values, and arrays by name."""
-
-    facts: dict[str, Any] = field(default_factory=dict)
-    arrays: Arrays = field(default_factory=dict)
 
 
 class Session:
@@ -55,6 +45,9 @@ class Session:
 
     It is mutable, because compiled programs and donated buffers pass from stage to stage. The
     caller is responsible for the order.
+
+    Attributes:
+      facts: what was measured and found so far, as JSON values.
     """
 
     def __init__(
@@ -64,7 +57,6 @@ class Session:
         *,
         env: str | None = None,
         rung: Rung | None = None,
-        reference: str | None = None,
     ) -> None:
         """Build the agent.
 
@@ -73,7 +65,6 @@ class Session:
           backend: the library.
           env: one of its environments; None for the first.
           rung: what all libraries share; None for what `options.arithmetic` says.
-          reference: the library whose names of custom networks are shared.
         """
         self.env, seconds = timed(lambda: make_env(env or options.env))
         self.facts: dict[str, Any] = {"env_seconds": seconds}
@@ -83,16 +74,11 @@ class Session:
         self.saving_bytes = 0
         self.rung = rung or rung_of_arithmetic(options.arithmetic)
 
-        def build(backend: str) -> Any:
-            return networks.build_agent(options, self.env, backend, self.rung)
-
-        self.agent, seconds = timed(lambda: build(backend))
+        self.agent, seconds = timed(
+            lambda: networks.build_agent(options, self.env, backend, self.rung)
+        )
         self.facts["construct_seconds"] = seconds
-        other = None
-        if reference is not None and reference != backend and options.network:
-            other = build(reference).network
-        mapping = networks.read_mapping(options.mapping).get(backend)
-        self.names = networks.shared_names(self.agent.network, other, mapping)
+        self.names = networks.names_of(options, self.env, backend, self.agent, self.rung)
         self.facts["guessed"] = self.names.guessed
         sized = self._trainer(MAX_CHUNK_UPDATES)
         self.num_updates = updates_for(sized, options.total_steps)
@@ -105,12 +91,13 @@ class Session:
             "steps_per_update": sized.steps_per_update,
         }
 
-    def init(self) -> Reply:
+    def init(self) -> Arrays:
         """Initialize every seed with the network's own initializers; return the weights."""
         self.state, seconds = timed(lambda: init_seeds(self.trainer, self._keys, self._hyper))
-        return Reply({"init_seconds": seconds}, self.named_params())
+        self.facts["init_seconds"] = seconds
+        return self.named_params()
 
-    def load(self, path: str) -> Reply:
+    def load(self, path: Path) -> None:
         """Replace the weights by those of a safetensors file, `[S, ...]` by shared names.
 
         Raises:
@@ -126,20 +113,16 @@ class Session:
 
         def start(inputs: tuple[jax.Array, Any]) -> RunnerState:
             key, params = inputs
-            network: Any = self.agent.network
-            weights = Variables(params=params, state=network.init(key).state)
-            # The agent's `init` also copies them to where they belong, such as target networks.
-            agent = replace(self.agent, network=start_from(network, weights))
-            return replace(self.trainer, agent=agent).init(key, self._hyper)
+            weights = Variables(params=params, state=self.agent.network.init(key).state)
+            return networks.begin(self.trainer, weights, key, self._hyper)
 
         self.state = jax.jit(lambda *inputs: jax.lax.map(start, inputs))(self._keys, params)
-        return Reply()
 
-    def probe(self) -> Reply:
+    def probe(self) -> Arrays:
         """Compute the parts of the first update for the first seed; see `probes`."""
         state = jax.tree.map(lambda leaf: leaf[0], self.state)
         variables = identity.learned(state.agent)
-        return Reply({}, probes.probe(self.agent, state, variables, self.names, self.outputs))
+        return probes.probe(self.agent, state, variables, self.names, self.outputs)
 
     @property
     def _keys(self) -> jax.Array:
@@ -149,30 +132,28 @@ class Session:
     def _hyper(self) -> Any:
         return fill_schedule_horizon(self.agent.hyper, self.num_updates)
 
-    def compile(self) -> Reply:
+    def compile(self) -> None:
         """Trace, lower and compile the training program, without a cache."""
         self.program = CompiledProgram(self.trainer)
         traced, trace_seconds = timed(lambda: self.program.trace(self.state))
         lowered, lower_seconds = timed(traced.lower)
         cpu = time.process_time()
         self.program.compiled, compile_seconds = timed(lowered.compile)
-        return Reply(
-            {
-                "trace_seconds": trace_seconds,
-                "lower_seconds": lower_seconds,
-                "compile_seconds": compile_seconds,
-                "compile_cpu_seconds": time.process_time() - cpu,
-            }
-        )
+        self.facts |= {
+            "trace_seconds": trace_seconds,
+            "lower_seconds": lower_seconds,
+            "compile_seconds": compile_seconds,
+            "compile_cpu_seconds": time.process_time() - cpu,
+        }
 
-    def train(self, count: int) -> Reply:
-        """Run `count` updates of every seed."""
+    def train(self, count: int) -> tuple[dict[str, Any], Arrays]:
+        """Run `count` updates of every seed; return seconds and memory, and the metrics."""
         chunk = run_chunk(self.program, self.state, count)
         self.state = chunk.runner_states
         resident = _resident_bytes() - self.saving_bytes
-        return Reply({"seconds": chunk.seconds, "resident_bytes": resident}, chunk.metrics)
+        return {"seconds": chunk.seconds, "resident_bytes": resident}, chunk.metrics
 
-    def save(self, folder: str) -> Reply:
+    def save(self, folder: Path) -> None:
         """Write the states of all seeds to a folder, with what `restore` checks.
 
         Raises:
@@ -181,23 +162,21 @@ class Session:
         if self.peak_memory is None:
             self.peak_memory = peak_memory_bytes()
         before = _resident_bytes()
-        checkpoint.save(Path(folder) / STATE, self.whole)
-        write_json(Path(folder) / ORIGIN, self.origin)
+        checkpoint.save(folder / STATE, self.whole)
+        write_json(folder / ORIGIN, self.origin)
         self.saving_bytes += _resident_bytes() - before
-        return Reply()
 
-    def restore(self, folder: str) -> Reply:
+    def restore(self, folder: Path) -> None:
         """Continue from what `save` wrote; a failure changes nothing.
 
         Raises:
           TriglotError: if another program wrote it, or it is damaged.
         """
-        found = json.loads((Path(folder) / ORIGIN).read_text())
+        found = json.loads((folder / ORIGIN).read_text())
         for name, value in self.origin.items():
             if found.get(name) != value:
                 raise TriglotError(f"its checkpoint was written with another {name}.")
-        self.state = checkpoint.restore(Path(folder) / STATE, self.whole)
-        return Reply()
+        self.state = checkpoint.restore(folder / STATE, self.whole)
 
     @functools.cached_property
     def origin(self) -> dict[str, Any]:
@@ -206,48 +185,45 @@ class Session:
         program = hashlib.sha256(program_text(self.program.compiled).encode()).hexdigest()
         return {**versions, "device": self.facts["device"], "compiled program": program}
 
-    def snapshot(self) -> Reply:
+    def snapshot(self) -> Arrays:
         """Return every seed's parameters, and the network's outputs on the fixed inputs."""
         outputs = self._vmapped_outputs(self._learned())
-        return Reply(
-            {},
-            {
-                **{f"params/{name}": array for name, array in self.named_params().items()},
-                **{f"outputs/{name}": np.asarray(array) for name, array in outputs.items()},
-            },
-        )
+        return {
+            **{f"params/{name}": array for name, array in self.named_params().items()},
+            **{f"outputs/{name}": np.asarray(array) for name, array in outputs.items()},
+        }
 
     @functools.cached_property
     def _vmapped_outputs(self) -> Any:
         return jax.jit(jax.vmap(self.outputs))
 
-    def finish(self, eval_episodes: int) -> Reply:
+    def finish(self) -> Arrays:
         """Evaluate greedily and describe the program; return the final parameters."""
         # Before the evaluation below; saving takes memory that training does not need.
-        facts = {"peak_memory_bytes": self.peak_memory or peak_memory_bytes()}
+        self.facts["peak_memory_bytes"] = self.peak_memory or peak_memory_bytes()
         params = self.named_params()
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
         keys = jax.random.split(key, self.options.num_seeds)
         played = self.trainer.evaluate_seeds(
-            self.state.agent, keys, num_episodes=eval_episodes, max_steps=100_000, explore=False
+            self.state.agent,
+            keys,
+            num_episodes=self.options.eval_episodes,
+            max_steps=100_000,
+            explore=False,
         )
-        facts |= {
+        self.facts |= {
             "final_returns": np.asarray(played.returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
             "program": describe(self.program.compiled),
         }
-        return Reply(facts, params)
+        return params
 
-    def program_text(self) -> Reply:
-        """Return the text of the optimized program, with all its constants."""
-        return Reply({"text": program_text(self.program.compiled)})
-
-    def random_return(self, num_episodes: int) -> Reply:
-        """Play with uniformly random actions."""
+    def random_return(self) -> float:
+        """Estimate the return of uniformly random actions."""
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds + 1)
-        return Reply({"random_return": random_return(self.env, key, num_episodes=num_episodes)})
+        return random_return(self.env, key, num_episodes=self.options.eval_episodes)
 
     def named_params(self) -> Arrays:
         """Encode every seed's parameters by shared names, `[S, ...]`."""

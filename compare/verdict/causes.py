@@ -13,6 +13,7 @@ import numpy as np
 
 from ..results import Record
 from ..rungs import Rung
+from .divergence import difference
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Cause: TypeAlias = dict[str, str]
@@ -105,12 +106,9 @@ def _differences(part: str, one: Arrays, other: Arrays) -> dict[str, tuple[float
         if name not in first or name not in second or first[name].shape != second[name].shape:
             found[name] = (np.inf, np.inf)
             continue
-        here, there = (np.asarray(side[name], np.float64) for side in (first, second))
-        same = (here == there) | (np.isnan(here) & np.isnan(there))
-        if not same.all():
-            largest = float(np.nanmax(np.abs(here - there), initial=0.0))
-            scale = float(np.nanmax(np.abs(here), initial=0.0)) or 1.0
-            found[name] = (largest, largest / scale)
+        sizes = difference(first[name], second[name])
+        if sizes[0]:
+            found[name] = sizes
     return found
 
 

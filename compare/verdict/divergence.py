@@ -29,22 +29,30 @@ def divergence(one: Record, other: Record) -> dict[str, Any]:
     }
 
 
+def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Give the largest absolute difference, and that relative to the largest entry of `one`.
+
+    NaN equals NaN; where only one side is finite, both are infinite.
+    """
+    here, there = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    same = (here == there) | (np.isnan(here) & np.isnan(there))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(here - there))
+    largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
+    scale = float(np.max(np.abs(here), initial=0.0, where=np.isfinite(here)))
+    return largest, largest / scale if scale else largest
+
+
 def _largest(one: Arrays, other: Arrays, prefix: str) -> tuple[float, float]:
-    """Give the largest absolute and relative difference; infinite where only one side is finite."""
+    """Give the largest differences of all arrays; infinite where shapes differ."""
     absolute = relative = 0.0
     for name in one:
         if not name.startswith(prefix):
             continue
         if name not in other or one[name].shape != other[name].shape:
             return np.inf, np.inf
-        here, there = np.asarray(one[name], np.float64), np.asarray(other[name], np.float64)
-        same = (here == there) | (np.isnan(here) & np.isnan(there))
-        apart = np.where(same, 0.0, np.abs(here - there))
-        apart = np.where(np.isnan(apart), np.inf, apart)
-        largest = float(apart.max(initial=0.0))
-        scale = float(np.max(np.abs(here), initial=0.0, where=np.isfinite(here)))
-        absolute = max(absolute, largest)
-        relative = max(relative, largest / scale if scale else largest)
+        found = difference(one[name], other[name])
+        absolute, relative = max(absolute, found[0]), max(relative, found[1])
     return absolute, relative
 
 

@@ -1,20 +1,20 @@
-"""Run a comparison's workers in this process, with defects planted in one of them."""
+"""Run a comparison's trainings in this process, with defects planted in one of them."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from triglot.compare.jobs import Job, Ledger
+from triglot.compare.jobs import Job, weights_file
 from triglot.compare.options import CompareOptions
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
-from triglot.compare.training import run
-from triglot.compare.training.run import Progress
+from triglot.compare.training import train as module
 from triglot.compare.training.session import Session
-from triglot.registry.overrides import from_overrides
+from triglot.jobs.ledger import Ledger
+from triglot.jobs.running import RunningJob
 
 SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
 OPTIONS = CompareOptions(
@@ -34,52 +34,6 @@ OPTIONS = CompareOptions(
 Plant = Callable[[Session], None]
 
 
-class InProcessWorker:
-    """Answers as a worker process does, from a `Session` in this process."""
-
-    plant: Plant | None = None
-
-    def __init__(self, backend: str) -> None:
-        self.backend = backend
-
-    def __enter__(self) -> "InProcessWorker":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        if stage == "start":
-            options = from_overrides(CompareOptions, arguments["options"])
-            self.session = Session(
-                options,
-                self.backend,
-                env=arguments["env"],
-                rung=rung_named(arguments["rung"]),
-                reference=arguments["reference"],
-            )
-            if self.plant is not None:
-                self.plant(self.session)
-            return self.session.facts, {}
-        reply = getattr(self.session, stage)(**arguments)
-        return reply.facts, reply.arrays
-
-
-class NoBar:
-    """Shows nothing."""
-
-    total = 0
-
-    def update(self, n: int = 1) -> None:
-        pass
-
-    def write(self, text: str) -> None:
-        pass
-
-    def set_description_str(self, text: str) -> None:
-        pass
-
-
 def train(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -87,31 +41,36 @@ def train(
     backend: str = "linen",
     rung: str = "weights",
     plant: Plant | None = None,
+    running: RunningJob | None = None,
     **changes: Any,
 ) -> Record:
     """Train one library; the first one in a folder gives the weights.
 
     Args:
       folder: of the comparison.
-      monkeypatch: replaces the worker.
+      monkeypatch: replaces the session.
       backend: the library.
       rung: what is shared.
       plant: called with the session before it trains.
+      running: the job; None shows nothing.
       changes: options that differ from `OPTIONS`.
     """
 
-    class Planted(InProcessWorker):
-        pass
+    class Planted(Session):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            if plant is not None:
+                plant(self)
 
-    Planted.plant = staticmethod(plant) if plant else None
-    monkeypatch.setattr(run, "Worker", Planted)
-    options = replace(OPTIONS, out=folder, **changes)
-    ledger, job = Ledger(folder), Job(options.env, rung, backend)
+    monkeypatch.setattr(module, "Session", Planted)
     folder.mkdir(exist_ok=True)
-    bar: Any = NoBar()
-    failures = run.run_jobs(options, ledger, [job], Progress(num_jobs=1, bar=bar))
-    assert not failures, failures
-    return Record.load(ledger.folder(job))
+    options = replace(OPTIONS, out=folder, **changes)
+    job = Job(options.env, rung, backend)
+    running = RunningJob(lambda event: None) if running is None else running
+    running.go()
+    arguments = {"job": asdict(job), "leads": True}
+    module.train(options, arguments, running, {"import_seconds": 0.0})
+    return Record.load(Ledger(folder).folder(job.name))
 
 
 def probe(
@@ -129,5 +88,5 @@ def probe(
         plant(session)
     session.init()
     if rung_named(rung).shared_weights:
-        session.load(str(Ledger(folder).weights(0)))
-    return Record(probe=session.probe().arrays)
+        session.load(weights_file(folder, 0))
+    return Record(probe=session.probe())

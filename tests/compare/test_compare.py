@@ -4,28 +4,27 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from filelock import FileLock
 from safetensors.numpy import load_file
 
+from triglot.compare import jobs
 from triglot.compare.compare import command, compare, exit_code
-from triglot.compare.jobs import Ledger, job_list
 from triglot.compare.options import CompareOptions
-from triglot.compare.training import run as training
-from triglot.compare.training.run import snapshot_updates
-from triglot.compare.training.worker import Worker, WorkerDied
+from triglot.compare.training.train import snapshot_updates
 from triglot.core.errors import MissingExtra, TriglotError
+from triglot.jobs import local
+from triglot.jobs.executor import Outcome, Task
+from triglot.jobs.run import run_tasks
 from triglot.report import comparison
 from triglot.report.page import PAGE
 
-from .in_process import SMALL, InProcessWorker
+from .in_process import SMALL
 
 OPTIONS = CompareOptions(
     algorithm="ppo",
@@ -48,6 +47,10 @@ POSITIVE = (
     "init_seconds", "construct_seconds", "import_seconds", "import_library_seconds",
     "first_chunk_seconds", "peak_memory_bytes", "num_params",
 )  # fmt: skip
+
+
+def no_process(*given: object, **more: object) -> None:
+    pytest.fail("a process was started")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +131,7 @@ def test_a_finished_comparison_is_not_run_again(
     out = shutil.copytree(run[1], tmp_path / "comparison")
     stored = tmp_path / "stored.json"
     stored.write_bytes((out / "comparison.json").read_bytes())
-    monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
+    monkeypatch.setattr(local, "JobProcess", no_process)
     again = compare(replace(DIVIDED, out=out, against=stored))
     assert again["backends"] == result["backends"]
     assert again["against"]["level"] == "unchanged"
@@ -140,20 +143,6 @@ def test_a_folder_holds_one_comparison(run: tuple[dict[str, Any], Path]) -> None
         compare(replace(DIVIDED, out=run[1], seed=1))
     with pytest.raises(TriglotError, match="a comparison with devices 2, and this command has 3"):
         compare(replace(DIVIDED, out=run[1], devices=3))
-
-
-def test_the_ladder_adds_to_a_finished_comparison(tmp_path: Path) -> None:
-    options = replace(OPTIONS, out=tmp_path)
-    Ledger.open(tmp_path, options)
-    with_ladder = replace(options, ladder=True)
-    Ledger.open(tmp_path, with_ladder)
-    assert job_list(with_ladder)[:2] == job_list(options) and len(job_list(with_ladder)) == 10
-
-
-def test_a_half_written_comparison_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "jobs.json").write_text('{"schema": 2, "opt')
-    with pytest.raises(TriglotError, match=r"jobs\.json cannot be read"):
-        compare(replace(OPTIONS, out=tmp_path))
 
 
 def test_another_folder_is_left_alone(tmp_path: Path) -> None:
@@ -201,7 +190,7 @@ def test_the_command_can_be_typed_again(run: tuple[dict[str, Any], Path]) -> Non
 def test_what_cannot_be_served_is_refused_before_anything_starts(
     change: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "Worker", lambda backend: pytest.fail("a process was started"))
+    monkeypatch.setattr(local, "JobProcess", no_process)
     with pytest.raises(TriglotError, match=message):
         compare(replace(OPTIONS, out=tmp_path / "out", **change))
     assert not (tmp_path / "out").exists()
@@ -215,56 +204,22 @@ def test_a_missing_library_is_named_with_its_extra(
         compare(replace(OPTIONS, out=tmp_path / "out", backends=("linen", "nnx")))
 
 
-class Fails(InProcessWorker):
-    """Is interrupted, or dies, in the training of one library."""
-
-    backend_that_fails = "equinox"
-    error: type[BaseException] = KeyboardInterrupt
-    started: list[str] = []  # noqa: RUF012 (of one test)
-
-    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        if stage == "start":
-            self.started.append(self.backend)
-        if stage == "train" and self.backend == self.backend_that_fails:
-            raise self.error("the worker died")
-        return super().ask(stage, **arguments)
-
-
-def test_an_interrupted_comparison_is_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = replace(OPTIONS, out=tmp_path / "out", repetitions=0)
-    monkeypatch.setattr(Fails, "error", KeyboardInterrupt)
-    monkeypatch.setattr(Fails, "started", started := [])
-    monkeypatch.setattr(training, "Worker", Fails)
-    with pytest.raises(KeyboardInterrupt):
-        compare(options)
-    assert "1 of 2 trainings are done and kept" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "comparison.json").exists()
-    assert Ledger(tmp_path / "out").is_done(job_list(options)[0])
-    monkeypatch.setattr(Fails, "backend_that_fails", "none")
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(comparison, "write", Mock(side_effect=KeyboardInterrupt))
-        compare(options)
-    assert "All trainings are done and kept." in capsys.readouterr().err
-    result = compare(options)
-    assert result["verdict"]["level"] == "identical"
-    assert started == ["haiku", "equinox", "equinox"], "what is done is not run again"
-
-
 def test_a_library_that_crashes_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Fails, "error", WorkerDied)
-    monkeypatch.setattr(Fails, "backend_that_fails", "linen")
-    monkeypatch.setattr(training, "Worker", Fails)
+    def without_linen(executor: Any, tasks: list[Task], interrupt: Any) -> dict[str, Outcome]:
+        lost = {task.name: Outcome("died", "its process died", "train") for task in tasks}
+        left = [task for task in tasks if task.arguments["backend"] != "linen"]
+        return lost | run_tasks(executor, left, interrupt)
+
+    monkeypatch.setattr(jobs, "run_tasks", without_linen)
     backends = ("haiku", "linen", "equinox")
     result = compare(replace(OPTIONS, out=tmp_path / "out", repetitions=0, backends=backends))
     assert list(result["backends"]) == ["haiku", "equinox"]
     (failure,) = result["failures"]
     assert (failure["backend"], failure["stage"]) == ("linen", "train")
-    assert "linen (canonical): the worker died" in capsys.readouterr().out
-    assert "the worker died" in (tmp_path / "out" / PAGE).read_text()
+    assert "linen (canonical): its process died" in capsys.readouterr().out
+    assert "its process died" in (tmp_path / "out" / PAGE).read_text()
 
 
 def test_the_table_fits_a_terminal(run: tuple[dict[str, Any], Path]) -> None:
@@ -277,32 +232,6 @@ def test_snapshots_end_with_the_last_update(num_updates: int, limit: int) -> Non
     updates = snapshot_updates(num_updates, limit)
     assert updates[0] == 1 and updates[-1] == num_updates
     assert updates == sorted(set(updates)) and len(updates) <= max(limit, 3)
-
-
-def test_a_worker_that_dies_leaves_its_last_words() -> None:
-    with Worker("haiku") as worker, pytest.raises(WorkerDied) as error:
-        worker.ask("start", backend="haiku")
-    message = str(error.value)
-    assert "the haiku worker died during 'start' (exit code 1)" in message
-    assert "KeyError: 'options'" in message
-
-
-def test_a_killed_worker_is_noticed() -> None:
-    with Worker("haiku") as worker:
-        worker.process.kill()
-        with pytest.raises(WorkerDied, match=r"signal SIGKILL.*It printed no error"):
-            worker.ask("start")
-
-
-def test_a_worker_ends_with_its_parent() -> None:
-    with Worker("haiku") as worker:
-        assert worker.process.stdin is not None
-        worker.process.stdin.close()
-        worker.process.stdin = None
-        try:
-            assert worker.process.wait(timeout=30) == 0
-        except subprocess.TimeoutExpired:
-            pytest.fail("the worker outlived its input")
 
 
 def test_final_returns_are_those_of_the_seeds(run: tuple[dict[str, Any], Path]) -> None:

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 import triglot
 from triglot.compare import traced
-from triglot.compare.jobs import Ledger
+from triglot.compare.jobs import weights_file
 from triglot.compare.operations import Operations, add_operations, add_places
 from triglot.compare.options import CompareOptions
 from triglot.compare.programs.diff import diff_programs
@@ -40,16 +40,15 @@ def a_pair(*backends: str, cause: str, part: str = "outputs") -> dict[str, Any]:
     }
 
 
-def with_weights(options: CompareOptions, folder: Path) -> Ledger:
-    """Write the first library's weights."""
-    ledger = Ledger(folder)
-    save_file(Session(options, options.libraries[0]).init().arrays, ledger.weights(0))
-    return ledger
+def with_weights(options: CompareOptions, folder: Path) -> CompareOptions:
+    """Write the first library's weights, and return the options with their folder."""
+    save_file(Session(options, options.libraries[0]).init(), weights_file(folder, 0))
+    return replace(options, out=folder)
 
 
 def locate(options: CompareOptions, folder: Path, pair: dict[str, Any], programs: Any = ()) -> None:
     """Locate the difference of one pair on the rung that is judged."""
-    operations = Operations(options, with_weights(options, folder))
+    operations = Operations(with_weights(options, folder))
     operations.add(options.env, rung_of_arithmetic(options.arithmetic), [pair], programs)
 
 
@@ -221,9 +220,9 @@ def test_every_environment_and_rung_has_operations(
     options = replace(
         OPTIONS, env=others[0], envs=others[1:], backends=("haiku", "equinox"), num_seeds=1
     )
-    ledger = with_weights(options, tmp_path)
-    arrays = Session(options, "haiku", env=others[1]).init().arrays
-    save_file(arrays, ledger.weights(1))
+    options = with_weights(options, tmp_path)
+    arrays = Session(options, "haiku", env=others[1]).init()
+    save_file(arrays, weights_file(tmp_path, 1))
     pairs = {env: a_pair("haiku", "equinox", cause="summation_order") for env in others}
     ladder = {
         name: a_pair("haiku", "equinox", cause="summation_order", part="gradients")
@@ -238,7 +237,7 @@ def test_every_environment_and_rung_has_operations(
         "programs": {"pairs": []},
         "verdict": {"level": "equivalent", "sentence": "Well. They differ."},
     }
-    operations = Operations(options, ledger)
+    operations = Operations(options)
     add_operations(operations, result, others)
     for pair in (*pairs.values(), *ladder.values()):
         assert pair["first_difference"]["operation"]["other"]["source"].startswith("equinox/")

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
-from triglot.compare.training.session import Reply, Session
+from triglot.compare.training.session import Session
 from triglot.compare.verdict.causes import find_causes, find_growth
 from triglot.compare.verdict.pairs import Pair
 from triglot.core.network import Variables
@@ -113,13 +113,13 @@ def nudged_weight(session: Session) -> None:
     """Add 1e-7 to one weight of the shared ones."""
     load = session.load
 
-    def nudged(path: str) -> Reply:
+    def nudged(path: Path) -> None:
         arrays = load_file(path)
         name = next(name for name in sorted(arrays) if name.endswith("kernel"))
         arrays[name].reshape(-1)[3] += np.float32(1e-7)
-        other = Path(path).with_name("nudged.safetensors")
+        other = path.with_name("nudged.safetensors")
         save_file(arrays, other)
-        return load(str(other))
+        load(other)
 
     session.load = nudged  # pyright: ignore
 
@@ -169,7 +169,7 @@ def test_the_order_of_leaves_is_named(tmp_path: Path) -> None:
     """Equinox orders weight before bias; in `leaf_order` arithmetic that alone is changed."""
     layers = {"config": {"hidden_sizes": [32, 32]}, "num_seeds": 1}  # a norm of many entries
     session = Session(replace(OPTIONS, **layers), "equinox")
-    save_file(session.init().arrays, tmp_path / "initial_params.safetensors")
+    save_file(session.init(), tmp_path / "initial_params.safetensors")
     own = probe(tmp_path, backend="equinox", rung="weights", **layers)
     in_order = probe(tmp_path, backend="equinox", rung="leaf_order", **layers)
     (cause,) = find_causes(own, in_order, rung_named("weights"))
@@ -204,7 +204,7 @@ def leaking(session: Session) -> None:
     train_chunk = session.train
     kept = []
 
-    def train_and_keep(count: int) -> Reply:
+    def train_and_keep(count: int) -> Any:
         kept.append(bytearray(b"x") * 2**23)
         return train_chunk(count)
 

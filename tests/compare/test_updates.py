@@ -16,7 +16,7 @@ import triglot
 from triglot.algorithms.dqn import DQN
 from triglot.algorithms.ppo import PPO
 from triglot.algorithms.q_learning import QLearning
-from triglot.compare.jobs import Ledger
+from triglot.compare.jobs import weights_file
 from triglot.compare.operations import Operations
 from triglot.compare.options import CompareOptions
 from triglot.compare.rungs import rung_of_arithmetic
@@ -133,10 +133,9 @@ def find(options: CompareOptions, folder: Path, *, functions_only: bool = False)
 
 def search(options: CompareOptions, folder: Path, *, functions_only: bool = False) -> Any:
     """Search the updates of the first two libraries, as a comparison does."""
-    ledger = Ledger(folder)
-    save_file(Session(options, options.libraries[0]).init().arrays, ledger.weights(0))
+    save_file(Session(options, options.libraries[0]).init(), weights_file(folder, 0))
     rung = rung_of_arithmetic(options.arithmetic)
-    operations = Operations(options, ledger)
+    operations = Operations(replace(options, out=folder))
     pair: dict[str, Any] = {
         "backends": list(options.libraries),
         "first_difference": {"update": 1, "leaf": "w"},

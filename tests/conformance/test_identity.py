@@ -47,13 +47,13 @@ def train(
         CompareOptions(algorithm=algorithm, seed=0, total_steps=total_steps, **task), backend
     )
     with unoptimized():  # the training alone must be the program that users run
-        own = session.init().arrays
+        own = session.init()
         if not weights.exists():
             save_file(own, weights)
-        session.load(str(weights))
+        session.load(weights)
     session.compile()
     sizes = chunk_sizes(num_updates, session.facts["chunk_size"])
-    history = [session.train(size).arrays for size in sizes]
+    history = [session.train(size)[1] for size in sizes]
     metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
     return Trace(metrics=metrics, params=session.named_params())
 

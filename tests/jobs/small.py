@@ -29,13 +29,13 @@ def write(arguments: Mapping[str, Any], job: RunningJob) -> None:
     """Write on which cores this process runs, and with how many threads."""
     time.sleep(arguments.get("seconds", 0))
     print("printed by a job")
-    facts = {"cores": sorted(os.sched_getaffinity(0)), "threads": os.environ["NPROC"]}
+    facts = {"cores": sorted(os.sched_getaffinity(0)), "threads": os.environ.get("NPROC")}
     Path(arguments["out"]).write_text(json.dumps(facts))
 
 
 def fail(arguments: Mapping[str, Any], job: RunningJob) -> None:
     """Report an error."""
-    job.bar.set_description_str("job: think")
+    job.enter("think")
     raise TriglotError("the sum is too large: lower it.")
 
 
@@ -50,9 +50,25 @@ def crash(arguments: Mapping[str, Any], job: RunningJob) -> None:
     raise ZeroDivisionError("in a job")
 
 
+def takes_turns(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Write the time at which each of two turns begins."""
+    times = []
+    for _ in range(2):
+        job.wait_for_turn()
+        times.append(time.monotonic())
+    Path(arguments["out"]).write_text(json.dumps(times))
+
+
+def until_killed(arguments: Mapping[str, Any], job: RunningJob) -> None:
+    """Do what cannot be saved, until the process ends."""
+    job.enter("compile")
+    time.sleep(600)
+
+
 def until_stopped(arguments: Mapping[str, Any], job: RunningJob) -> None:
     """Run until a stop is asked for, then save and end."""
-    job.bar.set_description_str("job: train")
+    job.enter("train")
+    job.saves = True
     while not job.interrupt.pressed:
         time.sleep(0.02)
     Path(arguments["out"]).write_text("saved")

@@ -10,7 +10,7 @@ import pytest
 
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.jobs import choose
-from triglot.jobs.choose import chosen, make_executor, num_local
+from triglot.jobs.choose import choose_executor, chosen, num_local
 from triglot.jobs.custom import custom_files
 from triglot.jobs.local import LocalExecutor
 from triglot.jobs.options import JobOptions
@@ -50,16 +50,30 @@ def test_options_that_contradict_each_other_are_refused(given: Any, says: str) -
 
 
 def test_jobs_on_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_executor("local", JobOptions(), dict) == LocalExecutor(CORES)
+    local = JobOptions(executor="local")
+    assert choose_executor(local, "sweep", None, dict) == LocalExecutor(CORES)
     monkeypatch.setattr(choose, "on_cpu", lambda: False)
     with pytest.raises(TriglotError, match="each job on one CPU core, and JAX uses"):
-        make_executor("local", JobOptions(), dict)
+        choose_executor(local, "sweep", None, dict)
+
+
+def test_a_folder_keeps_the_cores_of_its_jobs() -> None:
+    one, every = {"cores_per_job": "one"}, {"cores_per_job": "all"}
+    assert choose_executor(JobOptions(), "sweep", one, dict) == LocalExecutor(CORES)
+    assert choose_executor(JobOptions(), "sweep", every, dict, default="local") is None
+    assert choose_executor(JobOptions(jobs=5), "sweep", one, dict) == LocalExecutor(5)
+    for options, begun, message in (
+        (JobOptions(executor="sequential"), one, "one core .*: continue it with --executor local"),
+        (JobOptions(jobs=2), every, "all cores .*: continue it with --executor sequential"),
+    ):
+        with pytest.raises(TriglotError, match=f"holds a sweep with {message}"):
+            choose_executor(options, "sweep", begun, dict)
 
 
 def test_ray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match="'triglot\\[ray\\]'"):
-        make_executor("ray", JobOptions(executor="ray"), dict)
+        choose_executor(JobOptions(executor="ray"), "sweep", None, dict)
 
 
 FILES = {

@@ -5,20 +5,30 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from filelock import FileLock
 
-from tests.jobs.small import crash, die, fail, task, until_stopped, write
+from tests.jobs.small import (
+    crash,
+    die,
+    fail,
+    takes_turns,
+    task,
+    until_killed,
+    until_stopped,
+    write,
+)
 from triglot.jobs.executor import Outcome, Task
-from triglot.jobs.local import LocalExecutor
-from triglot.jobs.process import JobProcess
+from triglot.jobs.local import HereExecutor, JobProcess, LocalExecutor
 from triglot.jobs.run import run_tasks
+from triglot.jobs.running import RunningJob
 from triglot.jobs.view import View
 from triglot.machine import memory
 from triglot.machine.cores import free_cores
-from triglot.machine.interrupt import Interrupt
+from triglot.machine.interrupt import Interrupt, Signalled
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +43,7 @@ def stop() -> Iterator[Interrupt]:
 
 
 def run(tasks: list[Task], stop: Interrupt, at_once: int = 2) -> dict[str, Outcome]:
-    with View(tasks) as view:
-        return run_tasks(LocalExecutor(at_once), tasks, view, stop)
+    return run_tasks(LocalExecutor(at_once), tasks, stop)
 
 
 def test_each_job_has_one_thread_on_a_core_of_its_own(tmp_path: Path, stop: Interrupt) -> None:
@@ -79,6 +88,61 @@ def test_an_interruption_saves_what_runs_and_starts_no_more(
     outcomes = run(tasks, stop)
     assert outcomes == {"a": Outcome("stopped"), "b": Outcome("stopped")}
     assert [(tmp_path / f"{name}.json").exists() for name in "abc"] == [True, True, False]
+
+
+def test_what_cannot_be_saved_ends_at_once(tmp_path: Path, stop: Interrupt) -> None:
+    one = task(tmp_path, "a", until_killed)
+    Path(one.folder).mkdir(parents=True)
+    process = JobProcess(one)
+    while not one.events.exists():
+        time.sleep(0.02)
+    process.stop()
+    assert process._process.wait(10) == 0
+    assert process.poll() == Outcome("stopped")
+    process.kill()
+
+
+def test_a_job_begins_ahead_and_waits_for_its_turn(tmp_path: Path, stop: Interrupt) -> None:
+    tasks = [task(tmp_path, "a", write, seconds=2), task(tmp_path, "b", takes_turns)]
+    started: list[float] = []
+
+    class Notes(LocalExecutor):
+        def start(self, *given: Any) -> JobProcess:
+            started.append(time.monotonic())
+            process = super().start(*given)
+            if len(started) == 2:
+                process.go()  # and once more when it has the turn
+            return process
+
+    outcomes = run_tasks(Notes(1, one_core=False, ahead=1), tasks, stop)
+    assert {one.end for one in outcomes.values()} == {"done"}
+    _, second = json.loads((tmp_path / "b.json").read_text())
+    assert started[1] - started[0] < 1.5 and second - started[0] >= 2
+
+
+def test_a_process_is_waited_for_at_each_turn(tmp_path: Path) -> None:
+    one = task(tmp_path, "a", takes_turns)
+    Path(one.folder).mkdir(parents=True)
+    process = JobProcess(one, one_core=False)
+    assert process.wait() is None
+    process.go()
+    assert process.wait() is None
+    process.go()
+    assert process.wait() == Outcome("done")
+    process.kill()
+
+
+def test_jobs_run_in_this_process_and_stop_there(tmp_path: Path, stop: Interrupt) -> None:
+    seen: list[str] = []
+
+    def here(given: Task, job: RunningJob) -> None:
+        job.enter("work")
+        seen.append(given.name)
+        stop.number = 2
+        raise Signalled(2)
+
+    outcomes = run_tasks(HereExecutor(here, stop), [task(tmp_path, n, write) for n in "ab"], stop)
+    assert outcomes == {"a": Outcome("stopped")} and seen == ["a"]
 
 
 def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:

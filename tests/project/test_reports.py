@@ -10,7 +10,7 @@ import pytest
 
 from tests.report.test_report import References
 from triglot.cli import main as cli
-from triglot.compare.jobs import SCHEMA
+from triglot.compare.assemble import SCHEMA
 from triglot.compare.options import CompareOptions
 from triglot.report.thinning import MAX_BYTES
 

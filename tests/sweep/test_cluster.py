@@ -23,7 +23,7 @@ from tests.sweep.small import arrays, options
 from tests.sweep.test_jobs import LONG, assert_equal, long, no_pages, when_saved
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
-from triglot.jobs.process import WORKER
+from triglot.jobs.local import WORKER
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 

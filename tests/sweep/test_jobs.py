@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pytest
 from tests.printed import unwrapped
 from tests.sweep.small import arrays, options
 from triglot.core.errors import TriglotError
-from triglot.jobs.process import WORKER
+from triglot.jobs.local import WORKER
+from triglot.machine.interrupt import Signalled
 from triglot.sweep import jobs, report, run
 from triglot.sweep.batches import bytes_of_one
 from triglot.sweep.options import SweepOptions
@@ -102,7 +104,9 @@ def test_a_stopped_sweep_continues_where_each_batch_was(
     chosen = two_batches(out, jobs=2, **LONG)
     with when_saved(out, lambda: os.kill(os.getpid(), signal.SIGTERM)):
         assert sweep(chosen) == (128 + signal.SIGTERM, None)
-    assert "Continue with the same command" in capsys.readouterr().err
+    said = r"Stopped: 0 of 2 batches are done .*, and [12] more ha(s|ve) a checkpoint. Continue by:"
+    error = " ".join(capsys.readouterr().err.split())
+    assert re.search(rf"{said} triglot sweep q_learning .* --out {out}", error)
     assert not workers()
     with pytest.raises(TriglotError, match="continue it with --executor local"):
         sweep(two_batches(out, executor="sequential", **LONG))
@@ -132,11 +136,11 @@ def test_one_batch_runs_here_by_default_and_several_in_processes(
 ) -> None:
     names = []
 
-    def make(name: str, *given: Any) -> None:
-        names.append(name)
+    def make(*given: Any, default: str) -> None:
+        names.append(default)
         raise TriglotError("enough")
 
-    monkeypatch.setattr(jobs, "make_executor", make)
+    monkeypatch.setattr(jobs, "choose_executor", make)
     monkeypatch.setattr(jobs, "free_cores", lambda: [0, 1])
     for batch in (8, 4):
         with pytest.raises(TriglotError, match="enough"):
@@ -147,7 +151,14 @@ def test_one_batch_runs_here_by_default_and_several_in_processes(
 
 def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(run, "_train", lambda sweep, stages: seen.append(stages[0]) or False)
+
+    def stop(sweep: Any, stages: Any, names: Any) -> None:
+        seen.append(stages[0])
+        raise Signalled(signal.SIGINT)
+
+    monkeypatch.setattr(run, "_train", stop)
+    # The folder is not removed, since something else is in it.
+    monkeypatch.setattr(run, "locked", lambda out: (out / "file").touch() or nullcontext())
     plan = run.make_plan(options(None))
     one = sum(bytes_of_one(plan.groups[0]).values())
     monkeypatch.setattr("triglot.machine.memory.free", lambda: 8 * one)
@@ -155,4 +166,4 @@ def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.Mo
     # Half of the memory is used, and each of two jobs has half of that.
     assert [len(batch) for batch in seen[0]] == [2, 2, 2, 2]
     facts = json.loads((tmp_path / "out" / "jobs.json").read_text())["facts"]
-    assert facts == {"sizes": [2], "one_core": True, "devices": 1}
+    assert facts == {"sizes": [2], "cores_per_job": "one", "devices": 1}

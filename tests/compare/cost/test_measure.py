@@ -11,10 +11,11 @@ import pytest
 
 from triglot.compare.cost import measure as module
 from triglot.compare.cost import noise
-from triglot.compare.cost.measure import ROUNDS, STAGES, measure
+from triglot.compare.cost.measure import FACTS, ROUNDS, STAGES, measure
 from triglot.compare.cost.noise import Noise
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
+from triglot.jobs.executor import Outcome, Task
 
 OPTIONS = CompareOptions(
     algorithm="q_learning",
@@ -30,36 +31,42 @@ BACKENDS = ("haiku", "linen", "equinox")
 SLOW = 1.2  # the planted slow-down of linen's update
 
 
-class FakeWorker:
-    """Answers at once, with planted times."""
+class FakeProcess:
+    """Ends its turns at once, with planted times."""
 
     log: ClassVar[list[tuple[str, str]]] = []
-    fails: ClassVar[dict[str, str]] = {}
+    fails: ClassVar[dict[str, int]] = {}  # at which turn
     rng = np.random.default_rng(0)
 
-    def __init__(self, backend: str) -> None:
-        self.backend = backend
-        self.log.append((backend, "process"))
+    def __init__(self, task: Task, *, one_core: bool) -> None:
+        assert not one_core
+        self.task, self.backend, self.turns = task, task.arguments["backend"], 0
+        self.log.append((self.backend, "process"))
+        json.dumps(task.arguments)
 
-    def __enter__(self) -> "FakeWorker":
-        return self
+    def go(self) -> None:
+        self.turns += 1
+        self.log.append((self.backend, "turn"))
 
-    def __exit__(self, *exception: object) -> None:
+    def kill(self) -> None:
         self.log.append((self.backend, "exit"))
 
-    def ask(self, stage: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        self.log.append((self.backend, arguments.get("part", stage)))
-        if self.fails.get(self.backend) == stage:
-            raise TriglotError(f"{self.backend} died during {stage}")
-        if stage == "prepare":
-            return {"parts": ["rollout", "update", "evaluation", "training"]}, {}
-        if stage == "dispatch":
-            return {"seconds": [2e-5, 3e-5, 1.0]}, {}
-        seconds = 0.01 * self.rng.normal(1, 0.02)
-        if self.backend == "linen" and arguments.get("part") == "update":
-            seconds *= SLOW
-        facts = {**dict.fromkeys(module.SECONDS_OF.values(), 1.5), "steps_per_update": 16}
-        return {"seconds": seconds, "peak_memory_bytes": 2_000_000, **facts}, {"w": np.ones(2)}
+    def wait(self) -> Outcome | None:
+        if self.fails.get(self.backend) == self.turns:
+            return Outcome("died", "its process died")
+        if self.turns < self.task.arguments["rounds"]:
+            return None
+        times: dict[str, Any] = {
+            part: (0.01 * self.rng.normal(1, 0.02, ROUNDS)).tolist()
+            for part in ("rollout", "update", "evaluation", "training")
+        }
+        if self.backend == "linen":
+            times["update"] = [SLOW * each for each in times["update"]]
+        facts = {**dict.fromkeys(FACTS.values(), 1.5), "peak_memory_bytes": 2_000_000}
+        found = {"facts": {**facts, "steps_per_update": 16}, "times": times}
+        found["times"]["dispatch"] = [2e-5, 3e-5, 3e-5, 3e-5, 1.0]
+        Path(self.task.arguments["result"]).write_text(json.dumps(found))
+        return Outcome("done")
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +74,9 @@ def fakes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     """Replace the processes, except in the test of a real one."""
     monkeypatch.setattr(noise, "LOOPS", 1000)
     if "real" not in request.node.name:
-        monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(FakeWorker, "log", [])
-    monkeypatch.setattr(FakeWorker, "fails", {})
+        monkeypatch.setattr(module, "JobProcess", FakeProcess)
+    monkeypatch.setattr(FakeProcess, "log", [])
+    monkeypatch.setattr(FakeProcess, "fails", {})
     yield
 
 
@@ -106,33 +113,27 @@ def test_few_repetitions_have_no_interval() -> None:
 
 def test_processes_are_new_and_their_order_is_random() -> None:
     measure(OPTIONS, BACKENDS, 5)
-    starts = [name for name, what in FakeWorker.log if what == "process"]
+    starts = [name for name, what in FakeProcess.log if what == "process"]
     rounds = [tuple(starts[i : i + 3]) for i in range(0, len(starts), 3)]
     assert [sorted(each) for each in rounds] == [sorted(BACKENDS)] * 5
     assert len(set(rounds)) > 1
-    turns = [name for name, what in FakeWorker.log if what == "dispatch"]
+    turns = [name for name, what in FakeProcess.log if what == "turn"]
     assert len(turns) == 3 * 5 * ROUNDS
     # In turns: no library is measured more than twice in a row.
     assert all(len(set(turns[i : i + 3])) > 1 for i in range(len(turns) - 3))
-    parts = [
-        what for name, what in FakeWorker.log if name == "haiku" and what in ("rollout", "update")
-    ]
-    assert parts[::2] != ["rollout"] * len(parts[::2])
 
 
-@pytest.mark.parametrize("stage", ["start", "compile", "time"])
-def test_the_others_finish_when_a_library_fails(
-    stage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeWorker, "fails", {"haiku": stage})
+@pytest.mark.parametrize("turn", [0, 1, ROUNDS])
+def test_the_others_finish_when_a_library_fails(turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeProcess, "fails", {"haiku": turn})
     result = measure(OPTIONS, BACKENDS, 2)
     assert list(result["backends"]) == ["linen", "equinox"]
-    assert result["failed"] == {"haiku": f"haiku died during {stage}"}
+    assert result["failed"] == {"haiku": "its process died"}
     assert result["backends"]["linen"]["update"]["count"] == 2
     assert (
-        FakeWorker.log.count(("haiku", "process")) == FakeWorker.log.count(("haiku", "exit")) == 1
+        FakeProcess.log.count(("haiku", "process")) == FakeProcess.log.count(("haiku", "exit")) == 1
     )
-    with pytest.raises(TriglotError, match="haiku died"):
+    with pytest.raises(TriglotError, match="haiku: its process died"):
         measure(OPTIONS, ("haiku",), 2)
 
 
@@ -146,7 +147,7 @@ def test_a_real_process_measures_every_stage(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_quiet_machine_is_called_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "cores", lambda: 4)
+    monkeypatch.setattr(noise, "free_cores", lambda: range(4))
     found = Noise(load=0.3, seconds=[1.0, 1.015, 1.02, 0.985]).as_json()
     assert not found["noisy"] and 0 < found["spread"] < 0.05 and found["load"] == 0.3
     assert found["sentence"] == (
@@ -166,7 +167,7 @@ def test_a_quiet_machine_is_called_quiet(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_busy_machine_is_called_busy(
     load: float | None, seconds: list[float], described: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noise, "cores", lambda: 4)
+    monkeypatch.setattr(noise, "free_cores", lambda: range(4))
     found = Noise(load=load, seconds=seconds).as_json()
     assert found["noisy"]
     assert found["sentence"] == (

@@ -61,11 +61,11 @@ def test_a_rollout_and_its_update_are_one_update_of_the_training() -> None:
 def test_a_replay_agent_learns_before_its_updates_are_timed() -> None:
     session = initialized("dqn", num_seeds=1)
     session.compile()
-    parts = session.prepare().facts["parts"]
+    parts = session.prepare()
     assert set(parts) == {"rollout", "update", "evaluation", "training"}
     for part in parts:
-        assert 0 < session.time(part).facts["seconds"] < 10
-    assert len(session.dispatch(calls=3).facts["seconds"]) == 3
+        assert 0 < session.time(part) < 10
+    assert len(session.dispatch(calls=3)) == 3
     steps = int(session.state.num_updates[0]) * session.trainer.steps_per_update
     assert steps > session.agent.learning_starts
 

@@ -1,27 +1,27 @@
 """A job that was interrupted continues where it was, and gives the same numbers."""
 
 import json
-import os
 import re
 import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.compare import in_process
 from tests.compare.in_process import OPTIONS, Plant, train
-from triglot.compare.jobs import Job, Ledger
+from triglot.compare.jobs import Job
 from triglot.compare.results import Record
-from triglot.compare.training import run
+from triglot.compare.training import train as module
 from triglot.compare.training.saved import Saved, Unusable
-from triglot.compare.training.session import ORIGIN, STATE, Reply, Session
-from triglot.compare.training.worker import Worker, WorkerDied
+from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.loop import checkpoint
+from triglot.jobs.ledger import Ledger
+from triglot.jobs.running import RunningJob
 from triglot.machine.interrupt import Signalled
 
 JOB = Job(OPTIONS.env, "weights", "linen")
@@ -37,11 +37,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Send SIGTERM in the middle of the job; return the folder of the comparison."""
+    """Ask the job to stop in its middle; return the folder of the comparison."""
     folder = tmp_path_factory.mktemp("stopped") / "out"
-    plant = at_update(INTERRUPTED, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    running = RunningJob(lambda event: None)
+
+    def stop() -> None:
+        assert running.saves
+        running.interrupt.number = signal.SIGTERM
+
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Signalled) as signalled:
-        train(folder, patch, plant=plant)
+        train(folder, patch, plant=at_update(INTERRUPTED, stop), running=running)
     assert signalled.value.number == signal.SIGTERM
     return folder
 
@@ -56,12 +61,12 @@ def saved_in(folder: Path) -> Saved:
     return Saved(Ledger(folder).unfinished(JOB.name))
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is printed above the bar."""
-    lines: list[str] = []
-    monkeypatch.setattr(in_process.NoBar, "write", lambda self, text: lines.append(text))
-    return lines
+class Saying(RunningJob):
+    """Keeps what is printed above the bar."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        super().__init__(lambda event: self.said.append(event["text"]) if "text" in event else None)
 
 
 def at_update(update: int, act: Callable[[], None]) -> Plant:
@@ -70,7 +75,7 @@ def at_update(update: int, act: Callable[[], None]) -> Plant:
     def plant(session: Session) -> None:
         trained = session.train
 
-        def train_and_act(count: int) -> Reply:
+        def train_and_act(count: int) -> Any:
             reply = trained(count)
             if int(session.state.num_updates[0]) == update:
                 act()
@@ -101,13 +106,15 @@ def assert_equal(one: Record, other: Record) -> None:
 
 
 def test_a_signal_saves_and_the_job_continues(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = saved_in(interrupted).newest()
     assert newest is not None and int(newest.name) == INTERRUPTED
-    record = train(interrupted, monkeypatch)
+    running = Saying()
+    record = train(interrupted, monkeypatch, running=running)
     assert_equal(record, whole)
-    assert f"weights linen continues after {INTERRUPTED} of {NUM_UPDATES} updates" in said
+    said = f"weights linen continues after {INTERRUPTED} of {NUM_UPDATES} updates"
+    assert said in running.said
     processes = [chunk["process"] for chunk in record.chunks]
     assert processes == [0] * INTERRUPTED + [1] * (NUM_UPDATES - INTERRUPTED)
     assert not list(interrupted.rglob(".unfinished-*")), "what is done has no checkpoint"
@@ -115,12 +122,12 @@ def test_a_signal_saves_and_the_job_continues(
 
 def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Save after every update."""
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(run, "MAX_SAVING_SHARE", np.inf)
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(module, "MAX_SAVING_SHARE", np.inf)
 
 
 def test_a_kill_costs_what_came_after_the_last_checkpoint(
-    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed() -> None:
         raise KeyboardInterrupt  # not one of the signals: nothing is saved any more
@@ -130,9 +137,10 @@ def test_a_kill_costs_what_came_after_the_last_checkpoint(
         train(tmp_path, monkeypatch, plant=at_update(5, killed))
     folder = saved_in(tmp_path).folder
     assert [path.name for path in folder.iterdir()] == ["00000004"], "only the last one is kept"
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 1e9)
-    assert_equal(train(tmp_path, monkeypatch), whole)
-    assert "weights linen continues after 4 of 24 updates" in said
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 1e9)
+    running = Saying()
+    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    assert "weights linen continues after 4 of 24 updates" in running.said
 
 
 def flip(file: Path) -> None:
@@ -212,34 +220,36 @@ def test_the_checkpoint_of_another_training_is_refused(
     origin = json.loads((newest / ORIGIN).read_text())
     (newest / ORIGIN).write_text(json.dumps(origin | changes))
     with pytest.raises(TriglotError, match=reason):
-        session.restore(str(newest))
+        session.restore(newest)
     assert session.state is before
 
 
 def test_a_job_whose_checkpoint_cannot_be_used_begins_again(
-    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    whole: Record, interrupted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = saved_in(interrupted).newest()
     assert newest is not None
     (newest / ORIGIN).write_text(json.dumps({"device": "tpu"}))
     checkpoint.write_manifest(newest)
-    assert_equal(train(interrupted, monkeypatch), whole)
-    (line,) = (line for line in said if "again" in line)
+    running = Saying()
+    assert_equal(train(interrupted, monkeypatch, running=running), whole)
+    (line,) = (line for line in running.said if "again" in line)
     assert line.startswith("weights linen begins again: its checkpoint was written with another")
     assert not list(interrupted.rglob(".unfinished-*"))
 
 
 def test_a_training_goes_on_if_no_checkpoint_can_be_written(
-    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    whole: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, state: object) -> None:
         time.sleep(0.5)  # a twentieth of the time until the next attempt
         raise CannotWrite(f"{path} cannot be written: No space left on device.")
 
     monkeypatch.setattr(checkpoint, "save", full)
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
-    assert_equal(train(tmp_path, monkeypatch), whole)
-    (line,) = (" ".join(text.split()) for text in said if "no checkpoint" in text)
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0.0)
+    running = Saying()
+    assert_equal(train(tmp_path, monkeypatch, running=running), whole)
+    (line,) = (text for text in running.said if "no checkpoint" in text)
     assert re.search("no checkpoint after 1 updates: .* No space left", line)
 
 
@@ -251,14 +261,16 @@ def test_unfinished_results_of_an_earlier_version_are_no_checkpoint(tmp_path: Pa
     assert Saved(left).load() is None
     with ledger.writing(JOB.name) as folder:
         (folder / "new").touch()
-    assert [path.name for path in ledger.folder(JOB).iterdir()] == ["new"] and not left.exists()
+    assert [path.name for path in ledger.folder(JOB.name).iterdir()] == [
+        "new"
+    ] and not left.exists()
 
 
 def test_unfinished_folders_of_finished_jobs_are_removed(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     for name in (JOB.name, "0-weights-nnx"):
         ledger.unfinished(name).mkdir(parents=True)
-    ledger.folder(JOB).mkdir()
+    ledger.folder(JOB.name).mkdir()
     ledger.tidy()
     assert [path.name for path in (tmp_path / "jobs").iterdir() if path.name.startswith(".")] == [
         ".unfinished-0-weights-nnx"
@@ -274,18 +286,3 @@ def test_a_process_warms_up_and_has_its_own_memory() -> None:
             record.add_chunk(1, facts, {"episode_return": np.ones((1, 1))})
     assert record.summary(num_seeds=1)["steps_per_second"] == 4.0
     assert [chunk["resident_bytes"] for chunk in record.of_one_process().chunks] == [100] * 4
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="reads the ignored signals from /proc")
-def test_a_worker_outlives_the_signals_of_a_cluster() -> None:
-    """They go to all processes of a job, and the parent saves what the worker has computed."""
-    with Worker("haiku") as worker:
-        status = Path(f"/proc/{worker.process.pid}/status")
-        ignored = 0
-        while not ignored & 1 << (signal.SIGTERM - 1):
-            assert worker.process.poll() is None
-            time.sleep(0.01)
-            ignored = int(re.findall(r"SigIgn:\s+(\w+)", status.read_text())[0], 16)
-        worker.process.send_signal(signal.SIGTERM)
-        with pytest.raises(WorkerDied, match=r"(?s)exit code 1.*KeyError: 'options'"):
-            worker.ask("start", backend="haiku")  # it still reads requests

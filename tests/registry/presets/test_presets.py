@@ -12,7 +12,7 @@ from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.cli.presets import use_preset
 from triglot.compare.compare import command as compare_command
-from triglot.compare.jobs import _computing as compared
+from triglot.compare.jobs import computing as compared
 from triglot.compare.options import CompareOptions
 from triglot.core.errors import TriglotError
 from triglot.registry.algorithms import find_algorithm

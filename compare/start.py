@@ -1,0 +1,49 @@
+"""Start the process of a training or of a measurement: import JAX and the library, timed.
+
+Nothing is imported above that imports either of them.
+"""
+
+import importlib
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..backends import libraries
+from ..registry.overrides import from_overrides
+from ..training.devices import make
+from .options import CompareOptions
+
+if TYPE_CHECKING:
+    from ..jobs.running import RunningJob
+
+
+def start(arguments: Mapping[str, Any], running: "RunningJob") -> None:
+    """Import what a job needs, and run it; see `Task`.
+
+    Args:
+      arguments: `options` of the comparison; `backend`, the library; `function`, the
+        `package.module:function` that is called with the options, these arguments, the running job
+        and the seconds of the imports by name.
+      running: the job.
+    """
+    running.enter("import and build")
+    options = from_overrides(CompareOptions, arguments["options"])
+    library = libraries.find(arguments["backend"]).module
+    module, _, name = arguments["function"].partition(":")
+    jax, jax_seconds = _import("jax")
+    jax.config.update("jax_enable_compilation_cache", False)
+    make(options.devices or 1)
+    _, library_seconds = _import(library)
+    imported, rest_seconds = _import(module)
+    seconds = {
+        "import_jax_seconds": jax_seconds,
+        "import_library_seconds": library_seconds,
+        "import_seconds": jax_seconds + library_seconds + rest_seconds,
+    }
+    getattr(imported, name)(options, arguments, running, seconds)
+
+
+def _import(module: str) -> tuple[Any, float]:
+    start = time.perf_counter()
+    imported = importlib.import_module(module)
+    return imported, time.perf_counter() - start
