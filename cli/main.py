@@ -445,7 +445,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from ..registry.algorithms import algorithm_names, find_algorithm
     from ..registry.environments import suites
-    from .presets import use_preset
+    from .presets import preset_in_file, use_preset
 
     prog = f"triglot {arguments[0]}"
     file, given = config_files.split(arguments[1:])
@@ -466,6 +466,8 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     algorithm = find_algorithm(given[0])
     given, preset = use_preset(given, options, algorithm)
     parsed = _parse(options, [arguments[0], *given], algorithm=algorithm)
+    if file is not None and (named := preset_in_file(parsed, given, file.preset)):
+        return replace(parsed, preset=named, no_preset=False)
     return replace(parsed, preset=preset)
 
 

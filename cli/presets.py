@@ -44,3 +44,27 @@ def use_preset(words: Sequence[str], options: type, algorithm: Any) -> tuple[lis
     name = f"{found.name} without {changed}" if changed else found.name
     file = config_files.ConfigFile(Path(found.name), values, is_run=False)
     return config_files.merge(file, words, options, algorithm), name
+
+
+def preset_in_file(parsed: Any, words: Sequence[str], named: str | None) -> str | None:
+    """Name the preset of a config file, with the settings that are not the preset's now.
+
+    Args:
+      parsed: the options of the command.
+      words: after the command, as for `use_preset`.
+      named: the preset that the file names.
+
+    Returns:
+      The name; None if the command is for another environment or several, or no file names one.
+    """
+    found = find(parsed.algorithm, parsed.env)
+    if named is None or found is None or any(map(SEVERAL.fullmatch, words)):
+        return None
+    if not named.startswith(found.name):
+        return None
+    now = vars(parsed) | vars(parsed.config) | vars(parsed.hyper)
+    own = {
+        name: tuple(one) if isinstance(one, list) else one for name, one in found.options.items()
+    }
+    changed = ", ".join(name for name, value in own.items() if now.get(name, value) != value)
+    return f"{found.name} without {changed}" if changed else found.name

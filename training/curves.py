@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import TriglotError, unknown
 from ..report.plots import learning_curves as plots
 from ..report.plots.learning_curves import Curve
 from ..report.statistics.curves import finite_mean
 from .options import CurvesOptions
 from .storage.config import read_config
-from .storage.journal import read_metrics
+from .storage.journal import RECENTLY, read_metrics, recent_mean
 
 PARTS = ("algorithm", "env", "backend")
 MAX_LABEL_LENGTH = 60  # in characters
@@ -56,12 +54,8 @@ def draw_curves(options: CurvesOptions) -> int:
         updates_per_point=options.smooth,
     )
     for label, curve in curves.items():
-        seen = curve.values[:, np.isfinite(curve.values).any(axis=0)]  # evaluations are rare
-        last = finite_mean(seen[:, -max(1, seen.shape[1] // 20) :])
-        print(
-            f"{label}: {finite_mean(last):.4g}, mean over the last 5% of "
-            f"{curve.env_steps[-1]:,} steps"
-        )
+        mean = recent_mean(finite_mean(curve.values.T))
+        print(f"{label}: {mean:.4g}, {RECENTLY}, {curve.env_steps[-1]:,} steps")
     print(f"written: {options.out}")
     return 0
 

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..core.loop.episode import Episodes
 from ..machine.files import visible_files
 from ..report.statistics import format_return, interval95, interval95_over_seeds
 from .plan import Plan
-from .storage.journal import Journal
+from .storage.journal import RECENTLY, Journal, recent_mean
 from .storage.records import REACHED, recorded_progress
 
 
@@ -81,8 +81,18 @@ def summary(
     }
 
 
-def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
-    """Format `summary.json` for the terminal."""
+def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
+    """Describe the return of the last training episodes; empty if none ended.
+
+    Args:
+      returns: mean over seeds of each update, `[U]`; NaN where no episode ended.
+    """
+    recent = recent_mean(np.asarray(returns))
+    return "" if np.isnan(recent) else f"return in training {format_return(recent)} ({RECENTLY})"
+
+
+def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[float]) -> str:
+    """Format `summary.json` for the terminal; `returns` as in `describe_recent`."""
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
@@ -101,6 +111,8 @@ def describe_summary(summary: Mapping[str, Any], out: Path) -> str:
         )
     if summary["warning"]:
         lines.append(f"warning: {summary['warning']}")
+    if recent := describe_recent(returns):
+        lines.append(recent)
     if summary["evaluation"] is not None:
         lines += describe_evaluation(summary["evaluation"])
     if summary["steps_per_second"] is not None:

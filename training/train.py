@@ -49,7 +49,7 @@ from .resume.resuming import resume_notes
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
-from .storage.journal import Journal, read_metrics
+from .storage.journal import RECENT, Journal, read_metrics, recent_mean
 from .storage.lock import locked
 from .storage.records import PROGRESS, SUMMARY, recorded_progress
 from .storage.trust import remember
@@ -212,7 +212,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
     )
     write_json(plan.out / SUMMARY, results)
     _draw(plan, journal, state)
-    print(wrapped(describe_summary(results, plan.out)))
+    print(wrapped(describe_summary(results, plan.out, journal.returns)))
     if profiler is not None:
         print(wrapped(profiler.describe()))
     if interrupt.pressed:
@@ -284,7 +284,7 @@ def _updates_before_learning(plan: Plan) -> int:
 
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
-    if journal.num_lines:
+    if journal.returns:
         env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC))
         metric = plots.most_informative_metric(metrics)
         curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
@@ -348,7 +348,7 @@ def _train(
         target_seconds=CHUNK_SECONDS,
         boundary=evaluator.period,
     )
-    saved, shown = time.perf_counter(), {}
+    saved = time.perf_counter()
     with bar, profiler or nullcontext():
         try:
             for chunk in chunks:
@@ -358,8 +358,7 @@ def _train(
                 played = None if diverged else state
                 metrics = evaluator.measured(chunk.metrics, chunk.num_updates, played)
                 journal.add_chunk(metrics)
-                shown |= _last_returns(metrics)
-                bar.set_postfix(shown, refresh=False)
+                bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
                 bar.update(chunk.count * steps_per_update)
                 if diverged is not None:
                     return state, diverged
@@ -377,14 +376,14 @@ def _train(
     return state, None
 
 
-def _last_returns(metrics: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Format the mean returns of a chunk for the progress bar, without those that are all NaN."""
-    found = {"return": metrics["episode_return"], "greedy": metrics.get(METRIC, np.array(np.nan))}
-    return {
-        name: format_return(float(np.nanmean(values)))
-        for name, values in found.items()
-        if np.isfinite(values).any()
-    }
+def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
+    """Format the returns for the progress bar: of the last episodes and the last evaluation."""
+    recent, parts = recent_mean(np.asarray(journal.returns)), []
+    if np.isfinite(recent):
+        parts.append(f"return={format_return(recent)} (last {RECENT:.0%})")
+    if evaluator.last_return is not None:
+        parts.append(f"greedy={format_return(evaluator.last_return)}")
+    return ", ".join(parts)
 
 
 def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> None:

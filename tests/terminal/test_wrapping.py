@@ -92,6 +92,7 @@ def test_a_training_fits_a_terminal_of_80_columns(
     assert cli.main([*command.split(), "--eval-episodes", "4"]) == 0
     printed = capsys.readouterr()
     assert "rounded up to 10,112" in " ".join(printed.out.split())
-    assert "greedy return" in printed.out and "return=" in printed.err
+    assert "greedy return" in printed.out
+    assert "return=" in printed.err and "(last 5%)" in printed.err
     for line in [*printed.out.splitlines(), *printed.err.replace("\r", "\n").splitlines()]:
         assert len(line) <= 80, line

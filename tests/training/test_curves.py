@@ -11,6 +11,7 @@ from triglot.cli import main as cli
 from triglot.report.plots import learning_curves as plots
 from triglot.report.plots.learning_curves import Curve, learning_curves
 from triglot.report.statistics.curves import mean_and_interval
+from triglot.training.storage.config import FIELDS
 
 
 def write_run(
@@ -27,6 +28,7 @@ def write_run(
     """Write what a training of ten updates leaves; its return is the number of the update."""
     folder.mkdir(parents=True)
     described = {
+        **dict.fromkeys(FIELDS),
         "schema": 1,
         "optimizer": None,
         "algorithm": algorithm,
@@ -37,6 +39,9 @@ def write_run(
         "config": {"num_envs": 4, "hidden_sizes": None, **(config or {})},
         "hyper": {"discount": 0.99, "decay_updates": 10.0, **(hyper or {})},
         "num_updates": 10,
+        "steps_per_update": 16,
+        "num_steps": 160,
+        "num_seeds": num_seeds,
     }
     (folder / "config.json").write_text(json.dumps(described))
     lines = [
@@ -104,7 +109,7 @@ def test_equal_runs_are_called_by_their_folders(
     runs = [str(write_run(tmp_path / name, num_seeds=n)) for name, n in (("a", 1), ("b", 5))]
     assert cli.main(["curves", *runs, "--out", str(tmp_path / "x.png"), "--smooth", "3"]) == 0
     assert list(drawn) == ["a", "b"]
-    assert "a: 10, mean over the last 5% of 160 steps" in capsys.readouterr().out
+    assert "a: 10, last 5% of updates, 160 steps" in capsys.readouterr().out
     labelled = ["--labels", "x", "y", "--metric", "loss", "--out", str(tmp_path / "y.png")]
     assert cli.main(["curves", *runs, *labelled]) == 0
     assert list(drawn)[2:] == ["x", "y"]

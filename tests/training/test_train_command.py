@@ -110,6 +110,28 @@ def as_numbers(state: Any) -> Any:
     return jax.tree.map(shown, state)
 
 
+def test_every_return_in_training_is_of_the_same_episodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    words = "train q_learning gridworld:3x3 --backend table --num-envs 2 --rollout-length 8"
+    more = "--eval-every 160 --eval-episodes 2 --metrics-every 2 --num-seeds 2 --no-preset"
+    train = [*words.split(), *more.split(), "--out", out, "--total-steps", "1600"]
+    for command in (train, ["resume", out, "--total-steps", "3200"]):
+        assert cli.main(command) == 0
+        printed = capsys.readouterr()
+        bar, greedy = re.findall(r"return=(\S+) \(last 5%\), greedy=(\S+)\]", printed.err)[-1]
+        assert f"return in training {bar} (last 5% of updates)" in " ".join(printed.out.split())
+        assert cli.main(["watch", out]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"return in training {bar} (last 5% of updates)" in text
+        assert f"greedy return {greedy} (last evaluation)" in text
+        assert cli.main(["curves", out, "--out", str(tmp_path / "curves.png")]) == 0
+        assert float(capsys.readouterr().out.split()[1].strip(",")) == pytest.approx(
+            float(bar), abs=0.006
+        )
+
+
 def test_what_is_compiled_is_kept(finished: Path, cache: Path) -> None:
     assert list(cache.glob("jit_train_seeds-*"))
 

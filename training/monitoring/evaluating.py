@@ -66,6 +66,7 @@ class Evaluator:
     Attributes:
       period: updates between two evaluations; None without `--eval-every`.
       seconds: time of the evaluations so far.
+      last_return: mean over seeds in the last evaluation; None before the first.
       reached: where the return has reached `--stop-at`: `return`, `measure` (which return it is)
         and `stop_at`; None before.
     """
@@ -73,6 +74,7 @@ class Evaluator:
     def __init__(self, plan: Plan, evaluated: Callable[[int, RunnerState], None]) -> None:
         self.period = evaluation_period(plan.options, plan.trainer.steps_per_update)
         self.seconds = 0.0
+        self.last_return: float | None = None
         self.reached: dict[str, Any] | None = None
         self._plan, self._evaluated = plan, evaluated
         self._best = Best(plan.out)
@@ -97,6 +99,7 @@ class Evaluator:
         if state is not None and num_updates % self.period == 0:
             start = time.perf_counter()
             returns[:, -1] = self._evaluate(num_updates, state)
+            self.last_return = float(returns[:, -1].mean())
             self._stop_at(returns[:, -1])
             self.seconds += time.perf_counter() - start
         return {**metrics, METRIC: returns}

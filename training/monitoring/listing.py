@@ -70,7 +70,10 @@ def list_runs(options: RunsOptions) -> str:
     if left_out:
         text += f"\na wider terminal also shows {', '.join(left_out)}"
     if any(row["is_training"] for row in chosen):
-        text += "\n* of training episodes, which explore; other returns are greedy, after training"
+        text += (
+            "\n* of the last update's training episodes, which explore; other returns are greedy, "
+            "after training"
+        )
     return wrapped(text, width)
 
 

@@ -61,4 +61,6 @@ def describe_schedule(options: TrainOptions, steps_per_update: int) -> list[str]
 
 def measure(options: TrainOptions) -> str:
     """Name the return that `--stop-at` reads."""
-    return "return of training episodes" if options.eval_every is None else "greedy return"
+    if options.eval_every is None:
+        return "return of training episodes in about a second"
+    return "greedy return"

@@ -22,6 +22,7 @@ from ..options import WatchOptions
 from ..storage.config import read_config
 from ..storage.journal import read_metrics
 from ..storage.records import BEST, RUNNING, SUMMARY, recorded, state_of
+from ..summary import describe_recent
 from .evaluating import METRIC
 
 RATE_SECONDS = 30.0  # over which the speed is measured
@@ -109,7 +110,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
             f"about {_duration((total - done) / rate)} left"
         )
     lines += _returns(folder, metrics)
-    values = np.array([finite_mean(values) for values in metrics[options.metric].T])
+    values = finite_mean(metrics[options.metric].T)
     name = AXES.get(options.metric, options.metric.replace("_", " "))
     size = shutil.get_terminal_size()
     height = min(MAX_HEIGHT, max(4, size.lines - OTHER_LINES))
@@ -129,13 +130,12 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
 
 def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
     """Describe the last returns: of training, of evaluations, and after the training."""
-    parts = []
-    for name, metric in (("return in training", "episode_return"), ("greedy return", METRIC)):
-        values = np.array([finite_mean(each) for each in metrics.get(metric, np.empty((1, 0))).T])
-        values = values[np.isfinite(values)]
-        if len(values):
-            recent = values[-max(1, len(values) // 20) :] if metric != METRIC else values[-1:]
-            parts.append(f"{name} {format_return(float(recent.mean()))}")
+    in_training = describe_recent(finite_mean(metrics["episode_return"].T))
+    parts = [in_training] if in_training else []
+    evaluated = finite_mean(metrics[METRIC].T) if METRIC in metrics else np.empty(0)
+    evaluated = evaluated[np.isfinite(evaluated)]
+    if len(evaluated):
+        parts.append(f"greedy return {format_return(evaluated[-1])} (last evaluation)")
     best = recorded(folder, BEST)
     if best is not None:
         where = f"after {best['num_updates']:,} updates"

@@ -21,6 +21,7 @@ from ...registry.options import MachineOptions
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
 NOT_PRINTED = ("out", "print_config", "profile", *(one.name for one in fields(MachineOptions)))
+PRESET = "preset"
 COMPLETE = {"no_preset": True}  # of a file that has all settings
 
 
@@ -31,12 +32,14 @@ class ConfigFile:
     Attributes:
       path: of the file.
       values: by option name, tables flattened.
+      preset: the name of the preset whose settings it holds; None without one.
       is_run: whether it is a run's `config.json`, of which a command takes what it knows.
     """
 
     path: Path
     values: Mapping[str, Any]
     is_run: bool
+    preset: str | None = None
 
 
 def split(words: Sequence[str]) -> tuple[ConfigFile | None, list[str]]:
@@ -73,7 +76,12 @@ def read(path: Path) -> ConfigFile:
         raise TriglotError(f"{OPTION} {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TriglotError(f"{OPTION} {path} is not valid TOML: {error}.") from None
+    preset = content.pop(PRESET, None)
+    if not isinstance(preset, str | None):
+        raise TriglotError(f"{PRESET} in {path} must be the name of a preset, got {preset!r}.")
     values = {name: value for name, value in content.items() if name not in TABLES}
+    if preset is not None:  # its settings are there: a later version may have others
+        values |= COMPLETE
     for table in TABLES:
         inside = content.get(table, {})
         if not isinstance(inside, Mapping):
@@ -87,7 +95,7 @@ def read(path: Path) -> ConfigFile:
             raise TriglotError(
                 f"{path} has a table [{name}]; its tables are {' and '.join(TABLES)}."
             )
-    return ConfigFile(path, values, is_run)
+    return ConfigFile(path, values, is_run, preset)
 
 
 def _of_run(path: Path) -> dict[str, Any]:
@@ -167,15 +175,15 @@ def toml_of(options: Any, algorithm: Any) -> str:
     given = {
         name: getattr(options, name)
         for name in (one.name for one in fields(options))
-        if name not in (*TABLES, *NOT_PRINTED, *marked(type(options), "derived"))
+        if name not in (*TABLES, *NOT_PRINTED, *COMPLETE, *marked(type(options), "derived"))
     }
     complete = {
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
     tables = {table: own for table, one in complete.items() if (own := _plain(asdict(one)))}
-    comment = "" if options.preset is None else f"# preset: {options.preset}\n"
-    return comment + tomli_w.dumps({**_plain(given), **COMPLETE, **tables})
+    preset = COMPLETE if options.preset is None else {PRESET: options.preset}
+    return tomli_w.dumps({**_plain(given), **preset, **tables})
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

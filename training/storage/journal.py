@@ -12,20 +12,23 @@ import numpy as np
 
 from ...core.errors import TriglotError, writing
 from ...machine.files import plain, replacing
+from ...report.statistics.curves import finite_mean
 from .logs import Logs
 
 METRICS = "metrics.jsonl"
 TAIL = 1 << 18  # bytes at the end of the file, of which the last line is read
+RECENT = 0.05  # of the updates so far, whose training episodes the shown return averages
+RECENTLY = f"last {RECENT:.0%} of updates"
 COUNTERS = ("update", "env_steps")
 
 
 class Journal:
-    """Appends a run's metrics to `metrics.jsonl`; nothing is kept in memory.
+    """Appends a run's metrics to `metrics.jsonl`; of them, only the returns are kept in memory.
 
     Attributes:
       folder: the run directory.
       num_updates: updates done so far.
-      num_lines: how many of them are in the file.
+      returns: of each line in the file, the mean over seeds; NaN where no episode ended.
       logs: where all metrics go too, or None.
     """
 
@@ -35,7 +38,7 @@ class Journal:
         """Start a journal that writes every `every`-th update, and all of them to `logs`."""
         self.folder = folder
         self.num_updates = 0
-        self.num_lines = 0
+        self.returns = array("f")
         self._steps_per_update = steps_per_update
         self._every = every
         self.logs = logs
@@ -55,7 +58,7 @@ class Journal:
                 if line.update in missing:
                     missing.remove(line.update)
                     file.write(line.text)
-                    self.num_lines += 1
+                    self.returns.append(finite_mean(np.array(line.metrics["episode_return"])))
                     if line.update > begun:
                         tail.add(line)
         self.num_updates = num_updates
@@ -69,7 +72,8 @@ class Journal:
         Raises:
           CannotWrite: if the disk is full, or the folder is gone or read-only.
         """
-        count = next(iter(metrics.values())).shape[1]
+        returns = finite_mean(metrics["episode_return"].T)
+        count = len(returns)
         with writing(self.folder / METRICS), (self.folder / METRICS).open("a") as file:
             for index in range(count):
                 self.num_updates += 1
@@ -81,7 +85,7 @@ class Journal:
                     **{name: values[:, index] for name, values in metrics.items()},
                 }
                 file.write(json.dumps(plain(line), allow_nan=False) + "\n")
-                self.num_lines += 1
+                self.returns.append(returns[index])
         if self.logs is not None:
             self.logs.add_chunk(metrics)
 
@@ -112,6 +116,16 @@ def read_metrics(
     if not columns.env_steps:
         raise TriglotError(f"{folder} has no metrics: {METRICS} is missing or empty.")
     return np.array(columns.env_steps), columns.metrics()
+
+
+def recent_mean(values: np.ndarray) -> float:
+    """Average the last `RECENT` of the finite values `[U]`, at least one; NaN if there are none.
+
+    >>> recent_mean(np.array([*range(38), np.nan, 8.0, 10.0, np.nan]))
+    9.0
+    """
+    finite = values[np.isfinite(values)]
+    return float(finite_mean(finite[-max(1, round(RECENT * len(finite))) :]))
 
 
 def last_metrics(folder: Path) -> dict[str, Any]:

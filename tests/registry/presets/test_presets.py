@@ -136,15 +136,46 @@ def test_custom_networks_replace_those_of_a_preset(of: type) -> None:
     assert "--backend=table" not in use_preset(words, TrainOptions, find_algorithm(words[0]))[0]
 
 
-def test_what_is_printed_needs_no_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "ppo brax:ant --decay-updates None --learning-rate 1e-3"
+@pytest.mark.parametrize("changed", ["", " without learning_rate, decay_updates"])
+def test_what_is_printed_names_its_preset(changed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "ppo brax:ant" + (" --decay-updates None --learning-rate 1e-3" if changed else "")
     assert cli.main(["train", *words.split(), "--print-config"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("# preset: ppo on brax:ant without learning_rate, decay_updates\n")
+    assert f'preset = "ppo on brax:ant{changed}"\n' in text and "no_preset" not in text
     Path("printed.toml").write_text(text)
-    given, read = options(words), options("--config printed.toml")
-    assert read.preset is None and read.hyper.decay_updates is None
-    assert replace(read, no_preset=False, preset=given.preset) == given
+    assert options("--config printed.toml") == options(words)
+
+
+def test_a_printed_preset_is_not_replaced_by_that_of_another_version(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "ppo brax:ant --seed 3"
+    assert cli.main(["train", *words.split(), "--print-config"]) == 0
+    Path("printed.toml").write_text(capsys.readouterr().out)
+    given, one = options(words), triglot.preset("ppo", "brax:ant")
+    agent = {**one.agent, "hyper": {**one.agent["hyper"], "discount": 0.5, "decay_updates": 3.0}}
+    later = replace(one, agent=agent)
+    monkeypatch.setattr("triglot.cli.presets.find", lambda algorithm, env: later)
+    read = options("--config printed.toml")
+    assert (read.config, read.hyper) == (given.config, given.hyper)
+    assert read.preset == "ppo on brax:ant without decay_updates, discount"
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        ("", MAZE),
+        ("--learning-rate 0.5", f"{MAZE} without learning_rate"),
+        ("ppo gridworld:3x3", None),
+        ("ppo jumanji:Maze-v0,num_rows=5", None),
+    ],
+)
+def test_a_command_that_reads_a_printed_preset(
+    words: str, preset: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "ppo", "jumanji:Maze-v0", "--print-config"]) == 0
+    Path("printed.toml").write_text(capsys.readouterr().out)
+    assert options(f"{words} --config printed.toml").preset == preset
 
 
 def test_a_command_that_is_written_down_needs_no_preset() -> None:

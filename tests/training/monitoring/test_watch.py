@@ -66,7 +66,7 @@ def test_a_run_is_shown_until_it_ends(run: Path) -> None:
     first, second, last = frames(WatchOptions(run=run, seconds=0.01), sleep=train)
     assert "ppo on gridworld:3x3, table, 2 seeds: running, no update yet" in first
     assert "1,536 of 3,072 steps per seed (50%)" in second
-    assert "return in training 0.400, greedy return 0.400" in second
+    assert "return in training 0.400 (last 5% of updates), greedy return 0.400 (last" in second
     assert "2 seeds: finished\n3,072 of 3,072" in last and "after training 0.250" in last
     assert "greedy return 1.20" in last and "summary.json" in last
 
