@@ -86,24 +86,27 @@ def _return(pairs: list[Mapping[str, Any]], num_seeds: int) -> Card | None:
         return None
     pair = max(sized, key=lambda pair: abs(pair["return_difference"]["mean"]))
     estimate, margin = pair["return_difference"], pair.get("margin")
-    bounds = numbers.interval(estimate, numbers.difference)
     if all(each["return_difference"]["mean"] == 0 for each in sized):
         meaning = f"The mean return after training is the same, over {numbers.seeds(num_seeds)}."
         return Card("Return difference", "0", meaning, "identical")
     one, other = map(libraries.title, pair["backends"])
     meaning = f"{one} minus {other}, after training, paired over {numbers.seeds(num_seeds)}."
-    if num_seeds < MIN_SEEDS or not bounds:
+    if num_seeds < MIN_SEEDS or estimate["low"] is None:
         meaning += f" Fewer than {MIN_SEEDS} seeds are shown and not judged."
         return Card("Return difference", numbers.difference(estimate["mean"]), meaning)
-    if margin is not None:
-        meaning += f" {_against_margin(estimate, margin)}"
     level = pair.get("returns_level", pair["level"])
+    low, high, percent = estimate["low"], estimate["high"], 95
+    if level != "different" and pair.get("equivalence_interval"):
+        (low, high), percent = pair["equivalence_interval"], 90  # of two one-sided tests at 5 %
+    if margin is not None:
+        meaning += f" {_against_margin(low, high, margin)}"
     level = level if level in ("equivalent", "different") else ""
-    return Card("Return difference", numbers.difference(estimate["mean"]), meaning, level, bounds)
+    bounds = numbers.interval({"low": low, "high": high}, numbers.difference)
+    detail = f"{bounds} at {percent} %"
+    return Card("Return difference", numbers.difference(estimate["mean"]), meaning, level, detail)
 
 
-def _against_margin(estimate: Mapping[str, float], margin: float) -> str:
-    low, high = estimate["low"], estimate["high"]
+def _against_margin(low: float, high: float, margin: float) -> str:
     limit = f"the margin of ±{numbers.returns(margin)}"
     if -margin < low and high < margin:
         return f"The whole interval lies within {limit}."

@@ -115,8 +115,11 @@ def separation(order: Sequence[Outcome]) -> str:
     )
     if first.low == first.high == 0:
         text = f"{second} is not separable from it: each seed has the same return."
-    if sum(close[1:]):
-        text += f" Not separable by that either: {sum(close[1:]):,} of the other settings."
+    more = sum(close[1:])
+    if more:
+        text += (
+            f" {more:,} more {'setting is' if more == 1 else 'settings are'} not separable either."
+        )
     return text
 
 

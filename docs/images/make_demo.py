@@ -46,7 +46,7 @@ COLORS = {
 }
 SECONDS = 12.0  # that the terminal's part of the picture takes
 FRAMES_PER_SECOND = 5
-SECTIONS = ("", "#curves", "#cost")  # of the report, one picture each
+SECTIONS = ("", "#curves", "#pairs")  # of the report, one picture each
 READING = 2500  # milliseconds for the end of the terminal, and for each section
 Recording = list[tuple[float, bytes]]  # seconds since the start, and what was printed then
 

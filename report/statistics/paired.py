@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from .returns import MIN_SEEDS
 
 POWER = 0.8
 MAX_SEEDS = 10_000
+SMALLEST = 1e-200  # standard error, where all differences are equal
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,9 @@ class Equivalence:
     Attributes:
       level: the conclusion; see `equivalence`.
       difference: the mean of the paired differences, with its 95% interval.
-      margin: the largest difference that does not matter, in the scores' unit.
       tested: the ends of the interval that decides equivalence, at 90% for tests at 5%: it lies
         within the margin exactly where both one-sided tests reject; None with fewer than 5 seeds.
       p_value: of the two one-sided tests, the larger; None with fewer than 5 seeds.
-      difference_p_value: of the two-sided test of no difference, corrected if one was given; None
-        with fewer than 5 seeds.
       seeds_needed: if inconclusive, the number of seeds that would show equivalence with
         probability 0.8 if mean and spread of the differences stayed as they are; None if more than
         10,000, or if the mean is outside of the margin.
@@ -36,31 +34,24 @@ class Equivalence:
 
     level: Literal["equivalent", "different", "inconclusive"]
     difference: Estimate
-    margin: float
     tested: Bounds | None
     p_value: float | None
-    difference_p_value: float | None
     seeds_needed: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields by name, the difference's too."""
-        return asdict(self)
 
 
 def paired_difference(scores: Any, others: Any, bounds: Bounds | None = None) -> Estimate:
     """Estimate the mean of `scores - others`, seed by seed, with Student's t interval.
 
     Args:
-      scores: `[S]`, or `[S]` per environment.
-      others: of the same seeds and environments.
+      scores: `[S]`.
+      others: `[S]`, of the same seeds.
       bounds: the lowest and the highest possible score.
 
     Raises:
       TriglotError: if a score is not finite, or the numbers of seeds differ.
     """
-    differences = _differences(scores, others)
     width = None if bounds is None else bounds[1] - bounds[0]
-    return mean(differences, None if width is None else (-width, width))
+    return mean(_differences(scores, others), None if width is None else (-width, width))
 
 
 def difference_p_value(scores: Any, others: Any) -> float | None:
@@ -76,13 +67,11 @@ def difference_p_value(scores: Any, others: Any) -> float | None:
     Raises:
       TriglotError: if a score is not finite, or the numbers of seeds differ.
     """
-    (sample,) = _differences(scores, others)
+    sample = _differences(scores, others)
     if len(sample) < MIN_SEEDS:
         return None
-    centre, spread = float(sample.mean()), float(sample.std(ddof=1))
-    if spread == 0:
-        return float(centre == 0)
-    return float(2 * stats.t.sf(abs(centre) / spread * math.sqrt(len(sample)), len(sample) - 1))
+    located = _located(sample)
+    return float(2 * min(located.cdf(0.0), located.sf(0.0)))
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -153,29 +142,23 @@ def equivalence(
             f"the margin is {margin}; expected a positive number: the largest difference of the "
             "return that does not matter."
         )
-    samples = _differences(scores, others)
-    if len(samples) > 1:
-        raise TriglotError(
-            f"the scores are of {len(samples)} environments; equivalence is tested on one score "
-            "per seed [S]: average the normalized scores over the environments."
-        )
-    difference = paired_difference(scores, others, bounds)
-    if difference.count == 1:
-        return Equivalence("inconclusive", difference, margin, None, None, None, None)
-    spread = float(samples[0].std(ddof=1))
+    sample, difference = _differences(scores, others), paired_difference(scores, others, bounds)
+    if len(sample) == 1:
+        return Equivalence("inconclusive", difference, None, None, None)
+    spread = float(sample.std(ddof=1))
     needed = seeds_needed(difference.value, spread, margin, level)
     apart = difference_p_value(scores, others) if corrected is None else corrected
     if difference.low is None or difference.high is None or apart is None:
-        return Equivalence("inconclusive", difference, margin, None, None, None, needed)
-    p_value = _p_value(difference.value, spread, difference.count, margin)
-    half = float(stats.t.ppf(1 - level, difference.count - 1)) * spread / difference.count**0.5
-    tested = difference.value - half, difference.value + half
+        return Equivalence("inconclusive", difference, None, None, needed)
+    located = _located(sample)
+    p_value = float(max(located.cdf(-margin), located.sf(margin)))
+    low, high = map(float, located.interval(1 - 2 * level))
     found, needed_then = "inconclusive", needed
     if p_value < level:
         found, needed_then = "equivalent", None
     elif apart < level and max(-difference.low, difference.high) > margin:
         found, needed_then = "different", None
-    return Equivalence(found, difference, margin, tested, p_value, apart, needed_then)
+    return Equivalence(found, difference, (low, high), p_value, needed_then)
 
 
 def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.05) -> int | None:
@@ -214,18 +197,23 @@ def _power(centre: float, spread: float, count: int, margin: float, level: float
     return max(0.0, float(both))
 
 
-def _p_value(centre: float, spread: float, count: int, margin: float) -> float:
-    if spread == 0:
-        return float(abs(centre) > margin)
-    return float(stats.t.sf((margin - abs(centre)) / spread * math.sqrt(count), count - 1))
+def _located(sample: np.ndarray) -> Any:
+    """Build Student's t distribution around the mean of a sample, as wide as its standard error."""
+    error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    return stats.t(len(sample) - 1, loc=float(sample.mean()), scale=max(error, SMALLEST))
 
 
-def _differences(scores: Any, others: Any) -> list[np.ndarray]:
+def _differences(scores: Any, others: Any) -> np.ndarray:
     first, second = samples_of(scores), samples_of(others)
-    counts = [len(sample) for sample in first], [len(sample) for sample in second]
-    if counts[0] != counts[1]:
+    if len(first) > 1 or len(second) > 1:
         raise TriglotError(
-            f"paired scores need the same seeds on both sides; got {counts[0]} and {counts[1]} "
-            "seeds per environment."
+            f"the scores are of {max(len(first), len(second))} environments; pairs have one score "
+            "per seed [S]: average the normalized scores over the environments."
         )
-    return [one - other for one, other in zip(first, second, strict=True)]
+    (one,), (other,) = first, second
+    if len(one) != len(other):
+        raise TriglotError(
+            f"paired scores need the same seeds on both sides; got {len(one)} and {len(other)} "
+            "seeds."
+        )
+    return one - other

@@ -77,6 +77,18 @@ def test_the_return_is_put_against_the_margin(bounds: tuple[float, float], words
     assert card.value.startswith("+")
 
 
+def test_the_return_is_put_against_the_margin_by_the_interval_that_decides() -> None:
+    result = small(backends=("haiku", "equinox"))
+    difference = {"mean": 0.5, "low": -11.0, "high": 11.0}
+    tests = {"equivalence_interval": [-9.0, 9.0], "returns_level": "equivalent"}
+    result["pairs"][0] |= {"margin": 10.0, "return_difference": difference, **tests}
+    card = found("Return difference", result)
+    assert "lies within the margin" in card.meaning
+    assert (card.level, card.detail) == ("equivalent", "[-9.00, +9.00] at 90 %")
+    result["pairs"][0]["returns_level"] = "different"
+    assert found("Return difference", result).detail == "[-11.0, +11.0] at 95 %"
+
+
 def test_few_seeds_are_not_judged() -> None:
     card = found("Return difference", small(num_seeds=3))
     assert "Fewer than 5 seeds are shown and not judged." in card.meaning

@@ -209,9 +209,7 @@ def test_other_settings_that_are_not_separable_are_counted(unbounded: None) -> N
     plan, base = planned("two names"), np.arange(5.0)
     noise = [np.roll([3.0, -3.0, 1.0, -2.0, 0.0], number) for number in range(6)]
     found = [outcome(plan, number, final=base + noise[number]) for number in range(6)]
-    assert "Not separable by that either: 4 of the other settings." in report.separation(
-        ranked(found)
-    )
+    assert "4 more settings are not separable either." in report.separation(ranked(found))
 
 
 def test_the_winner_has_a_unit_and_a_range(unbounded: None) -> None:

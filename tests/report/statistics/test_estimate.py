@@ -31,8 +31,9 @@ SINGLE = (mean, interquartile_mean, lambda x: performance_profile(x, [0.5])[0])
 
 def estimates(scores: Any) -> list[Estimate]:
     """Compute every estimate of one array of scores."""
-    pairs = [paired_difference(scores, scores), probability_of_improvement(scores, scores)]
-    return [*(estimate(scores) for estimate in SINGLE), *pairs]
+    found = [estimate(scores) for estimate in SINGLE]
+    found.append(probability_of_improvement(scores, scores))
+    return found if np.ndim(scores[0]) else [*found, paired_difference(scores, scores)]
 
 
 @pytest.mark.parametrize("scores", [[3.0], [0.0, 500.0], [1.0, 2.0, 3.0, 4.0], [[1.0] * 9, [2.0]]])

@@ -1,6 +1,5 @@
 """The equivalence test and the number of seeds it needs, against formulas written by hand."""
 
-import json
 import math
 
 import numpy as np
@@ -71,12 +70,6 @@ def test_few_seeds_are_inconclusive_even_if_equal(count: int) -> None:
     assert found.seeds_needed == (None if count == 1 else 5)
 
 
-def test_it_is_written_as_json() -> None:
-    found = json.loads(json.dumps(equivalence(shifted(1.0, 90.0), BASE, margin=20).as_json()))
-    assert found["level"] == "inconclusive" and found["seeds_needed"] > 12
-    assert set(found["difference"]) == {"value", "low", "high", "count"}
-
-
 def exact_power(centre: float, spread: float, count: int, margin: float, level: float) -> float:
     """Integrate over the standard deviation of the sample, given which the mean is normal."""
     freedom, error = count - 1, spread / math.sqrt(count)
@@ -126,7 +119,7 @@ def test_a_margin_is_positive(margin: float) -> None:
 
 
 def test_pairs_need_the_same_seeds() -> None:
-    with pytest.raises(TriglotError, match=r"got \[12\] and \[11\] seeds"):
+    with pytest.raises(TriglotError, match=r"got 12 and 11 seeds"):
         equivalence(BASE, BASE[1:], margin=1.0)
     with pytest.raises(TriglotError, match="average the normalized scores"):
         equivalence([BASE, BASE], [BASE, BASE], margin=1.0)
@@ -143,8 +136,7 @@ def test_the_p_value_of_no_difference_is_that_of_the_paired_t_test() -> None:
 def test_a_corrected_p_value_decides_about_different_only() -> None:
     scores = shifted(40.0, 20.0)
     assert equivalence(scores, BASE, margin=20.0).level == "different"
-    found = equivalence(scores, BASE, margin=20.0, corrected=0.06)
-    assert (found.level, found.difference_p_value) == ("inconclusive", 0.06)
+    assert equivalence(scores, BASE, margin=20.0, corrected=0.06).level == "inconclusive"
     assert equivalence(shifted(0.0, 10.0), BASE, margin=20.0, corrected=1.0).level == "equivalent"
 
 
