@@ -31,7 +31,7 @@ def mixes_types(tape: Tape) -> bool:
 
 def arithmetic_difference(
     wide: Sequence[View], native: Sequence[Tape], labels: tuple[str, str]
-) -> tuple[Cause, Difference] | None:
+) -> tuple[list[Cause], Difference | None]:
     """Compare the types in which two programs compute equal values.
 
     Args:
@@ -41,32 +41,33 @@ def arithmetic_difference(
       labels: of both networks.
 
     Returns:
-      The cause, `dtype` or `precision`, and the first operations with other types. None if there
+      The causes, `dtype` and `precision`, and the first operations with other types. None if there
       are none, or if both programs are as exact as float32.
     """
+    causes: list[Cause] = []
+    first: Difference | None = None
     errors = [_error(tape, view.tape) for tape, view in zip(native, wide, strict=True)]
     if max(errors) <= ROUNDING:
-        return None
-    found = next(_other_types(*wide), None) or next(_other_precisions(*wide), None)
-    if found is None:
-        return None
-    name, (a, b), shown = found
-    operations = [places.operation(v.tape, at) for v, at in zip(wide, (a, b), strict=True)]
-    where = "; ".join(
-        f"{label}: {places.shown(each)}" for label, each in zip(labels, operations, strict=True)
-    )
-    evidence = (
-        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; the outputs deviate from float64 "
-        f"by {errors[0]:.2g} and {errors[1]:.2g} of their size"
-    )
-    outputs = [
-        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
-        for tape in native
-    ]
-    sizes = difference(*outputs)
-    one, other = operations
-    first = Difference(one=one, other=other, max_abs=sizes[0], max_rel=sizes[1])
-    return Cause(name, where, evidence), first
+        return causes, first
+    for found in (next(_other_types(*wide), None), next(_other_precisions(*wide), None)):
+        if found is None:
+            continue
+        name, values, shown = found
+        one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
+        where = f"{labels[0]}: {places.shown(one)}; {labels[1]}: {places.shown(other)}"
+        evidence = (
+            f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; the outputs deviate from "
+            f"float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
+        )
+        causes.append(Cause(name, where, evidence))
+        if first is None:
+            outputs = [
+                np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+                for tape in native
+            ]
+            largest, relative = difference(*outputs)
+            first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+    return causes, first
 
 
 def _error(native: Tape, wide: Tape) -> float:
@@ -79,12 +80,14 @@ def _error(native: Tape, wide: Tape) -> float:
 
 
 def _other_types(one: View, other: View) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
-    """Yield equal values that no operation of the second program computes in the same type."""
+    """Yield equal values that one program computes in a type in which the other does not."""
     for a, matches in _matches(one, other):
-        types = [_dtype(other.tape, b) for b in matches]
-        own = _dtype(one.tape, a)
-        if is_floating(own) and own not in types:
-            yield "dtype", (a, matches[0]), (str(own), str(types[0]))
+        own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        theirs = [_dtype(other.tape, b) for b in matches]
+        first = next((dtype for dtype in own if dtype not in theirs), own[0])
+        second = next((dtype for dtype in theirs if dtype not in own), theirs[0])
+        if first != second and is_floating(first):
+            yield "dtype", (a, matches[0]), (str(first), str(second))
 
 
 def _other_precisions(

@@ -101,10 +101,8 @@ def explain_tapes(
     if (momentum := norm_momentum(views, own, labels)) is not None:
         causes.append(momentum)
     if native is not None and any(map(mixes_types, tapes)):
-        arithmetic = arithmetic_difference(views, native(), labels)
-        if arithmetic is not None:
-            causes.append(arithmetic[0])
-            first = first or arithmetic[1]
+        arithmetic, located = arithmetic_difference(views, native(), labels)
+        causes, first = causes + arithmetic, first or located
     return Explanation(first, merged(causes), views)
 
 
