@@ -56,7 +56,7 @@ from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, 
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import first_bit_difference, first_divergence, precision_cause, record_both
+from .programs import first_bit_difference, first_large_difference, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
@@ -432,7 +432,8 @@ class _Comparison:
             sides = self._sides(self.subjects(pairing, frozen))
             try:
                 train = modes[0] == TRAINING
-                first = first_divergence(*sides, inputs, train=train, key=key)
+                tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
+                first = first_large_difference(*tapes)
             except Exception as error:  # an operation that cannot be evaluated alone
                 notes.append(f"the first difference was not located: {describe(error)}")
         return first, causes

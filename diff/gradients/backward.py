@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ...core.network import Network, Variables
 from ...core.types import PyTree
-from ..programs import first_divergence
+from ..programs import first_large_difference, record_both
 from ..types import Difference, Side
 
 
@@ -44,13 +44,14 @@ def first_backward_difference(
         replace(side, network=_backward(side, names, [pair[index] for pair in outputs]))
         for index, side in enumerate((one, other))
     ]
-    return first_divergence(sides[0], sides[1], inputs, train=train, key=key)
+    tapes = record_both(sides[0], sides[1], inputs, train=train, key=key, wide=True)
+    return first_large_difference(*tapes)
 
 
 def _backward(side: Side, names: list[str], indices: list[int]) -> Network:
     """Return a network whose outputs are the gradients of shared parameters, in this order."""
     network, codec = side.network, side.network.codec
-    assert codec is not None  # `first_divergence` refuses networks without one
+    assert codec is not None  # `record_both` refuses networks without one
 
     def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
         def loss(params: PyTree) -> Any:

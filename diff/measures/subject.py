@@ -1,7 +1,7 @@
 """One network at its weights, and the programs that are measured."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -165,14 +165,3 @@ def to_double(tree: PyTree) -> PyTree:
         return jnp.asarray(np.asarray(leaf).astype(np.float64))
 
     return jax.tree.map(convert, tree)
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield the equations of a program and of the programs inside them."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for each in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(each, "jaxpr", each)
-                if hasattr(inner, "eqns"):
-                    yield from equations(inner)

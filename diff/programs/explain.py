@@ -106,18 +106,6 @@ def explain_tapes(
     return Explanation(first, merged(causes), views)
 
 
-def first_divergence(
-    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array
-) -> Difference | None:
-    """Find the first operations in which two networks differ, without causes; None if they agree.
-
-    The arguments are those of `explain`.
-    """
-    tapes = record_both(one, other, inputs, train=train, key=key, wide=True)
-    found = divergence.find(*(View(tape, tape.arrays) for tape in tapes))
-    return None if found is None else found.described()
-
-
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:
     """Join causes of one name and evidence, as in every layer, into one with its places."""
     places_of: dict[tuple[str, str], list[str]] = {}
