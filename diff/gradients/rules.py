@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...core.network import Variables
@@ -80,11 +79,7 @@ class Program:
             outputs = _run(self._closed, jax.tree.leaves(params), left)
             return loss_of(dict(zip(names, outputs, strict=True)), self._subject.targets)
 
-        gradients = jax.grad(loss)(params)
-        # A layout may add a constant to a parameter, but not to its gradient.
-        encoded = self._subject.named(gradients)
-        offsets = self._subject.named(jax.tree.map(jnp.zeros_like, gradients))
-        return {name: encoded[name] - offsets[name] for name in encoded}
+        return self._subject.named_gradients(jax.grad(loss)(params))
 
 
 def _rules(jaxpr: Any) -> list[Rule]:
