@@ -52,11 +52,11 @@ from .measures.weights import (
 from .modes import explain_modes
 from .outputs import Output, match_outputs
 from .pairing.layouts import find_transposed, layout_cause
-from .pairing.leftovers import BIASES, Frozen, Party, find_frozen, find_shared, leftover_causes
+from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
 from .pairing.pair import pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
-from .programs import first_bit_difference, first_divergence, precision_cause, record_both
+from .programs import first_bit_difference, first_large_difference, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, Side
 
@@ -171,14 +171,15 @@ class _Comparison:
         return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
 
     @cached_property
-    def parties(self) -> tuple[Party, Party]:
-        both = [
-            Party(label, network, variables, given)
-            for label, network, variables, given in zip(
-                self.labels, self.networks, self.initial, self.batches[1], strict=True
+    def initial_sides(self) -> tuple[Side, Side]:
+        """Both networks at their initial variables."""
+        one, other = (
+            Side(label=label, network=network, variables=variables, names={})
+            for label, network, variables in zip(
+                self.labels, self.networks, self.initial, strict=True
             )
-        ]
-        return both[0], both[1]
+        )
+        return one, other
 
     def subjects(
         self, pairing: Pairing, frozen: tuple[list[Frozen], list[Frozen]], *, repaired: bool = False
@@ -218,7 +219,16 @@ class _Comparison:
             named |= {each.name: each.value for each in frozen[index]}
             variables = put(network, self.initial[index], named)
             indices = tuple((each.name, each.indices[index]) for each in self.outputs)
-            subjects.append(Subject(network, variables, shared[index], indices, self.targets))
+            subjects.append(
+                Subject(
+                    label=self.labels[index],
+                    network=network,
+                    variables=variables,
+                    names=shared[index],
+                    outputs=indices,
+                    targets=self.targets,
+                )
+            )
         return subjects[0], subjects[1]
 
     @cached_property
@@ -232,21 +242,21 @@ class _Comparison:
     def report(self) -> Report:
         """Run the comparison."""
         self.outputs  # noqa: B018 (networks without equal outputs are refused first)
-        one, other = self.parties
+        one, other = self.initial_sides
         pairing = pair_parameters(self.networks, self._uses, self.mapping)
         causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
         pairing, shared = find_shared(pairing, self._uses, one, other)
         causes += shared
         frozen = (
-            find_frozen(pairing.only_one, one, other),
-            find_frozen(pairing.only_other, other, one),
+            find_frozen(pairing.only_one, one, other, self.batches[1][1]),
+            find_frozen(pairing.only_other, other, one, self.batches[1][0]),
         )
         causes += [each.cause for side in frozen for each in side]
         known = {each.name for side in frozen for each in side}
         causes += leftover_causes(pairing, known, one, other)
         subjects = self.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
-        dtypes_apart = dtype_causes(pairing, subjects, setup, self.labels)
+        dtypes_apart = dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
         measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
         located, found = self._explain_gradients(pairing, subjects, setup, measurements, notes)
@@ -311,26 +321,23 @@ class _Comparison:
     ) -> tuple[Difference | None, list[Cause]]:
         """Name causes of other gradients; locate them where all outputs are equal."""
         if not agree(measurements, OUTPUTS) or agree(measurements, GRADIENTS):
-            return None, gradient_causes(pairing, subjects, setup, self.labels)
+            return None, gradient_causes(pairing, subjects, setup)
         size, train = max(setup.batches), setup.learning_mode == TRAINING
         given = setup.batches[size]
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
         try:
-            found = explain_gradients(subjects, given, setup.key, self.labels, train=train)
+            found = explain_gradients(subjects, given, setup.key, train=train)
             if found is not None:
                 one, other = found.operations
                 located = Difference(
                     one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel
                 )
                 return located, found.causes
-            indices = [output.indices for output in self.outputs]
-            located = first_backward_difference(
-                *self._sides(subjects), given[0], indices, train=train, key=setup.key
-            )
+            located = first_backward_difference(*subjects, given[0], train=train, key=setup.key)
         except Exception as error:  # an operation that cannot be evaluated alone
             notes.append(f"the gradients could not be aligned: {describe(error)}")
             located = None
-        return located, gradient_causes(pairing, subjects, setup, self.labels)
+        return located, gradient_causes(pairing, subjects, setup)
 
     def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
         programs = [
@@ -351,35 +358,27 @@ class _Comparison:
                  if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
         if not apart:
             return None
-        one, other = self._sides(subjects)
         inputs, train = self.batches[apart[0].batch][0], apart[0].mode == TRAINING
         try:
             key = self.keys["training"]
             return first_bit_difference(
-                *record_both(one, other, inputs, train=train, key=key, exact=True)
+                *record_both(*subjects, inputs, train=train, key=key, exact=True)
             )
         except Exception as error:  # an operation that cannot be evaluated alone
             notes.append(f"the first rounding was not located: {describe(error)}")
             return None
 
-    def _sides(self, subjects: tuple[Subject, Subject]) -> tuple[Side, Side]:
+    def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
-            Side(label=label, network=side.network, variables=side.variables, names=side.names)
-            for label, side in zip(self.labels, subjects, strict=True)
+            read_uses(side.network, side.variables, given, indices)
+            for side, given, indices in zip(
+                self.initial_sides,
+                self.batches[1],
+                zip(*(output.indices for output in self.outputs), strict=True),
+                strict=True,
+            )
         )
         return one, other
-
-    def _uses(self) -> tuple[Uses, Uses]:
-        both = [
-            read_uses(
-                party.network,
-                party.variables,
-                party.inputs,
-                [output.indices[i] for output in self.outputs],
-            )
-            for i, party in enumerate(self.parties)
-        ]
-        return both[0], both[1]
 
     def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
         """Decide what is measured."""
@@ -398,7 +397,7 @@ class _Comparison:
         if not any(is_random):
             return setup, None
         return setup, compare_randomness(
-            subjects, (is_random[0], is_random[1]), given, self.keys["random"], self.labels
+            subjects, (is_random[0], is_random[1]), given, self.keys["random"]
         )
 
     def _agrees_at(self, pairing: Pairing, frozen: Any, forward: ForwardPair) -> bool:
@@ -420,7 +419,7 @@ class _Comparison:
         modes = sorted({*apart, TRAINING} if random else apart)
         inputs, key = self.batches[max(BATCHES)][0], self.keys["training"]
         first, causes = explain_modes(
-            *self._sides(self.subjects(pairing, frozen, repaired=True)),
+            *self.subjects(pairing, frozen, repaired=True),
             inputs,
             modes=modes,
             with_state=random is None and not agree(measurements, STATE),
@@ -429,10 +428,11 @@ class _Comparison:
         )
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         if modes and (pairing.only_one or pairing.only_other):
-            sides = self._sides(self.subjects(pairing, frozen))
+            sides = self.subjects(pairing, frozen)
             try:
                 train = modes[0] == TRAINING
-                first = first_divergence(*sides, inputs, train=train, key=key)
+                tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
+                first = first_large_difference(*tapes)
             except Exception as error:  # an operation that cannot be evaluated alone
                 notes.append(f"the first difference was not located: {describe(error)}")
         return first, causes

@@ -27,10 +27,9 @@ def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     return known or found
 
 
-def dtype_causes(
-    pairing: Pairing, subjects: Sequence[Subject], setup: Setup, labels: tuple[str, str]
-) -> list[Cause]:
+def dtype_causes(pairing: Pairing, subjects: Sequence[Subject], setup: Setup) -> list[Cause]:
     """Name dtypes of parameters and outputs that differ."""
+    labels = [side.label for side in subjects]
     for pair in pairing.pairs:
         one, other = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         if one != other:
@@ -66,11 +65,12 @@ def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list
 
 
 def gradient_causes(
-    pairing: Pairing, subjects: tuple[Subject, Subject], setup: Setup, labels: tuple[str, str]
+    pairing: Pairing, subjects: tuple[Subject, Subject], setup: Setup
 ) -> list[Cause]:
     """Name parameters whose gradient is exactly 0 in one network only."""
     if not setup.learns:
         return []
+    labels = [side.label for side in subjects]
     size, train = max(setup.batches), setup.learning_mode == TRAINING
     sides = []
     for index, side in enumerate(subjects):

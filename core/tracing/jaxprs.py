@@ -60,6 +60,24 @@ def evaluate(
     return read
 
 
+def walk(
+    jaxpr: Any,
+    callers: tuple[Any, ...] = (),
+    enter: Callable[[Any], bool] = lambda equation: True,
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield the equations of a jaxpr and of those inside them, each with the calls that hold it.
+
+    Args:
+      jaxpr: an open one.
+      callers: equations that hold it, outermost first.
+      enter: whether to yield the equations inside an equation.
+    """
+    for equation in jaxpr.eqns:
+        yield equation, callers
+        for inner in jex.jaxprs_in_params(equation.params) if enter(equation) else ():
+            yield from walk(inner, (*callers, equation), enter)
+
+
 def variables(atoms: Iterable[Any]) -> list[Any]:
     """Return the atoms that are variables, not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]

@@ -1,26 +1,20 @@
 """The first operation of two backward passes that differs."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ...core.network import Network, Variables
+from ...core.network import Variables
 from ...core.types import PyTree
-from ..programs import first_divergence
-from ..types import Difference, Side
+from ..measures.subject import Subject
+from ..programs import first_large_difference, record_both
+from ..types import Difference
 
 
 def first_backward_difference(
-    one: Side,
-    other: Side,
-    inputs: PyTree,
-    outputs: Sequence[tuple[int, int]],
-    *,
-    train: bool,
-    key: jax.Array,
+    one: Subject, other: Subject, inputs: PyTree, *, train: bool, key: jax.Array
 ) -> Difference | None:
     """Align the traced gradients of two networks, and find the first operation that differs.
 
@@ -29,42 +23,31 @@ def first_backward_difference(
     Args:
       one, other: networks with a codec, and their weights.
       inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
-      outputs: the indices of each shared output on both sides.
       train: training mode or evaluation.
       key: of the networks' random draws.
 
     Returns:
       None if the gradients are equal.
-
-    Raises:
-      TriglotError: if a network has no codec.
     """
-    names = sorted(one.names.keys() & other.names.keys())
-    sides = [
-        replace(side, network=_backward(side, names, [pair[index] for pair in outputs]))
-        for index, side in enumerate((one, other))
-    ]
-    return first_divergence(sides[0], sides[1], inputs, train=train, key=key)
+    sides = _backward(one), _backward(other)
+    return first_large_difference(*record_both(*sides, inputs, train=train, key=key, wide=True))
 
 
-def _backward(side: Side, names: list[str], indices: list[int]) -> Network:
-    """Return a network whose outputs are the gradients of shared parameters, in this order."""
-    network, codec = side.network, side.network.codec
-    assert codec is not None  # `first_divergence` refuses networks without one
+def _backward(side: Subject) -> Subject:
+    """Return a network whose outputs are the gradients of shared parameters by name."""
+    network = side.network
 
     def apply(variables: Variables, inputs: PyTree, **options: Any) -> tuple[Any, PyTree]:
         def loss(params: PyTree) -> Any:
             own = Variables(params=params, state=variables.state)
             outputs, state = network.apply(own, inputs, **options)
             leaves = jax.tree.leaves(outputs)
-            return _weighted([leaves[index] for index in indices]), state
+            return _weighted([leaves[index] for _, index in side.outputs]), state
 
         (_, state), gradients = network.value_and_grad(loss)(variables.params)
-        encoded = codec.encode(gradients)
-        offsets = codec.encode(jax.tree.map(jnp.zeros_like, gradients))
-        return [encoded[side.names[n]] - offsets[side.names[n]] for n in names], state
+        return side.named_gradients(gradients), state
 
-    return replace(network, apply=apply)
+    return replace(side, network=replace(network, apply=apply))
 
 
 def _weighted(outputs: list[jax.Array]) -> Any:

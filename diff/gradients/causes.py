@@ -36,7 +36,6 @@ def explain_gradients(
     subjects: tuple[Subject, Subject],
     inputs: tuple[PyTree, PyTree],
     key: jax.Array,
-    labels: tuple[str, str],
     *,
     train: bool,
 ) -> Explained | None:
@@ -49,7 +48,6 @@ def explain_gradients(
       subjects: networks with equal outputs.
       inputs: a batch for each.
       key, train: passed to both networks.
-      labels: of both.
 
     Returns:
       None if no rules explain it.
@@ -57,17 +55,16 @@ def explain_gradients(
     try:
         with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
             wide = (subjects[0].in_double(), subjects[1].in_double())
-            return _explain(wide, to_double(inputs), key, labels, train, DOUBLE_EPS)
+            return _explain(wide, to_double(inputs), key, train, DOUBLE_EPS)
     except Exception:  # a network that fails on float64
         tolerance = SINGLE_FACTOR * float(jnp.finfo("float32").eps)
-        return _explain(subjects, inputs, key, labels, train, tolerance)
+        return _explain(subjects, inputs, key, train, tolerance)
 
 
 def _explain(
     subjects: tuple[Subject, Subject],
     inputs: tuple[PyTree, PyTree],
     key: jax.Array,
-    labels: tuple[str, str],
     train: bool,
     tolerance: float,
 ) -> Explained | None:
@@ -92,7 +89,7 @@ def _explain(
         for rule in (rule for rule in program.rules if rule in found[side]):
             operations[side] = operations[side] or rule.operation
             stopped = _stopped(program, found[side], rule) if rule.kind == STOP else []
-            causes.append(_cause(rule, stopped, subjects[side], labels[side]))
+            causes.append(_cause(rule, stopped, subjects[side]))
     return Explained(causes, (operations[0], operations[1]))
 
 
@@ -138,7 +135,8 @@ def _any(array: Any) -> bool:
     return bool(np.any(np.asarray(array) != 0))
 
 
-def _cause(rule: Rule, stopped: list[str], subject: Subject, label: str) -> Cause:
+def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
+    label = subject.label
     where = f"{label}: {places.shown(rule.operation)}"
     if stopped:
         names = ", ".join(subject.names[name] for name in stopped[:3])

@@ -1,21 +1,19 @@
 """The gradients of a network without some of its `stop_gradient`s and custom derivatives."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
 
 from ...core.network import Variables
-from ...core.tracing.jaxprs import bind, ends_of_scan, evaluate
+from ...core.tracing.jaxprs import bind, ends_of_scan, evaluate, walk
 from ...core.types import PyTree
 from ..measures.compiling import quick_jit
 from ..measures.subject import Subject, loss_of
 from ..programs.places import called
-from ..programs.recorder import CALLED, CALLS
+from ..programs.recorder import called_program
 from ..types import Operation
 
 STOP, CUSTOM = "stop_gradient", "custom_gradient"
@@ -81,18 +79,18 @@ class Program:
             outputs = _run(self._closed, jax.tree.leaves(params), left)
             return loss_of(dict(zip(names, outputs, strict=True)), self._subject.targets)
 
-        gradients = jax.grad(loss)(params)
-        # A layout may add a constant to a parameter, but not to its gradient.
-        encoded = self._subject.named(gradients)
-        offsets = self._subject.named(jax.tree.map(jnp.zeros_like, gradients))
-        return {name: encoded[name] - offsets[name] for name in encoded}
+        return self._subject.named_gradients(jax.grad(loss)(params))
 
 
 def _rules(jaxpr: Any) -> list[Rule]:
     """List the rules of a program; those inside a function with a custom derivative are its own."""
     grouped: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
     # A function that is called twice is traced once.
-    for equation, callers in {id(found[0]): found for found in _walk(jaxpr, ())}.values():
+    found = walk(jaxpr, enter=lambda equation: equation.primitive.name not in NAMES)
+    known = {id(equation): (equation, callers) for equation, callers in found}
+    for equation, callers in known.values():
+        if equation.primitive.name not in NAMES:
+            continue
         name = _name(equation)
         # Each `stop_gradient` has its own place, but all calls of a function its one derivative.
         key = (NAMES[equation.primitive.name], name, None if name else id(equation))
@@ -108,36 +106,11 @@ def _rules(jaxpr: Any) -> list[Rule]:
     ]
 
 
-def _walk(jaxpr: Any, callers: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name in NAMES:
-            yield equation, callers
-        else:
-            for inner in _inner(equation):
-                yield from _walk(inner.jaxpr, (*callers, equation))
-
-
-def _inner(equation: Any) -> Iterable[Any]:
-    """Return the closed programs that `_run` evaluates in place of an equation."""
-    name, params = equation.primitive.name, equation.params
-    if name in CALLED:
-        return [_closed(next(params[key] for key in CALLS if key in params))]
-    if name == "scan":
-        return [params["jaxpr"]]
-    return params["branches"] if name == "cond" else []
-
-
-def _closed(program: Any) -> Any:
-    return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
-
-
 def _name(equation: Any) -> str:
     """Return the name and place of a function with a custom derivative."""
     if NAMES[equation.primitive.name] == STOP:
         return ""
-    program = _closed(next(equation.params[key] for key in CALLS if key in equation.params))
-    info = getattr(program.jaxpr, "debug_info", None)
+    info = getattr(called_program(equation).jaxpr, "debug_info", None)
     return str(getattr(info, "func_src_info", "") or equation.primitive.name)
 
 
@@ -150,16 +123,13 @@ def _run(closed: Any, operands: Sequence[Any], left: set[int]) -> list[Any]:
             return bind(equation, operands)
         if name == "stop_gradient":
             return operands
-        if name in NAMES:
-            inner = _closed(next(params[key] for key in CALLS if key in params))
-            return _run(inner, operands, left)
         if name == "scan":
             return _scan(equation, operands, left)
         if name == "cond":
             branches = [lambda *given, b=b: _run(b, given, left) for b in params["branches"]]
             return jax.lax.switch(operands[0], branches, *operands[1:])
-        called = list(_inner(equation))
-        return _run(called[0], operands, left) if called else bind(equation, operands)
+        program = called_program(equation)
+        return bind(equation, operands) if program is None else _run(program, operands, left)
 
     jaxpr = closed.jaxpr
     known = dict(zip(jaxpr.constvars, closed.consts, strict=True))

@@ -13,7 +13,7 @@ from ...core.network import Network, Variables
 from ..pairing.parameters import Pairing, Parameter
 from ..types import Cause
 from .compiling import quick_jit
-from .samples import LEVEL, Test, two_samples
+from .samples import LEVEL, two_samples
 
 NUM_KEYS = 1000
 MAX_DRAWN = 2**28  # parameters drawn in all; larger networks get fewer keys
@@ -120,7 +120,7 @@ def compare_initializers(one: Initial, other: Initial, pairing: Pairing) -> list
     rows = []
     for pair in pairing.pairs:
         first, second = one.statistics[pair.one], other.statistics[pair.other]
-        p_value = min(test.p_value for test in _tests(first, second))
+        p_value = min(_p_values(first, second))
         rows.append(
             InitializerRow(
                 pair.one,
@@ -155,9 +155,9 @@ def _statistics(array: jax.Array) -> dict[str, jax.Array]:
     return {"elements": flat[few], "mean": jnp.mean(flat), "square": jnp.mean(flat**2)}
 
 
-def _tests(one: dict[str, Any], other: dict[str, Any]) -> list[Test]:
-    tests = [two_samples(one["elements"].reshape(-1), other["elements"].reshape(-1))]
-    return tests + [two_samples(one[name], other[name]) for name in ("mean", "square")]
+def _p_values(one: dict[str, Any], other: dict[str, Any]) -> list[float]:
+    elements = [two_samples(one["elements"].reshape(-1), other["elements"].reshape(-1))]
+    return elements + [two_samples(one[name], other[name]) for name in ("mean", "square")]
 
 
 def _summary(drawn: dict[str, Any], parameter: Parameter) -> Draws:

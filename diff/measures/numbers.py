@@ -25,8 +25,9 @@ import numpy as np
 
 from ...core.errors import describe
 from ...core.network import Variables
+from ...core.tracing.jaxprs import walk
 from ...core.types import PyTree
-from .subject import OPTIMIZER, STEPS, Subject, equations, to_double
+from .subject import OPTIMIZER, STEPS, Subject, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
 SINGLE_FACTOR = 256
@@ -243,7 +244,7 @@ def _dtypes(jaxpr: Any) -> set[str]:
     """Collect the floating dtypes in which a program computes with arrays."""
     return {
         str(var.aval.dtype)
-        for equation in equations(jaxpr)
+        for equation, _ in walk(jaxpr)
         if equation.primitive.name not in ARRANGING
         for var in equation.outvars
         if jnp.issubdtype(getattr(var.aval, "dtype", np.bool_), jnp.floating) and var.aval.shape

@@ -55,7 +55,6 @@ def compare_randomness(
     is_random: tuple[bool, bool],
     inputs: tuple[Any, Any],
     key: jax.Array,
-    labels: tuple[str, str],
 ) -> Randomness:
     """Test whether two networks' outputs in training have the same distribution over keys.
 
@@ -66,18 +65,17 @@ def compare_randomness(
       is_random: whether the outputs depend on the key.
       inputs: a batch of one for each.
       key: of both sides, whose libraries derive other numbers from it.
-      labels: of the networks.
     """
     samples = [
         outputs_over_keys(side, given, key) for side, given in zip(sides, inputs, strict=True)
     ]
     identical = np.array_equal(samples[0], samples[1])
     columns = range(samples[0].shape[1])
-    p_value = min(two_samples(samples[0][:, i], samples[1][:, i]).p_value for i in columns)
+    p_value = min(two_samples(samples[0][:, i], samples[1][:, i]) for i in columns)
     same = identical or p_value >= LEVEL / len(columns)
     causes = []
     if is_random[0] != is_random[1] and not same:
-        drawing, fixed = labels if is_random[0] else labels[::-1]
+        drawing, fixed = (side.label for side in (sides if is_random[0] else sides[::-1]))
         evidence = f"in training {drawing} draws random numbers, {fixed} draws none"
         causes.append(Cause("dropout", drawing, evidence))
     answer = "agree" if same else "differ"

@@ -1,7 +1,7 @@
 """One network at its weights, and the programs that are measured."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 import optax
 
 from ...backends.canonical import with_arithmetic
-from ...core.network import Network, Variables
+from ...core.network import Variables
 from ...core.tracing.jaxprs import leaves_read, needed
 from ...core.types import PyTree
+from ..types import Side
 from .compiling import quick_jit
 
 STEPS = 100
@@ -22,22 +23,16 @@ OPTIMIZER = optax.adam(1e-3)
 Arrays = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """One network, its weights and its part of the pairing.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject(Side):
+    """One network, its weights, and what is measured of it.
 
     Attributes:
-      network: of any arithmetic.
-      variables: at which it is measured.
-      names: its canonical names by the names that both sides share.
       outputs: for each output that both sides share, the name and the index of this side's leaf.
       targets: for each of these, what the loss compares it with.
       double: whether the arrays are float64; then it is measured where x64 is enabled.
     """
 
-    network: Network
-    variables: Variables
-    names: dict[str, str]
     outputs: tuple[tuple[str, int], ...]
     targets: tuple[np.ndarray, ...]
     double: bool = False
@@ -121,14 +116,11 @@ class Subject:
             with jax.numpy_dtype_promotion("standard"):
                 updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
             params = optax.apply_updates(variables.params, updates)
-            # A layout may add a constant to a parameter, but not to its gradient.
-            encoded = self.named(gradients)
-            offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
             return {
                 "outputs": outputs,
                 "variables": Variables(params=params, state=state),
                 "opt_state": moved,
-                "gradients": {name: encoded[name] - offsets[name] for name in encoded},
+                "gradients": self.named_gradients(gradients),
             }
 
         return self._jit(step, static_argnums=4)
@@ -144,6 +136,13 @@ class Subject:
         assert codec is not None  # for the type checker
         encoded = codec.encode(params)
         return {name: encoded[own] for name, own in self.names.items()}
+
+    def named_gradients(self, gradients: PyTree) -> Arrays:
+        """Return the gradients of the paired parameters by their shared names."""
+        # A layout may add a constant to a parameter, but not to its gradient.
+        encoded = self.named(gradients)
+        offsets = self.named(jax.tree.map(jnp.zeros_like, gradients))
+        return {name: encoded[name] - offsets[name] for name in encoded}
 
 
 def loss_of(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
@@ -165,14 +164,3 @@ def to_double(tree: PyTree) -> PyTree:
         return jnp.asarray(np.asarray(leaf).astype(np.float64))
 
     return jax.tree.map(convert, tree)
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield the equations of a program and of the programs inside them."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for each in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(each, "jaxpr", each)
-                if hasattr(inner, "eqns"):
-                    yield from equations(inner)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.network import Network, Variables
+from ...core.network import Variables
 from ...core.types import PyTree, by_path
-from ..types import Cause
+from ..types import Cause, Side
 from .alignment import align_uses
 from .parameters import Pair, Pairing, Parameter, is_inner_bias
 from .use_order import Uses
@@ -18,25 +18,8 @@ from .use_order import Uses
 BIASES = ("bias", "b", "beta", "offset")
 
 
-@dataclass(frozen=True)
-class Party:
-    """One network with what is needed to look for its counterparts of the other's parameters.
-
-    Attributes:
-      label: shown in causes.
-      network: in native arithmetic.
-      variables: its initial ones.
-      inputs: a batch.
-    """
-
-    label: str
-    network: Network
-    variables: Variables
-    inputs: PyTree
-
-
 def find_shared(
-    pairing: Pairing, read: Callable[[], tuple[Uses, Uses]], one: Party, other: Party
+    pairing: Pairing, read: Callable[[], tuple[Uses, Uses]], one: Side, other: Side
 ) -> tuple[Pairing, list[Cause]]:
     """Pair parameters that one network has once, uses several times, and the other has copies of.
 
@@ -93,16 +76,19 @@ class Frozen:
     cause: Cause
 
 
-def find_frozen(left: Sequence[Parameter], owner: Party, other: Party) -> list[Frozen]:
+def find_frozen(
+    left: Sequence[Parameter], owner: Side, other: Side, inputs: PyTree
+) -> list[Frozen]:
     """Find arrays in the state or among the constants of `other` that fit `owner`'s parameters.
 
     Vectors count only beside a matrix of the same module, since statistics have their shape.
 
     Args:
       left: the parameters of `owner` without a counterpart.
-      owner, other: the networks.
+      owner, other: the networks, with their initial variables.
+      inputs: a batch for `other`.
     """
-    arrays = [(name, array) for name, array in _outside(other) if array.size > 1]
+    arrays = [(name, array) for name, array in _outside(other, inputs) if array.size > 1]
     found: list[Frozen] = []
     for parameter in sorted(left, key=lambda each: -len(each.shape)):
         beside = any(_module(each.name) == _module(parameter.name) for each in found)
@@ -124,14 +110,14 @@ def find_frozen(left: Sequence[Parameter], owner: Party, other: Party) -> list[F
     return found
 
 
-def _outside(party: Party) -> list[tuple[str, np.ndarray]]:
+def _outside(side: Side, inputs: PyTree) -> list[tuple[str, np.ndarray]]:
     """List the floating-point arrays of a network that are not parameters, with their places."""
     state = [
-        (f"state {path}".strip(), leaf) for path, leaf in by_path(party.variables.state).items()
+        (f"state {path}".strip(), leaf) for path, leaf in by_path(side.variables.state).items()
     ]
-    closed = jax.make_jaxpr(lambda params, inputs: party.network.apply(
-        Variables(params=params, state=party.variables.state), inputs
-    ))(party.variables.params, party.inputs)  # fmt: skip
+    closed = jax.make_jaxpr(lambda params, inputs: side.network.apply(
+        Variables(params=params, state=side.variables.state), inputs
+    ))(side.variables.params, inputs)  # fmt: skip
     constants = [("a constant", const) for const in closed.consts]
     held: list[tuple[str, np.ndarray]] = []
     for place, array in [*state, *constants]:
@@ -156,7 +142,7 @@ def _arranged(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def leftover_causes(
-    pairing: Pairing, explained: Collection[str], one: Party, other: Party
+    pairing: Pairing, explained: Collection[str], one: Side, other: Side
 ) -> list[Cause]:
     """Name what the parameters without a counterpart mean, except those that are `explained`."""
     causes = _variants(pairing, one, other)
@@ -193,7 +179,7 @@ def leftover_causes(
     return causes
 
 
-def _variants(pairing: Pairing, one: Party, other: Party) -> list[Cause]:
+def _variants(pairing: Pairing, one: Side, other: Side) -> list[Cause]:
     """Name pairs whose layers compute different functions with equal parameters."""
     for pair in pairing.pairs:
         notes = pairing.one[pair.one].leaf.note, pairing.other[pair.other].leaf.note

@@ -1,7 +1,7 @@
 """Align two traced programs by their values and name the causes of a difference."""
 
 from .bits import first_bit_difference, first_large_difference
-from .explain import Explanation, explain, explain_tapes, first_divergence
+from .explain import Explanation, explain, explain_tapes
 from .precision import precision_cause
 from .recorder import Program, record
 from .recording import record_both
@@ -12,7 +12,6 @@ __all__ = [
     "explain",
     "explain_tapes",
     "first_bit_difference",
-    "first_divergence",
     "first_large_difference",
     "precision_cause",
     "record",

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..types import Cause, Difference
+from ..types import Cause, Difference, Operation
 from . import places
 from .divergence import difference
-from .precision import PRODUCTS, precision_of
-from .tape import Step, Tape
+from .precision import compare_precisions
+from .tape import Tape
 from .values import View
 from .wide import is_floating
 
@@ -31,7 +31,7 @@ def mixes_types(tape: Tape) -> bool:
 
 def arithmetic_difference(
     wide: Sequence[View], native: Sequence[Tape], labels: tuple[str, str]
-) -> tuple[Cause, Difference] | None:
+) -> tuple[list[Cause], Difference | None]:
     """Compare the types in which two programs compute equal values.
 
     Args:
@@ -41,32 +41,38 @@ def arithmetic_difference(
       labels: of both networks.
 
     Returns:
-      The cause, `dtype` or `precision`, and the first operations with other types. None if there
-      are none, or if both programs are as exact as float32.
+      The causes, `dtype` and `precision`, and the first operations with other types; none if both
+      programs are as exact as float32.
     """
+    causes: list[Cause] = []
+    first: Difference | None = None
     errors = [_error(tape, view.tape) for tape, view in zip(native, wide, strict=True)]
     if max(errors) <= ROUNDING:
-        return None
-    found = next(_other_types(*wide), None) or next(_other_precisions(*wide), None)
-    if found is None:
-        return None
-    name, (a, b), shown = found
-    operations = [places.operation(v.tape, at) for v, at in zip(wide, (a, b), strict=True)]
-    where = "; ".join(
-        f"{label}: {places.shown(each)}" for label, each in zip(labels, operations, strict=True)
+        return causes, first
+    equations = [[(step.equation, step.callers) for step in view.tape.steps] for view in wide]
+    deviation = (
+        f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
-    evidence = (
-        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; the outputs deviate from float64 "
-        f"by {errors[0]:.2g} and {errors[1]:.2g} of their size"
-    )
-    outputs = [
-        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
-        for tape in native
-    ]
-    sizes = difference(*outputs)
-    one, other = operations
-    first = Difference(one=one, other=other, max_abs=sizes[0], max_rel=sizes[1])
-    return Cause(name, where, evidence), first
+    found: list[tuple[Operation | None, Operation | None]] = []
+    if (types := _other_types(*wide)) is not None:
+        values, shown = types
+        one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
+        where = f"{labels[0]}: {places.shown(one)}; {labels[1]}: {places.shown(other)}"
+        evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
+        causes.append(Cause("dtype", where, evidence))
+        found.append((one, other))
+    if (precision := compare_precisions(equations, labels)) is not None:
+        causes.append(Cause("precision", precision.where, precision.counts + deviation))
+        found.append(precision.operations)
+    if found:
+        outputs = [
+            np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+            for tape in native
+        ]
+        largest, relative = difference(*outputs)
+        one, other = found[0]
+        first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+    return causes, first
 
 
 def _error(native: Tape, wide: Tape) -> float:
@@ -78,31 +84,16 @@ def _error(native: Tape, wide: Tape) -> float:
     )
 
 
-def _other_types(one: View, other: View) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
-    """Yield equal values that no operation of the second program computes in the same type."""
+def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, str]] | None:
+    """Find equal values that one program computes in a type in which the other does not."""
     for a, matches in _matches(one, other):
-        types = [_dtype(other.tape, b) for b in matches]
-        own = _dtype(one.tape, a)
-        if is_floating(own) and own not in types:
-            yield "dtype", (a, matches[0]), (str(own), str(types[0]))
-
-
-def _other_precisions(
-    one: View, other: View
-) -> Iterator[tuple[str, tuple[int, int], tuple[str, str]]]:
-    """Yield equal products with another precision, then reduced precision on one side only."""
-    for a, matches in _matches(one, other):
-        own = _precision(_step(one.tape, a))
-        shown = [_precision(_step(other.tape, b)) for b in matches]
-        if own and shown[0] and own not in shown:
-            yield "precision", (a, matches[0]), (own, shown[0])
-    reduced = [_reduced(view.tape) for view in (one, other)]
-    if reduced[0].keys() != reduced[1].keys():
-        (a, b) = (next(iter(each.values()), None) for each in reduced)
-        first = _partner(other, one, b) if a is None and b is not None else a
-        second = _partner(one, other, a) if b is None and a is not None else b
-        if first is not None and second is not None:
-            yield "precision", (first, second), (_bits(reduced[0]), _bits(reduced[1]))
+        own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
+        theirs = [_dtype(other.tape, b) for b in matches]
+        first = next((dtype for dtype in own if dtype not in theirs), own[0])
+        second = next((dtype for dtype in theirs if dtype not in own), theirs[0])
+        if first != second and is_floating(first):
+            return (a, matches[0]), (str(first), str(second))
+    return None
 
 
 def _matches(one: View, other: View) -> Iterator[tuple[int, list[int]]]:
@@ -113,35 +104,6 @@ def _matches(one: View, other: View) -> Iterator[tuple[int, list[int]]]:
                 yield a, found
 
 
-def _partner(view: View, other: View, value: int) -> int | None:
-    return next(other.find_all(view.core(value)), None)
-
-
-def _step(tape: Tape, value: int) -> Step:
-    return tape.steps[tape.producers[value]]
-
-
 def _dtype(tape: Tape, value: int) -> np.dtype[Any]:
-    step = _step(tape, value)
+    step = tape.steps[tape.producers[value]]
     return step.equation.outvars[step.results.index(value)].aval.dtype
-
-
-def _precision(step: Step) -> str:
-    """Write the precision of a product; empty for other operations."""
-    return f"precision {precision_of(step.equation)}" if step.name in PRODUCTS else ""
-
-
-def _reduced(tape: Tape) -> dict[tuple[int, int], int]:
-    """Return the first value of each number of bits to which a program rounds."""
-    found: dict[tuple[int, int], int] = {}
-    for step in tape.steps:
-        if step.name == "reduce_precision":
-            params = step.equation.params
-            bits = (params["exponent_bits"], params["mantissa_bits"])
-            found.setdefault(bits, tape.roots[step.operands[0]])
-    return found
-
-
-def _bits(reduced: dict[tuple[int, int], int]) -> str:
-    shown = [f"rounds to {mantissa} bits of mantissa" for _, mantissa in reduced]
-    return ", ".join(shown) or "does not round"

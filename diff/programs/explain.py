@@ -101,23 +101,9 @@ def explain_tapes(
     if (momentum := norm_momentum(views, own, labels)) is not None:
         causes.append(momentum)
     if native is not None and any(map(mixes_types, tapes)):
-        arithmetic = arithmetic_difference(views, native(), labels)
-        if arithmetic is not None:
-            causes.append(arithmetic[0])
-            first = first or arithmetic[1]
+        arithmetic, located = arithmetic_difference(views, native(), labels)
+        causes, first = causes + arithmetic, first or located
     return Explanation(first, merged(causes), views)
-
-
-def first_divergence(
-    one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array
-) -> Difference | None:
-    """Find the first operations in which two networks differ, without causes; None if they agree.
-
-    The arguments are those of `explain`.
-    """
-    tapes = record_both(one, other, inputs, train=train, key=key, wide=True)
-    found = divergence.find(*(View(tape, tape.arrays) for tape in tapes))
-    return None if found is None else found.described()
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:

@@ -1,25 +1,40 @@
 """The precision of products, as two traced programs state it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend import core as jex
 
-from ..types import Cause
+from ...core.tracing.jaxprs import walk
+from ..types import Cause, Operation
 from . import places
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 DEFAULT = "default"
+ROUNDING = "rounding"
 
 
-class Product(NamedTuple):
-    """A product of a traced program, its precision, and the calls that hold it."""
+class Stated(NamedTuple):
+    """The precision of a product or a rounding, its equation, and the calls that hold it."""
 
     precision: str
     equation: Any
     callers: tuple[Any, ...]
+
+
+class OtherPrecision(NamedTuple):
+    """Two programs that state other precisions.
+
+    Attributes:
+      counts: how often each states it, in words.
+      where: the first such operation.
+      operations: of both programs; None for one that has no such operation.
+    """
+
+    counts: str
+    where: str
+    operations: tuple[Operation | None, Operation | None]
 
 
 def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
@@ -35,38 +50,62 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
       The cause `precision`, for two networks whose values are equal on this machine; None if the
       precisions are the same.
     """
-    products = [list(_products(program, ())) for program in programs]
-    counts = [Counter(product.precision for product in side) for side in products]
-    same_number = len(products[0]) == len(products[1])
+    found = compare_precisions(list(map(walk, programs)), labels)
+    if found is None:
+        return None
+    evidence = (
+        f"{found.counts}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
+        "products of lower precision more; this does not change the verdict"
+    )
+    return Cause("precision", found.where, evidence)
+
+
+def compare_precisions(
+    programs: Sequence[Iterable[tuple[Any, tuple[Any, ...]]]], labels: tuple[str, str]
+) -> OtherPrecision | None:
+    """Compare the precisions of products, and the bits to which arrays are rounded.
+
+    Args:
+      programs: the equations of both networks, each with the calls that hold it.
+      labels: of both networks.
+    """
+    stated = [list(_stated(program)) for program in programs]
+    counts = [Counter(each.precision for each in side) for side in stated]
+    same_number = len(stated[0]) == len(stated[1])
     if counts[0] == counts[1] or (counts[0].keys() == counts[1].keys() and not same_number):
         return None
-    stated = sorted({*counts[0], *counts[1]} - {DEFAULT})
-    name = max(stated, key=lambda each: abs(counts[0][each] - counts[1][each]))
+    name = max(
+        sorted({*counts[0], *counts[1]} - {DEFAULT}),
+        key=lambda each: abs(counts[0][each] - counts[1][each]),
+    )
+    rounds = any(name.startswith(ROUNDING) for count in counts for name in count)
+    what = "products and roundings" if rounds else "products"
     shown = "; ".join(
-        f"{name} in {count[name]} of {len(side)} products of {label}"
-        for side, count, label in zip(products, counts, labels, strict=True)
+        f"{name} in {count[name]} of {len(side)} {what} of {label}"
+        for side, count, label in zip(stated, counts, labels, strict=True)
+    )
+    firsts = [next((each for each in side if each.precision == name), None) for side in stated]
+    one, other = (
+        first and places.called(first.equation, first.callers, name=first.equation.primitive.name)
+        for first in firsts
     )
     side = int(counts[1][name] > counts[0][name])
-    first = next(product for product in products[side] if product.precision == name)
-    operation = places.called(first.equation, first.callers, name=first.equation.primitive.name)
-    evidence = (
-        f"{shown}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds products of "
-        "lower precision more; this does not change the verdict"
-    )
-    return Cause("precision", f"{labels[side]}: {places.shown(operation)}", evidence)
+    where = f"{labels[side]}: {places.shown((one, other)[side])}"
+    return OtherPrecision(shown, where, (one, other))
 
 
-def precision_of(equation: Any) -> str:
+def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:
+    for equation, callers in program:
+        if equation.primitive.name in PRODUCTS:
+            yield Stated(_precision_of(equation), equation, callers)
+        elif equation.primitive.name == "reduce_precision":
+            bits = equation.params["mantissa_bits"]
+            yield Stated(f"{ROUNDING} to {bits} bits of mantissa", equation, callers)
+
+
+def _precision_of(equation: Any) -> str:
     """Write the precision of a product, such as `HIGHEST`."""
     stated = equation.params["precision"]
     sides = stated if type(stated) is tuple else (stated,)  # a `DotAlgorithm` is a tuple too
     names = (DEFAULT if each is None else getattr(each, "name", str(each)) for each in sides)
     return ", ".join(dict.fromkeys(DEFAULT if name == "DEFAULT" else name for name in names))
-
-
-def _products(jaxpr: Any, callers: tuple[Any, ...]) -> Iterator[Product]:
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in PRODUCTS:
-            yield Product(precision_of(equation), equation, callers)
-        for inner in jex.jaxprs_in_params(equation.params):
-            yield from _products(inner, (*callers, equation))

@@ -95,8 +95,7 @@ class _Recorder:
 
     def inline(self, closed: Any, operands: Sequence[Value], caller: Any = None) -> list[Value]:
         """Record the equations of a jaxpr."""
-        jaxpr = getattr(closed, "jaxpr", closed)
-        constants = [self.constant(array) for array in getattr(closed, "consts", ())]
+        jaxpr, constants = closed.jaxpr, map(self.constant, closed.consts)
         known = dict(zip(jaxpr.constvars, constants, strict=True))
         known.update(zip(jaxpr.invars, operands, strict=True))
         outer = self.callers
@@ -109,12 +108,11 @@ class _Recorder:
         return self.tape.add(widen(array) if self.tape.is_wide else _on_host(array))
 
     def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
-        name, params = equation.primitive.name, equation.params
-        if name in CALLED:
-            called = next(params[key] for key in CALLS if key in params)
+        name = equation.primitive.name
+        if (called := called_program(equation)) is not None:
             return self.inline(called, operands, equation)
         if name == "cond":
-            branch = params["branches"][int(operands[0].array)]
+            branch = equation.params["branches"][int(operands[0].array)]
             return self.inline(branch, operands[1:], equation)
         if name == "scan":
             return self.unroll(equation, operands)
@@ -189,6 +187,14 @@ class _Recorder:
         """Record the equations of a function."""
         closed = jax.make_jaxpr(function)(*(value.array for value in operands))
         return self.inline(closed, operands)[0]
+
+
+def called_program(equation: Any) -> jex.ClosedJaxpr | None:
+    """Return the program that a call evaluates; None of other equations, such as loops."""
+    if equation.primitive.name not in CALLED:
+        return None
+    program = next(equation.params[key] for key in CALLS if key in equation.params)
+    return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
 
 
 def num_equations(closed: Any) -> int:

@@ -43,11 +43,6 @@ class Region:
         found = {source for value in values for source in self.sources(value)}
         return sorted(found & self.boundary)
 
-    def firsts(self) -> list[int]:
-        """Return the values that are computed from leaves and values with a counterpart."""
-        known = self.boundary | self.leaves
-        return [value for value in self.values if set(self.sources(value)) <= known]
-
 
 def consumers(tape: Tape, value: int) -> list[int]:
     """Return the steps, other than rearrangements, that read a value or a rearrangement of it."""

@@ -1,4 +1,4 @@
-"""A planted cause is named, and nothing that follows from it in the layers behind."""
+"""The traced programs name a planted cause, and nothing that follows from it in other layers."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.diff.programs.downstream import DOWNSTREAM, UPSTREAM, network
+from tests.diff.programs.downstream import DOWNSTREAM, SPEC, UPSTREAM, network
 from tests.diff.programs.planted import sides
 from triglot.diff.measures.numbers import EVALUATION, TRAINING
 from triglot.diff.modes import explain_modes
@@ -34,6 +34,27 @@ def test_only_the_planted_cause_is_named(cause: str, layer: str) -> None:
     one = network("linen", planted.one, behind, planted.inputs)
     other = network("nnx", planted.other, behind, planted.inputs)
     assert named(one, other, planted.inputs) == {cause.partition(",")[0]}
+
+
+def pairs() -> list[Any]:
+    """Pair each cause with one behind it; the quick tests take each of them first once."""
+    behind = [cause for cause, planted in UPSTREAM.items() if planted.inputs == SPEC]
+    behind.remove("unknown")  # shown only where nothing else is known
+    quick = set(zip(UPSTREAM, itertools.cycle(behind[3:] + behind[:3]), strict=False))
+    quick.add(("padding", "norm_momentum"))
+    return [
+        pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow)
+        for pair in itertools.product(UPSTREAM, behind)
+        if pair[0] != "unknown"
+    ]
+
+
+@pytest.mark.parametrize(("cause", "second"), pairs())
+def test_two_causes_are_both_named(cause: str, second: str) -> None:
+    planted, behind = UPSTREAM[cause], UPSTREAM[second]
+    one = network("linen", planted.one, behind.one, planted.inputs)
+    other = network("linen", planted.other, behind.other, planted.inputs)
+    assert named(one, other, planted.inputs) == {cause.partition(",")[0], second}
 
 
 def named(one: Any, other: Any, spec: Any) -> set[str]:

@@ -69,7 +69,6 @@ NAMED: dict[str, Callable[[Any], Any]] = {
     "selu": jax.nn.selu,
     "mish": jax.nn.mish,
     "relu6": jax.nn.relu6,
-    "squared relu": lambda x: jax.numpy.square(jax.nn.relu(x)),
     "hard tanh": jax.nn.hard_tanh,
     "hard sigmoid": jax.nn.hard_sigmoid,
     "hard silu": jax.nn.hard_silu,
@@ -122,14 +121,14 @@ def name_function(x: np.ndarray, y: np.ndarray) -> str | None:
         for name, function in NAMED.items():
             if close(np.asarray(function(points)), values):
                 return name
-    return _with_a_parameter(x, y)
+    return _of_both_signs(x, y) if np.any(x < 0) else None
 
 
-def _with_a_parameter(x: np.ndarray, y: np.ndarray) -> str | None:
-    """Fit the number that a leaky relu, an elu or a swish has."""
+def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
+    """Name a squared relu, or fit the number that a leaky relu, an elu or a swish has."""
     below = x < 0
-    if not np.any(below):
-        return None
+    if close(np.square(np.maximum(x, 0)), y):  # of positive numbers it is a square, as in a norm
+        return "squared relu"
     if close(x[~below], y[~below]) or not np.any(~below):
         slope, alpha = y[below] / x[below], y[below] / np.expm1(x[below])
         for name, number in (("leaky relu, slope", slope), ("elu, alpha", alpha)):

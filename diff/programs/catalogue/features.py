@@ -8,7 +8,7 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import Region, consumers
-from ..tape import Step, Tape
+from ..tape import Tape
 from ..values import close
 
 ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
@@ -147,7 +147,3 @@ def sides(found: Divergence) -> Iterator[tuple[Region, list[int], int | None]]:
     """Yield each program's region, the values of its part and its end."""
     ends = found.ends or (None, None)
     yield from zip(found.regions, found.parts, ends, strict=True)
-
-
-def step_of(tape: Tape, index: int) -> Step:
-    return tape.steps[index]

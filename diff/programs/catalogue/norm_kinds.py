@@ -91,14 +91,17 @@ def norm_kind(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     )
     # In any arrangement: a norm may read an array with its axes moved.
     known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
-    for source, b in itertools.product(known, dict.fromkeys(seconds)):
-        result = np.asarray(other.view.arrays[b])
+    for source in known:
         x = np.asarray(other.view.arrays[source])
-        if x.size != result.size or x.ndim < 2 or x.dtype.kind != "f":
+        if x.ndim < 2 or x.dtype.kind != "f":
             continue
         norms = [_norms(region, side, x) for region, side in zip(found.regions, roots, strict=True)]
-        for a in dict.fromkeys(firsts) if all(norms) else ():
-            for array in found.search.substitutes(a, b) if found.search.fits(a, b) else ():
+        pairs = itertools.product(dict.fromkeys(firsts), dict.fromkeys(seconds))
+        for a, b in pairs if all(norms) else ():
+            result = np.asarray(other.view.arrays[b])
+            if x.size != result.size or not found.search.fits(a, b):
+                continue
+            for array in found.search.substitutes(a, b):
                 pair = _confirmed(norms, x, (np.asarray(array), result), found.search.tolerance)
                 if pair is not None:
                     whole = found.search.made(a, b, array, [], other.view.arrays)

@@ -33,10 +33,12 @@ def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | No
     if found.ends is None:
         return None
     uses, shares = [], []
-    for region, part, end in features.sides(found):
+    for (region, part, end), read in zip(features.sides(found), found.inputs(), strict=True):
         depends = region.tape.depends
         uses.append(end is not None and bool(depends[end] & STATE))
-        mixed = [v for v in part[::-1] if depends[v] & STATE and depends[v] & INPUTS]
+        # The other program may have the running average too, and not normalize by it.
+        near = [*part[::-1], *read]
+        mixed = [v for v in near if depends[v] & STATE and depends[v] & INPUTS]
         known = (_share(region.view, value) for value in mixed)
         shares.append(next((share for share in known if share is not None), None))
     if not any(uses) or uses != [share is not None for share in shares]:

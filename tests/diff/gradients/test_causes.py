@@ -98,12 +98,15 @@ class Case:
         first, second = self.libraries
         return sides(f.mlp(first, activation=self.one), f.mlp(second, activation=self.other))
 
-    def explain(self) -> Explained | None:
+    def subjects(self) -> tuple[Subject, Subject]:
         one, other = (
-            Subject(side.network, side.variables, side.names, (("output", 0),), (TARGET,))
+            Subject(**vars(side), outputs=(("output", 0),), targets=(TARGET,))
             for side in self.sides()
         )
-        return explain_gradients((one, other), (INPUTS, INPUTS), KEY, ("A", "B"), train=False)
+        return one, other
+
+    def explain(self) -> Explained | None:
+        return explain_gradients(self.subjects(), (INPUTS, INPUTS), KEY, train=False)
 
 
 PLANTED: dict[str, Case] = {
@@ -178,10 +181,10 @@ def safe_root(x: jax.Array) -> jax.Array:
 def test_what_no_rule_explains_is_located() -> None:
     case = Case(safe_root, unsafe_root, ())
     assert case.explain() is None
-    one, other = case.sides()
+    one, other = case.subjects()
     how: Any = {"train": False, "key": KEY}
-    found = first_backward_difference(one, other, INPUTS, [(0, 0)], **how)
+    found = first_backward_difference(one, other, INPUTS, **how)
     assert found is not None
     places = [side.source for side in (found.one, found.other) if side is not None]
     assert places and all("tests/diff/gradients/test_causes.py:" in place for place in places)
-    assert first_backward_difference(one, one, INPUTS, [(0, 0)], **how) is None
+    assert first_backward_difference(one, one, INPUTS, **how) is None

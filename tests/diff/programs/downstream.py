@@ -14,7 +14,8 @@ from tests.diff.programs.planted import build, conv, dense, group_norm, layer_no
 from triglot.core.network import Network
 from triglot.core.specs import Box
 
-TOKENS, SIZE = 4, 6  # what every cause hands on to the layer behind it: [..., 4, 6]
+TOKENS, SIZE = 4, 6
+SPEC = Box((TOKENS, SIZE))  # what every cause hands on to the layer behind it: [..., 4, 6]
 Layers = dict[str, Any]
 Forward = Callable[..., jax.Array]
 
@@ -46,6 +47,24 @@ def batch_norm(**how: Any) -> Layers:
         "linen": lambda name: nn.BatchNorm(name=name, **how),
         "nnx": lambda rngs: nnx.BatchNorm(SIZE, rngs=rngs, **how),
     }
+
+
+class RunningNorm(nn.Module):
+    """Normalize by the running average in training too."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        kept = {}
+        axes = tuple(range(x.ndim - 1))
+        batch = {"mean": jnp.mean(x, axes), "var": jnp.var(x, axes)}
+        for name, start in (("mean", 0.0), ("var", 1.0)):
+            known = self.variable("batch_stats", name, lambda s=start: jnp.full(SIZE, s))
+            kept[name] = 0.9 * known.value + 0.1 * batch[name] if train else known.value
+            if train and not self.is_initializing():
+                known.value = kept[name]
+        scale = self.param("scale", nn.initializers.ones, (SIZE,))
+        bias = self.param("bias", nn.initializers.zeros, (SIZE,))
+        return (x - kept["mean"]) * jax.lax.rsqrt(kept["var"] + 1e-5) * scale + bias
 
 
 def dropout(rate: float) -> Layers:
@@ -150,7 +169,7 @@ class Planted(NamedTuple):
 
     one: Part
     other: Part
-    inputs: Box = Box((TOKENS, SIZE))
+    inputs: Box = SPEC
 
 
 def variants(layers: Layers, forward: Forward, first: Any, second: Any) -> Planted:
@@ -235,6 +254,9 @@ UPSTREAM: dict[str, Planted] = {
     "norm_epsilon": behind_dense(layer_norm(SIZE), layer_norm(SIZE, 1e-3)),
     "norm_kind": behind_dense(layer_norm(SIZE), group_norm(SIZE)),
     "norm_momentum": behind_dense(batch_norm(momentum=0.9), batch_norm(momentum=0.8)),
+    "norm_statistics": behind_dense(
+        {"linen": lambda name: RunningNorm(name=name)}, batch_norm(momentum=0.9)
+    ),
     "precision": variants(FIRST, activated, {"by": f.rounded}, {"by": jax.nn.relu}),
     "unknown": variants(
         FIRST, activated, {"by": jnp.tanh}, {"by": lambda x: 1.1 * jnp.tanh(x) + 0.1}

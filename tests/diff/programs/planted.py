@@ -1,6 +1,7 @@
 """Networks of the same layers in every library, in which a test plants a difference."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -100,6 +101,8 @@ def build(
     made = {name: each[library] for name, each in layers.items()}
 
     def called(layer: Any, x: jax.Array, train: bool = False) -> Any:
+        if isinstance(layer, nn.Module) and "train" in inspect.signature(layer).parameters:
+            return layer(x, train)
         if isinstance(layer, nn.BatchNorm):
             return layer(x, use_running_average=not train)
         if isinstance(layer, nn.Dropout):
