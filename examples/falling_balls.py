@@ -6,7 +6,6 @@ From the repository's root:
     triglot check examples.falling_balls:FallingBall
     triglot train ppo examples.falling_balls:FallingBall --total-steps 200000 --out runs/balls
     triglot render runs/balls                             # draws an episode of the agent
-    python -m benchmarks.falling_balls                    # NumPy against JAX, compiled and not
 """
 
 import functools

@@ -12,9 +12,8 @@ from PIL import Image
 from triglot import check_environment
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))  # examples and benchmarks are not installed
+sys.path.append(str(ROOT))  # examples are not installed
 
-from benchmarks import falling_balls as benchmark  # noqa: E402
 from examples import falling_balls as example  # noqa: E402
 
 GAME = example.FallingBall()
@@ -133,12 +132,3 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         example.run(["--help"])
     assert stopped.value.code == 0
     assert "Throw balls up" in capsys.readouterr().out
-
-
-def test_the_benchmark_writes_its_table_and_its_plot(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark.main(rounds=2, sizes=(4, 8), num_steps=3, out=tmp_path / "balls.json")
-    assert {file.name for file in tmp_path.iterdir()} == {"balls.json", "balls.png"}
-    table = capsys.readouterr().out
-    assert all(name in table for name in ("NumPy", "JAX uncompiled, cpu", "JAX compiled, cpu"))
