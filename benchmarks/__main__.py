@@ -3,10 +3,7 @@
 import ast
 from pathlib import Path
 
-NAMES = (
-    "peers", "gpu", "seams", "versions", "time_to_return", "devices", "fingerprints",
-    "program_sizes",
-)  # fmt: skip
+NAMES = ("peers", "gpu", "seams", "versions", "time_to_return", "devices", "fingerprints")
 
 
 def main() -> None:
