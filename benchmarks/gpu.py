@@ -33,6 +33,7 @@ from .child import Child, Ended
 from .peers.rows import ROWS, Row
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+START_SECONDS = 180.0  # to wait for a process to start
 FRAMEWORKS = ("triglot", "PureJaxRL", "rejax")
 HEADER = ["training", "envs", "seeds", "framework", "steps/s in all", "triglot / its [95%]",
           "compile s"]  # fmt: skip
@@ -253,7 +254,11 @@ def main(
     def started() -> tuple[Child, dict[str, Any]]:
         command = [sys.executable, "-m", "benchmarks.gpu", "serve", backend, str(purejaxrl or "-")]
         made = Child("The measuring process", command, env=environment(packages=packages))
-        return made, made.reply(left())
+        try:
+            return made, made.reply(START_SECONDS)
+        except BaseException:
+            stopped(made)
+            raise
 
     try:
         worker, machine = started()
@@ -267,7 +272,8 @@ def main(
         cases = plan(small or machine["platform"] == "cpu")
         for number, case in enumerate(cases, 1):
             if left() < longest:
-                result.dropped.append(f"{case}: {left():.0f} s were left of {max_seconds:.0f}.")
+                seconds = max(left(), 0.0)
+                result.dropped.append(f"{case}: {seconds:.0f} s were left of {max_seconds:.0f}.")
                 continue
             print(f"[{max_seconds - left():3.0f} s] {number}/{len(cases)} {case}", flush=True)
             start = time.monotonic()
@@ -288,10 +294,12 @@ def main(
             result.write()
     except KeyboardInterrupt:
         print("interrupted: what was measured is kept")
+    except TimeoutError:  # of a start
+        print(f"the measuring process did not start within {START_SECONDS:.0f} s")
     finally:
         stopped(worker)
     if result is None:
-        sys.exit("interrupted before anything was measured")
+        sys.exit("nothing was measured")
     result.write()
     print(result.text(), end="")
     print(f"written to {out} and {out.with_suffix('.md')}")
