@@ -93,7 +93,7 @@ def time_ratio(seconds: Seconds, name: str, baseline: str) -> Interval:
 class Compiled:
     """A program compiled ahead of time; `trace_seconds` has tracing and lowering."""
 
-    call: Callable[..., Any]
+    call: Any  # of type `jax.stages.Compiled`
     trace_seconds: float
     compile_seconds: float
 

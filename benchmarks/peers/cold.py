@@ -56,8 +56,7 @@ def main(name: str, total_steps: int, backend: str, folder: str | None = None) -
         import triglot
 
         env = triglot.make_env(f"gymnax:{PPO.env_id}")
-        options = {"config": PPO.config, "hyper": PPO.hyper}
-        agent = triglot.make_agent("ppo", env, backend=backend, **options)
+        agent = triglot.make_agent("ppo", env, backend=backend, config=PPO.config, hyper=PPO.hyper)
         triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
         return
     if name == "rejax":
