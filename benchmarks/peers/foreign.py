@@ -10,7 +10,8 @@ interpreter that is given: `python -m venv sb3`, `sb3/bin/pip install stable-bas
 Both step Gymnasium's environments, and reply the trained policy's layers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
     """
     if folder is None or not (folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]).exists():
         raise NotInstalled("give --cleanrl the folder of a clone of its repository")
-    given = {"env-id": row.env_id, "total-timesteps": total_steps}
+    given = {"env-id": row.env_id}
     if row.algorithm == "ppo":
         given |= row.given("CleanRL")
     else:
@@ -47,17 +48,9 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
     runner = Path(__file__).with_name("cleanrl_script.py")
     script = folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]
     command = [folder / ".venv" / "bin" / "python", "-W", "ignore", runner, script]
-
-    def request(seed: int, steps: int) -> list[str]:
-        return [f"--{name}={v}" for name, v in {**given, "total-timesteps": steps}.items()] + [
-            f"--seed={seed}"
-        ]
-
     missing = f"its environment is to be at {folder / '.venv'}"
-    made = _contender(row, total_steps, command, request, missing)
-    return Contender(
-        compile=made.compile, act=made.act, version=f"{revision_of(folder)} ({made.version})"
-    )
+    made = _contender(row, total_steps, command, given, missing)
+    return replace(made, version=f"{revision_of(folder)} ({made.version})")
 
 
 def sb3(row: Row, total_steps: int, python: Path | None) -> Contender:
@@ -74,24 +67,20 @@ def sb3(row: Row, total_steps: int, python: Path | None) -> Contender:
     missing = "give --sb3 an interpreter that has it, see benchmarks/peers/foreign.py"
     if python is None:
         raise NotInstalled(missing)
-    setting = {**row.setting, "env": row.env_id}
-    setting.pop("decay_updates")  # infinite: the learning rate is constant, as there
-
-    def request(seed: int, steps: int) -> dict[str, Any]:
-        return {**setting, "seed": seed, "total_steps": steps}
-
+    given = {**row.setting, "env-id": row.env_id}
+    del given["decay_updates"]  # infinite: the learning rate is constant, as there
     command = [python, "-W", "ignore", Path(__file__).with_name("sb3_script.py")]
-    return _contender(row, total_steps, command, request, missing)
+    return _contender(row, total_steps, command, given, missing)
 
 
 def _contender(
-    row: Row,
-    total_steps: int,
-    command: list[Any],
-    request: Callable[[int, int], Any],
-    missing: str,
+    row: Row, total_steps: int, command: list[Any], given: Mapping[str, Any], missing: str
 ) -> Contender:
     """Build the contender of a process that replies its versions, then layers to each request."""
+
+    def request(seed: jax.Array, steps: int) -> dict[str, Any]:
+        return {**given, "seed": int(seed), "total-timesteps": steps}
+
     try:
         child = Child(f"The process of {row.peers[0]}", command)
         versions: Mapping[str, str] = child.reply()
@@ -100,10 +89,10 @@ def _contender(
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
         seeds = jax.vmap(jax.random.bits)(keys[:, 0]) >> 1  # the largest is 2**31 - 1
-        child.ask(request(int(seeds[0]), max(total_steps // 10, 1)))  # a warmup
+        child.ask(request(seeds[0], max(total_steps // 10, 1)))  # a warmup
 
         def train(index: int) -> Any:
-            layers = child.ask(request(int(seeds[index]), total_steps))
+            layers = child.ask(request(seeds[index], total_steps))
             return [[jnp.asarray(array)[None] for array in layer] for layer in layers]
 
         return train, 0.0

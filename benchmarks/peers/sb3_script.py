@@ -19,7 +19,7 @@ def train(given: dict) -> list:
     num_envs, length = given["num_envs"], given["rollout_length"]
     model = PPO(
         "MlpPolicy",
-        env_util.make_vec_env(given["env"], num_envs, seed=given["seed"]),
+        env_util.make_vec_env(given["env-id"], num_envs, seed=given["seed"]),
         n_steps=length,
         batch_size=num_envs * length // given["num_minibatches"],
         n_epochs=given["num_epochs"],
@@ -35,7 +35,7 @@ def train(given: dict) -> list:
         seed=given["seed"],
         device="cpu",
     )
-    model.learn(given["total_steps"])
+    model.learn(given["total-timesteps"])
     model.env.close()
     layers = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
     return [[m.weight.T.tolist(), m.bias.tolist()] for m in layers if hasattr(m, "weight")]
