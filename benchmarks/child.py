@@ -1,6 +1,7 @@
-"""A program in a process of its own, which answers each line of input with a line of JSON."""
+"""A child process that answers each line of input with a line of JSON."""
 
 import json
+import select
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,20 +40,33 @@ class Child:
         self._process.kill()
         self._process.__exit__(kind, error, traceback)
 
-    def ask(self, text: str) -> Any:
-        """Send a line and wait for the reply."""
-        assert self._process.stdin is not None
-        print(text, file=self._process.stdin, flush=True)
-        return self.reply()
+    def ask(self, request: Any, timeout: float | None = None) -> Any:
+        """Send a request as JSON and wait for the reply.
 
-    def reply(self) -> Any:
-        """Wait for a reply.
+        Args:
+          request: any JSON.
+          timeout: seconds to wait for it; None waits as long as the program runs.
 
         Raises:
           Ended: if the program ends instead.
+          TimeoutError: if it does not reply in time; it is still working.
         """
+        assert self._process.stdin is not None
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise self._ended() from None
+        return self.reply(timeout)
+
+    def reply(self, timeout: float | None = None) -> Any:
+        """Wait for a reply; see `ask`."""
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout)[0]:
+            raise TimeoutError
         line = self._process.stdout.readline()
         if not line:
-            raise Ended(f"{self._name} ended early; see above.")
+            raise self._ended()
         return json.loads(line)
+
+    def _ended(self) -> Ended:
+        return Ended(f"{self._name} ended early; see above.")

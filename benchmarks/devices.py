@@ -2,22 +2,20 @@
 
 Each case trains PPO on CartPole-v1 on one device, which may use all cores, and divided among
 `num_devices` parts of the same CPU. The speedup is the ratio of their steps/s; the efficiency is
-the speedup over the number of devices. What is exchanged is read from the compiled program; its
-time is measured apart. With `--commands`, each command runs with `--devices 1` and as it chooses,
-in turns. Run it from the repository's root:
+the speedup over the number of devices. With `--commands`, each command runs with `--devices 1` and
+as it chooses, in turns. Run it from the repository's root:
 
     python -m benchmarks.devices
     python -m benchmarks.devices --commands
 """
 
+import functools
+import itertools
 import json
 import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,18 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
-from jax.sharding import PartitionSpec
 
 from triglot import Trainer, make_agent, make_env
-from triglot.core.loop.sharding import AXIS, Sharding, make_sharding
+from triglot.core.loop.sharding import Sharding, make_sharding
 from triglot.core.loop.trainer import init_seeds, train_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 
 from . import harness
-
-# Instructions by which devices exchange arrays.
-COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "s64": 8, "u64": 8, "f64": 8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,70 +95,6 @@ def program(case: Case, sharding: Sharding | None) -> Program:
     return Program(trainer, compiled, states)
 
 
-def exchanged(text: str) -> dict[str, dict[str, float]]:
-    """Count what devices exchange in one update.
-
-    Args:
-      text: of the compiled program.
-
-    Returns:
-      By instruction, how often it runs in an update, and the bytes of its results in all.
-    """
-    bodies: dict[str, list[str]] = {}
-    name, entry = "", ""
-    for line in text.splitlines():
-        if head := re.match(r"(ENTRY )?%?([\w.\-]+) .*\{$", line):
-            name = head[2]
-            bodies[name] = []
-            entry = name if head[1] else entry
-        elif name:
-            bodies[name].append(line)
-    counts: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
-
-    def visit(name: str, times: int) -> None:
-        for line in bodies.get(name, ()):
-            for kind in COLLECTIVES:
-                if found := re.search(rf"= (.*?) {kind}(?:-start)?\(", line):
-                    counts[kind] += times
-                    totals[kind] += times * sum(_sizes(found[1]))
-            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
-            # The loop over updates has no known length, and is counted once.
-            inside = times * (int(trips[1]) if trips else 1)
-            called = re.findall(r"(?:body|to_apply|calls|branch_computations)=\{?([^,}]+)", line)
-            for each in called:
-                visit(each.strip().lstrip("%"), inside)
-
-    visit(entry, 1)
-    return {kind: {"times": counts[kind], "bytes": totals[kind]} for kind in counts}
-
-
-def _sizes(shapes: str) -> Iterator[int]:
-    for dtype, shape in re.findall(r"(\w+)\[([\d,]*)\]", shapes):
-        yield BYTES.get(dtype, 4) * int(np.prod([int(n) for n in shape.split(",") if n]))
-
-
-def collective(kind: str, num_floats: int, repeats: int, sharding: Sharding) -> harness.Thunk:
-    """Build `repeats` sums or gathers over all devices, of `num_floats` in each result."""
-
-    def once(own: jax.Array, _: Any) -> tuple[jax.Array, None]:
-        if kind == "all-reduce":
-            return jax.lax.psum(own, AXIS) * 0.5, None
-        return jax.lax.all_gather(own, AXIS, tiled=True)[: own.shape[0]] * 0.5, None
-
-    share = num_floats if kind == "all-reduce" else -(-num_floats // sharding.num_devices)
-    run = jax.shard_map(
-        lambda own: jax.lax.scan(once, own, length=repeats)[0],
-        mesh=sharding.mesh,
-        in_specs=PartitionSpec(AXIS),
-        out_specs=PartitionSpec(AXIS),
-        check_vma=False,
-    )
-    run = jax.jit(run)
-    given = jnp.ones((share * sharding.num_devices,))
-    return lambda: run(given)
-
-
 LONG = "ppo gymnax:CartPole-v1 --no-preset --total-steps 500000"
 COMMANDS = {
     "train, 4 seeds": f"train {LONG} --num-seeds 4",
@@ -183,33 +112,31 @@ def measure_commands(rounds: int, match: str, out: Path) -> None:
     before, rows = harness.environment(), []
     chosen = {name: text for name, text in COMMANDS.items() if re.search(match, name)}
     with tempfile.TemporaryDirectory() as folder:
-        runs, trained = Path(folder), f"{folder}/trained"
+        trained, number = f"{folder}/trained", itertools.count()
         if any("{trained}" in text for text in chosen.values()):
             _triglot([*TRAINED.split(), "--out", trained])
         for name, text in chosen.items():
-            seconds: dict[str, list[float]] = {"one": [], "all": []}
             training: dict[str, list[float]] = {"one": [], "all": []}
-            for number in range(-1, rounds):  # the first fills the compilation cache
-                for which in seconds:
-                    run = runs / f"{name.replace(', ', '-').replace(' ', '-')}-{which}-{number}"
-                    words = text.format(trained=trained).split()
-                    if words[0] != "compare":
-                        words += ["--compilation-cache", f"{folder}/cache"]
-                    words += ["--devices", "1"] if which == "one" else []
-                    words += ["--out", str(run)] if words[0] != "evaluate" else []
-                    start = time.perf_counter()
-                    _triglot(words)
-                    if number >= 0:
-                        seconds[which].append(time.perf_counter() - start)
-                        training[which] += _seconds_per_step(run)
-            arrays = {which: np.array(values) for which, values in seconds.items()}
-            steps = {which: np.array(values) for which, values in training.items()}
-            ratio = harness.time_ratio(arrays, "one", "all")
-            alone = harness.time_ratio(steps, "one", "all") if training["one"] else "-"
+
+            def run(which: str, words: list[str], training: Any = training) -> None:
+                words = [*words, "--devices", "1"] if which == "one" else words
+                run = Path(folder) / str(next(number))
+                _triglot([*words, *(["--out", str(run)] if words[0] != "evaluate" else [])])
+                training[which] += _seconds_per_step(run)
+
+            words = text.format(trained=trained).split()
+            if words[0] != "compare":
+                words += ["--compilation-cache", f"{folder}/cache"]
+            thunks = {which: functools.partial(run, which, words) for which in training}
+            seconds = harness.measure(thunks, rounds=rounds)  # the warmup fills the cache
+            each = len(training["one"]) // (rounds + 1)
+            steps = {which: np.array(values[each:]) for which, values in training.items()}
+            alone = harness.time_ratio(steps, "one", "all") if each else "-"
             medians = [f"{np.median(values):.1f}" for values in seconds.values()]
-            rows.append([name, *medians, ratio, alone])
+            rows.append([name, *medians, harness.time_ratio(seconds, "one", "all"), alone])
             harness.write_json(out, {"environment": before, "rounds": rounds, "rows": rows})
-    harness.print_table(["command", "s, 1", "s, all", "in all [95%]", "training [95%]"], rows)
+    header = ["command", "s, 1", "s, all", "in all [95%]", "training [95%]"]
+    print(harness.table(header, rows))
 
 
 def _triglot(words: list[str]) -> None:
@@ -250,63 +177,25 @@ def main(
     jax.config.update("jax_enable_compilation_cache", False)
     before = harness.environment()
     thunks: dict[str, harness.Thunk] = {}
-    rows: dict[str, dict[str, Any]] = {}
     for case in cases:
         sizes = {"num_seeds": case.num_seeds, "num_envs": case.num_envs}
         sharding = make_sharding(num_devices, case.shard, **sizes)
-        made = program(case, sharding)
         thunks[f"{case.name}, 1"] = program(case, None)
-        thunks[f"{case.name}, {num_devices}"] = made
-        rows[case.name] = {"case": case, "exchanged": exchanged(made.compiled.as_text())}
-        for kind, found in rows[case.name]["exchanged"].items():
-            each = int(found["bytes"] / found["times"] / 4)
-            if kind in ("all-reduce", "all-gather") and each:
-                repeats = int(found["times"])
-                thunks[f"{case.name}, {kind}"] = collective(kind, each, repeats, sharding)
+        thunks[f"{case.name}, {num_devices}"] = program(case, sharding)
     seconds = harness.measure(thunks, rounds=rounds)
+    found, rows = {}, []
     for case in cases:
-        row, one, many = rows[case.name], f"{case.name}, 1", f"{case.name}, {num_devices}"
-        row["speedup"] = harness.time_ratio(seconds, one, many)
-        row["efficiency"] = row["speedup"].median / num_devices
-        for key, name in (("one", one), ("many", many)):
-            row[f"steps_per_second_{key}"] = harness.interval(case.steps / seconds[name])
-        row["update_ms"] = harness.interval(seconds[many] / case.num_updates * 1e3)
-        for kind, found in row["exchanged"].items():
-            if f"{case.name}, {kind}" in seconds:
-                found["ms"] = harness.interval(seconds[f"{case.name}, {kind}"] * 1e3)
-    result = {
-        "environment": before,
-        "num_devices": num_devices,
-        "rounds": rounds,
-        "cases": rows,
-        "seconds": seconds,
-    }
-    harness.write_json(out, result)
-    report(rows)
-    print(f"written to {out}")
-
-
-def report(rows: dict[str, dict[str, Any]]) -> None:
-    """Print the result as two tables."""
+        one, many = (seconds[f"{case.name}, {count}"] for count in (1, num_devices))
+        speedup = harness.interval(one / many)
+        found[case.name] = {"case": case, "speedup": speedup, "one": one, "many": many}
+        rates = [harness.rounded(float(np.median(case.steps / each))) for each in (one, many)]
+        update_ms = float(np.median(many)) / case.num_updates * 1e3
+        rows.append([case.name, *rates, speedup, f"{update_ms:.1f}"])
+    head = {"environment": before, "num_devices": num_devices, "rounds": rounds}
+    harness.write_json(out, {**head, "cases": found})
     header = ["divided", "steps/s, 1", "steps/s, divided", "speedup [95%]", "ms/update"]
-    table = [
-        [
-            name,
-            f"{row['steps_per_second_one'].median / 1e3:.0f} k",
-            f"{row['steps_per_second_many'].median / 1e3:.0f} k",
-            row["speedup"],
-            f"{row['update_ms'].median:.1f}",
-        ]
-        for name, row in rows.items()
-    ]
-    harness.print_table(header, table)
-    lines = [
-        [name, kind, f"{found['times']:.0f}", f"{found['bytes'] / 1e3:.0f}", found.get("ms", "-")]
-        for name, row in rows.items()
-        for kind, found in row["exchanged"].items()
-    ]
-    if lines:
-        harness.print_table(["in one update", "kind", "times", "kB", "ms [95%]"], lines)
+    print(harness.table(header, rows))
+    print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ timed within the same second vary together. So each round runs every program onc
 order; the result is the median over rounds of the ratio to a baseline, with a bootstrap interval.
 """
 
-import importlib.metadata
 import json
+import math
 import os
 import platform
 import time
@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
 Thunk: TypeAlias = Callable[[], Any]
 Seconds: TypeAlias = dict[str, np.ndarray]
-
-PACKAGES = ("jax", "jaxlib", "numpy", "optax", "rlax", "dm-haiku", "flax", "equinox", "gymnax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +36,23 @@ class Interval:
 
 
 def measure(
-    thunks: Mapping[str, Thunk], *, rounds: int = 20, warmups: int = 1, seed: int = 0
+    thunks: Mapping[str, Thunk],
+    *,
+    rounds: int = 20,
+    warmups: int = 1,
+    seed: int = 0,
+    max_seconds: float = math.inf,
 ) -> Seconds:
     """Time each thunk once per round, in a random order in each.
 
     Args:
-      thunks: by name; each returns the arrays it computes, and the clock stops when they are
-        ready. A thunk must do the same work at every call and take at least about 0.1 s, so that
-        dispatch and clock resolution do not matter.
+      thunks: by name; each returns the arrays it computes, or None, and the clock stops when they
+        are ready. A thunk must do the same work at every call and take at least about 0.1 s, so
+        that dispatch and clock resolution do not matter.
       rounds: rounds that are kept.
       warmups: rounds before them, which compile and are discarded.
       seed: random seed of the orders.
+      max_seconds: begin no further round after this time, but keep at least three.
 
     Returns:
       Seconds by name, float64 `[rounds]`; entry `i` of every array is of round `i`.
@@ -57,7 +60,10 @@ def measure(
     rng = np.random.default_rng(seed)
     names = list(thunks)
     kept: dict[str, list[float]] = {name: [] for name in names}
-    for index in tqdm(range(warmups + rounds), desc="rounds", unit="round"):
+    began = time.perf_counter()
+    for index in tqdm(range(warmups + rounds), desc="rounds", unit="round", leave=False):
+        if index >= warmups + 3 and time.perf_counter() - began > max_seconds:
+            break
         for name in rng.permutation(names):
             start = time.perf_counter()
             jax.block_until_ready(thunks[name]())
@@ -85,85 +91,49 @@ def time_ratio(seconds: Seconds, name: str, baseline: str) -> Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A program compiled ahead of time, with the seconds that each stage took."""
+    """A program compiled ahead of time; `trace_seconds` has tracing and lowering."""
 
-    call: Callable[..., Any]
+    call: Any  # of type `jax.stages.Compiled`
     trace_seconds: float
-    lower_seconds: float
     compile_seconds: float
 
     @property
     def seconds(self) -> float:
-        """Seconds of all stages."""
-        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+        """Seconds of both stages."""
+        return self.trace_seconds + self.compile_seconds
 
 
 def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
-    """Trace, lower and compile a jitted function for these arguments, timing each stage.
+    """Trace, lower and compile a jitted function for these arguments, timing the stages.
 
     Call `jax.clear_caches()` first and disable the persistent compilation cache: cached traces and
     programs would be measured otherwise.
     """
-    stamps = [time.perf_counter()]
-    traced = function.trace(*args, **options)
-    stamps.append(time.perf_counter())
-    lowered = traced.lower()
-    stamps.append(time.perf_counter())
-    compiled = lowered.compile()
-    stamps.append(time.perf_counter())
-    trace_seconds, lower_seconds, compile_seconds = (float(s) for s in np.diff(stamps))
-    return Compiled(
-        call=compiled,
-        trace_seconds=trace_seconds,
-        lower_seconds=lower_seconds,
-        compile_seconds=compile_seconds,
-    )
-
-
-def matmul_thunk(rows: int, size: int, repeats: int) -> tuple[Thunk, float]:
-    """Build `repeats` chained products `[rows, size] @ [size, size]` in float32.
-
-    Pass it to `measure` with the other thunks, so that the ceiling is measured in the same minutes.
-    A large square product uses every allowed core; a product of a minibatch's layer uses one.
-
-    Returns:
-      The thunk, and its floating-point operations.
-    """
-    # Orthogonal, so that the product neither grows nor becomes denormal.
-    weight = jax.nn.initializers.orthogonal()(jax.random.key(0), (size, size))
-    inputs = jnp.ones((rows, size))
-
-    @jax.jit
-    def chain(inputs: jax.Array, weight: jax.Array) -> jax.Array:
-        return jax.lax.scan(lambda x, _: (x @ weight, None), inputs, length=repeats)[0]
-
-    return (lambda: chain(inputs, weight)), 2.0 * rows * size * size * repeats
+    start = time.perf_counter()
+    lowered = function.trace(*args, **options).lower()
+    between = time.perf_counter()
+    call = lowered.compile()
+    seconds = time.perf_counter() - between
+    return Compiled(call=call, trace_seconds=between - start, compile_seconds=seconds)
 
 
 def environment() -> dict[str, Any]:
     """Describe the machine and the versions a result depends on."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
+    # Here, since `benchmarks.versions` imports this module beside an older triglot.
+    from triglot.machine.cores import free_cores
+    from triglot.machine.version import versions
+
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "cores_allowed": allowed_cores(),
+        "cores_allowed": len(free_cores()),
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "system": platform.system(),
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "versions": versions,
+        "versions": versions(),
     }
-
-
-def allowed_cores() -> int | None:
-    """Count the cores this process may use, which `taskset` limits; None if unknown."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def cpu_model() -> str:
@@ -174,20 +144,30 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def print_table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print columns wide enough for their contents, the first to the left."""
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Format a table in Markdown, aligned, the first column to the left."""
     cells = [[str(cell) for cell in row] for row in [header, *rows]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for first, *others in cells:
-        aligned = [c.rjust(w) for c, w in zip(others, widths[1:], strict=True)]
-        print("  ".join([first.ljust(widths[0]), *aligned]))
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = []
+    for first, *others in [cells[0], rule, *cells[1:]]:
+        aligned = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append(f"| {' | '.join([first.ljust(widths[0]), *aligned])} |")
+    return "\n".join(lines)
+
+
+def rounded(number: float) -> str:
+    """Show four digits of a positive number, such as 182,200."""
+    digits = max(0, math.floor(math.log10(number)) - 3)
+    return f"{round(number, -digits):,.0f}"
+
+
+def plain(value: Any) -> Any:
+    """Convert an array or a dataclass to what JSON has; for `json.dumps(default=)`."""
+    return value.tolist() if isinstance(value, np.ndarray) else asdict(value)
 
 
 def write_json(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result as JSON, and create its folder."""
-
-    def plain(value: Any) -> Any:
-        return value.tolist() if isinstance(value, np.ndarray) else asdict(value)
-
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2, default=plain) + "\n")

@@ -27,22 +27,16 @@ https://github.com/luchris429/purejaxrl.
 """
 
 import functools
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import rlax
-import tyro
 from gymnax.environments.classic_control.cartpole import CartPole
-from tqdm import tqdm
 
 from triglot.core.rl.losses import successor_values
-
-from .harness import compile_timed
 
 ENV = CartPole()
 ENV_PARAMS = ENV.default_params
@@ -56,7 +50,7 @@ class Config:
     rollout_length: int = 128
     num_epochs: int = 4
     num_minibatches: int = 4
-    hidden_size: int = 64
+    hidden_sizes: tuple[int, int] = (64, 64)
     learning_rate: float = 2.5e-4
     decay_updates: int = 977  # updates over which the learning rate falls linearly to 0
     adam_eps: float = 1e-5
@@ -81,12 +75,15 @@ def mlp(params: dict[str, Any], inputs: jax.Array) -> jax.Array:
     return inputs @ params["head"]["w"] + params["head"]["b"]
 
 
-def init_mlp(key: jax.Array, hidden_size: int, outputs: int, head_scale: float) -> dict[str, Any]:
+def init_mlp(
+    key: jax.Array, hidden_sizes: tuple[int, int], outputs: int, head_scale: float
+) -> dict[str, Any]:
     """Draw orthogonal weights, sqrt(2) in the hidden layers; biases are 0."""
+    first, second = hidden_sizes
     sizes = {
-        "linear_0": (4, hidden_size, 2.0**0.5),
-        "linear_1": (hidden_size, hidden_size, 2.0**0.5),
-        "head": (hidden_size, outputs, head_scale),
+        "linear_0": (4, first, 2.0**0.5),
+        "linear_1": (first, second, 2.0**0.5),
+        "head": (second, outputs, head_scale),
     }
     return {
         name: {"w": jax.nn.initializers.orthogonal(scale)(k, (i, o)), "b": jnp.zeros(o)}
@@ -135,8 +132,8 @@ def init(config: Config, key: jax.Array) -> dict[str, Any]:
     """Initialize the training state from a typed key."""
     actor_key, critic_key, env_key, run_key = jax.random.split(key, 4)
     params = {
-        "actor": init_mlp(actor_key, config.hidden_size, ENV.num_actions, 0.01),
-        "critic": init_mlp(critic_key, config.hidden_size, 1, 1.0),
+        "actor": init_mlp(actor_key, config.hidden_sizes, ENV.num_actions, 0.01),
+        "critic": init_mlp(critic_key, config.hidden_sizes, 1, 1.0),
     }
     obs, env_state = reset(jax.random.split(env_key, config.num_envs))
     return {
@@ -277,52 +274,3 @@ def train(
 def select(values: jax.Array, action: jax.Array) -> jax.Array:
     """Pick `values[..., action]`."""
     return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
-
-
-@functools.partial(jax.jit, static_argnames="num_episodes")
-def evaluate(params: dict[str, Any], key: jax.Array, num_episodes: int = 64) -> jax.Array:
-    """Play whole episodes greedily; returns their undiscounted returns `[num_episodes]`."""
-    obs, env_state = reset(jax.random.split(key, num_episodes))
-
-    def greedy_step(carry, _):
-        obs, env_state, total, running = carry
-        action = jnp.argmax(mlp(params["actor"], obs), axis=-1)
-        obs, env_state, reward, terminated, truncated = step(env_state, action)
-        total = total + jnp.where(running, reward, 0.0)
-        return (obs, env_state, total, running & ~(terminated | truncated)), None
-
-    carry = (obs, env_state, jnp.zeros(num_episodes), jnp.ones(num_episodes, bool))
-    length = ENV_PARAMS.max_steps_in_episode
-    return jax.lax.scan(greedy_step, carry, length=length)[0][2]
-
-
-def main(seed: int = 0, num_seeds: int = 10, total_steps: int = 500_000) -> None:
-    """Train several seeds in sequence; print compile time, speed and greedy returns.
-
-    Args:
-      seed: random seed, from which those of the runs are split.
-      num_seeds: number of runs, in sequence.
-      total_steps: environment steps per run, rounded up to whole rollouts.
-    """
-    num_updates = -(-total_steps // Config().steps_per_update)
-    config = Config(decay_updates=num_updates)
-    keys = jax.random.split(jax.random.key(seed), (num_seeds, 2))
-
-    made = compile_timed(train, config, num_updates, init(config, keys[0, 0]))
-    traced = made.trace_seconds + made.lower_seconds
-    print(f"trace {traced:.2f} s, compile {made.compile_seconds:.2f} s")
-
-    seconds, returns = [], []
-    for init_key, eval_key in tqdm(keys, desc="seeds"):
-        state = jax.block_until_ready(init(config, init_key))
-        start = time.perf_counter()
-        state, _ = jax.block_until_ready(made.call(state))
-        seconds.append(time.perf_counter() - start)
-        returns.append(float(evaluate(state["params"], eval_key).mean()))
-    speed = num_updates * config.steps_per_update / np.median(seconds)
-    print(f"{speed:,.0f} environment steps/s (median of {num_seeds} runs, without compilation)")
-    print(f"greedy return, mean of {num_seeds} seeds: {np.mean(returns):.1f} (each: {returns})")
-
-
-if __name__ == "__main__":
-    tyro.cli(main)

@@ -1,11 +1,13 @@
-"""Abstraction overhead: PPO through triglot on each library, against PPO in plain JAX.
+"""Abstraction overhead: triglot on each library against PPO in plain JAX.
 
-All programs train the same PPO with the same setting (CartPole-v1, 4 environments x 128 steps, 4
-epochs x 4 minibatches, two 64-64 tanh networks), each from its own initial state, in one process,
-interleaved (`benchmarks.harness`). Run it from the repository's root, pinned to one core: other
-processes then disturb it least, and XLA's threads do not add noise:
+All programs of a row train on CartPole-v1 with the same setting, each from its own initial state,
+in one process, interleaved (`benchmarks.harness`). Rows: `ppo` (4 environments x 128 steps, 4
+epochs x 4 minibatches, two 64-64 tanh networks); `seeds`, the same with several seeds in one
+program; `dqn`, its libraries and options against the first library, from full replays. Run it from
+the repository's root, pinned to one core: other processes then disturb it least, and XLA's threads
+do not add noise:
 
-    taskset -c 0 python -m benchmarks.seams
+    taskset -c 0 python -m benchmarks.seams --row ppo
 """
 
 import functools
@@ -26,80 +28,126 @@ from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 
 from . import harness, plain_ppo
+from .peers.rows import ROWS
 
 PLAIN = "plain"
 ONE_PASS = "plain, one pass of the critic"
-SQUARE = "matmul 2048x2048 @ 2048x2048"
-LAYER = "matmul 128x64 @ 64x64"
+DQN_OPTIONS = {
+    "prioritized": {"prioritized": True},
+    "n_step 3": {"n_step": 3},
+    "double": {"double": True},
+    "dueling": {"dueling": True},
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Program:
-    """A jitted function of a training state, and the state every call starts from."""
+    """A jitted function of a training state.
+
+    Attributes:
+      function: trains for some updates; returns the new state and the metrics.
+      state: every call starts from it.
+      steps: environment steps of a call, of all seeds.
+      baseline: the program whose time is 1.
+      other: another such program, or None.
+    """
 
     function: Any
     state: Any
+    steps: int
+    baseline: str
+    other: str | None = None
 
 
-def plain_program(config: plain_ppo.Config, num_updates: int) -> Program:
-    """Build a program of `num_updates` updates in plain JAX."""
-    function = jax.jit(lambda state: plain_ppo.train(config, num_updates, state))
-    return Program(function, plain_ppo.init(config, jax.random.key(0)))
+def trainer_of(
+    config: plain_ppo.Config, num_updates: int, backend: str, arithmetic: str = "canonical"
+) -> Trainer:
+    """Build triglot's PPO with the numbers of the plain program."""
+    env, numbers = make_env("gymnax:CartPole-v1"), asdict(config)
 
-
-def triglot_program(
-    backend: str,
-    arithmetic: str,
-    config: plain_ppo.Config,
-    num_updates: int,
-    *,
-    vmapped: bool,
-    num_seeds: int = 1,
-) -> Program:
-    """Build a program of `num_updates` updates through triglot; `vmapped` over seeds."""
-    env = make_env("gymnax:CartPole-v1")
-    numbers = asdict(config)
-    width = numbers.pop("hidden_size")
-
-    def given(options: type) -> dict[str, Any]:
-        return {f.name: numbers[f.name] for f in fields(options) if f.name in numbers}
+    def given(kind: type) -> dict[str, Any]:
+        return {f.name: numbers[f.name] for f in fields(kind) if f.name in numbers}
 
     agent = make_agent(
         "ppo",
         env,
         backend=backend,
         arithmetic=arithmetic,
-        config=given(PPO.Config) | {"hidden_sizes": (width, width)},
+        config=given(PPO.Config),
         hyper={name: float(number) for name, number in given(PPO.Hyperparams).items()},
     )
-    trainer = Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=num_updates)
+    return Trainer(agent, VectorEnvironment(env, agent.num_envs), chunk_size=num_updates)
+
+
+def ppo_programs(
+    backends: tuple[str, ...], arithmetics: tuple[str, ...], num_updates: int, vmapped: bool
+) -> dict[str, Program]:
+    """Build PPO of one seed."""
+    config = plain_ppo.Config()
+    how = {"steps": num_updates * config.steps_per_update, "baseline": PLAIN, "other": ONE_PASS}
+    programs = {}
+    for name, one in ((PLAIN, config), (ONE_PASS, replace(config, second_pass=False))):
+        train = functools.partial(plain_ppo.train, one, num_updates)
+        programs[name] = Program(
+            function=jax.jit(train), state=plain_ppo.init(one, jax.random.key(0)), **how
+        )
+    for backend in backends:
+        for arithmetic in arithmetics:
+            trainer = trainer_of(config, num_updates, backend, arithmetic)
+            for num_seeds in (None, 1) if vmapped else (None,):
+                name = f"{backend} {arithmetic}" + (", vmap 1" if num_seeds else "")
+                programs[name] = triglot_program(trainer, num_seeds, **how)
+    return programs
+
+
+def seeds_programs(backend: str, counts: tuple[int, ...], num_updates: int) -> dict[str, Program]:
+    """Build PPO with several numbers of seeds, each against plain JAX with as many."""
+    config = plain_ppo.Config()
+    trainer = trainer_of(config, num_updates, backend)
+    init = functools.partial(plain_ppo.init, config)
+    train = jax.jit(jax.vmap(functools.partial(plain_ppo.train, config, num_updates)))
+    programs = {}
+    for count in counts:
+        name = f"{PLAIN}, {count}"
+        how = {"steps": count * num_updates * config.steps_per_update, "baseline": name}
+        state = jax.lax.map(init, jax.random.split(jax.random.key(0), count))
+        programs[name] = Program(function=train, state=state, **how)
+        programs[f"{backend}, {count}"] = triglot_program(trainer, count, **how)
+    return programs
+
+
+def triglot_program(trainer: Trainer, num_seeds: int | None, **how: Any) -> Program:
+    """Build triglot's program, vmapped over seeds if there is a number of them."""
     init: Callable = trainer.init
     run: Callable = trainer.train_chunk
     key = jax.random.key(0)
-    if vmapped:
+    if num_seeds is not None:
         # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
         init, run = functools.partial(jax.lax.map, trainer.init), jax.vmap(run)
         key = jax.random.split(key, num_seeds)
-    return Program(jax.jit(run), jax.jit(init)(key))
+    return Program(function=jax.jit(run), state=jax.jit(init)(key), **how)
 
 
-def matmul_flop(config: plain_ppo.Config) -> float:
-    """Count the floating-point operations of one update's matrix products.
-
-    The actor reads each sample once in the rollout, the critic twice after it (the observation, and
-    its true successor, which only the plain program reads at every step), both once more per epoch.
-    The backward pass costs one forward pass for the weights, and another for the inputs of every
-    layer but the first.
-    """
-
-    def forward(outputs: int) -> float:
-        return 2.0 * config.hidden_size * (4 + config.hidden_size + outputs)
-
-    actor, critic = forward(plain_ppo.ENV.num_actions), forward(1)
-    first_layer = 2.0 * config.hidden_size * 4
-    gradient_step = 3.0 * (actor + critic) - 2.0 * first_layer
-    per_sample = actor + 2.0 * critic + config.num_epochs * gradient_step
-    return per_sample * config.steps_per_update
+def dqn_programs(
+    backends: tuple[str, ...], num_updates: int, buffer_size: int
+) -> dict[str, Program]:
+    """Build DQN on all libraries, and with its options on the first one, from full replays."""
+    row, env = ROWS["dqn"], make_env("gymnax:CartPole-v1")
+    numbers = {"buffer_size": buffer_size, "learning_starts": min(buffer_size, 10_000)}
+    num_envs = row.config["num_envs"]
+    fill = -(-numbers["learning_starts"] // num_envs) + 1
+    how = {"steps": num_updates * num_envs, "baseline": backends[0]}
+    made = [(backend, backend, {}) for backend in backends]
+    made += [(f"{backends[0]}, {name}", backends[0], each) for name, each in DQN_OPTIONS.items()]
+    programs = {}
+    for name, backend, options in made:
+        config = {**row.config, **numbers, **options}
+        agent = make_agent("dqn", env, backend=backend, config=config, hyper=row.hyper)
+        trainer = Trainer(agent, VectorEnvironment(env, num_envs), chunk_size=num_updates)
+        program = triglot_program(trainer, None, **how)
+        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(program.state)
+        programs[name] = replace(program, state=filled)
+    return programs
 
 
 def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[harness.Compiled]]:
@@ -115,109 +163,88 @@ def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[har
 
 
 def main(
+    row: Literal["ppo", "seeds", "dqn"] = "ppo",
     backends: tuple[str, ...] = ("haiku", "linen", "nnx", "equinox"),
     arithmetics: tuple[Literal["native", "leaf_order", "canonical"], ...] = ("native", "canonical"),
     rounds: int = 20,
-    num_updates: int = 64,
+    num_updates: int | None = None,
     compile_rounds: int = 3,
+    num_seeds: tuple[int, ...] = (1, 4, 16),
     vmapped: bool = False,
-    out: Path = Path("benchmarks/results/seams.json"),
+    buffer_size: int = 10_000,
+    out: Path | None = None,
 ) -> None:
-    """Measure every backend against plain JAX and write a JSON file.
+    """Measure every program of a row and write a JSON file.
 
     Args:
-      backends: libraries to measure.
-      arithmetics: of each library.
+      row: the algorithm, or several seeds of PPO.
+      backends: libraries to measure; `seeds` takes the first.
+      arithmetics: of each library, in the row `ppo`.
       rounds: pairs; each round runs every program once.
-      num_updates: PPO updates in one run.
+      num_updates: updates in one run; None for 64 of PPO, 16 with several seeds, 2,000 of DQN.
       compile_rounds: times each program is compiled, each time from cleared caches.
-      vmapped: also measure each under `vmap` over one seed, as `triglot.train` runs it.
-      out: the JSON file, overwritten.
+      num_seeds: numbers of seeds, in the row `seeds`.
+      vmapped: in the row `ppo`, measure each under `vmap` over one seed too.
+      buffer_size: slots of every replay, in the row `dqn`.
+      out: the JSON file, overwritten; None for benchmarks/results/seams-ROW.json.
     """
     jax.config.update("jax_enable_compilation_cache", False)
-    config = plain_ppo.Config()
-    one_pass = replace(config, second_pass=False)
-    programs = {
-        PLAIN: plain_program(config, num_updates),
-        ONE_PASS: plain_program(one_pass, num_updates),
-    }
-    for backend in backends:
-        for arithmetic in arithmetics:
-            for batched in (False, True) if vmapped else (False,):
-                name = f"{backend} {arithmetic}" + (", vmap 1" if batched else "")
-                programs[name] = triglot_program(
-                    backend, arithmetic, config, num_updates, vmapped=batched
-                )
-
+    if row == "ppo":
+        programs = ppo_programs(backends, arithmetics, num_updates or 64, vmapped)
+    elif row == "seeds":
+        programs = seeds_programs(backends[0], num_seeds, num_updates or 16)
+    else:
+        programs = dqn_programs(backends, num_updates or 2_000, buffer_size)
     before = harness.environment()
     made = compile_all(programs, compile_rounds)
-    square, square_flop = harness.matmul_thunk(2048, 2048, 1)
-    layer, layer_flop = harness.matmul_thunk(128, 64, 5000)
-    thunks = {SQUARE: square, LAYER: layer}
     metrics: dict[str, Any] = {}
 
-    def thunk(name: str) -> harness.Thunk:
-        def run() -> Any:
-            state, metrics[name] = made[name][-1].call(programs[name].state)
-            return state
+    def run(name: str) -> Any:
+        state, metrics[name] = made[name][-1].call(programs[name].state)
+        return state
 
-        return run
-
-    thunks |= {name: thunk(name) for name in programs}
+    thunks = {name: functools.partial(run, name) for name in programs}
     seconds = harness.measure(thunks, rounds=rounds)
-
-    steps = num_updates * config.steps_per_update
-    flop = {name: num_updates * matmul_flop(config) for name in programs}
-    flop |= {SQUARE: square_flop, LAYER: layer_flop}
-    result = {
-        "environment": before,
-        "load_average_after": harness.environment()["load_average"],
-        "rounds": rounds,
-        "updates_per_run": num_updates,
-        "config": config,
-        "matmul_gflop_per_second": {
-            name: harness.interval(flop[name] / seconds[name] / 1e9) for name in (SQUARE, LAYER)
-        },
-        "programs": {
-            name: {
-                "time_ratio": harness.time_ratio(seconds, name, PLAIN),
-                "steps_per_second": harness.interval(steps / seconds[name]),
-                "matmul_gflop_per_second": harness.interval(flop[name] / seconds[name] / 1e9),
-                "share_of_layer_matmul": harness.interval(
-                    (flop[name] / seconds[name]) / (layer_flop / seconds[LAYER])
-                ),
-                "episode_return": float(np.nanmean(metrics[name]["episode_return"])),
-                "trace_seconds": [c.trace_seconds + c.lower_seconds for c in made[name]],
-                "compile_seconds": [c.compile_seconds for c in made[name]],
-            }
-            for name in programs
-        },
-        "seconds": seconds,
-    }
-    harness.write_json(out, result)
-    report(result)
-    print(f"written to {out}")
+    entries = {}
+    for name, program in programs.items():
+        seen, other = metrics[name], program.other
+        entries[name] = {
+            "time_ratio": harness.time_ratio(seconds, name, program.baseline),
+            "time_ratio_to_other": harness.time_ratio(seconds, name, other) if other else None,
+            "other": other,
+            "steps_per_second": harness.interval(program.steps / seconds[name]),
+            "temporary_bytes": made[name][-1].call.memory_analysis().temp_size_in_bytes,
+            "episode_return": float(np.nanmean(seen["episode_return"])),
+            "trace_seconds": [one.trace_seconds for one in made[name]],
+            "compile_seconds": [one.compile_seconds for one in made[name]],
+        }
+    path = out or Path(f"benchmarks/results/seams-{row}.json")
+    result = {"environment": before, "rounds": rounds, "programs": entries, "seconds": seconds}
+    result["load_average_after"] = harness.environment()["load_average"]
+    harness.write_json(path, result)
+    print(report(entries))
+    print(f"written to {path}")
 
 
-def report(result: dict[str, Any]) -> None:
-    """Print the result as a table."""
+def report(entries: dict[str, Any]) -> str:
+    """Format the result as a table."""
+    others = {entry["other"] for entry in entries.values()} - {None}
+    ratios = ["time / baseline [95%]", *(f"time / {name} [95%]" for name in others)]
+    header = ["program", *ratios, "steps/s", "MB"]
     rows = [
         [
             name,
             entry["time_ratio"],
+            *([entry["time_ratio_to_other"]] if others else []),
             f"{entry['steps_per_second'].median / 1e3:.1f} k",
-            f"{entry['matmul_gflop_per_second'].median:.1f}",
-            f"{entry['share_of_layer_matmul'].median:.0%}",
+            f"{entry['temporary_bytes'] / 1e6:.1f}",
             f"{statistics.median(entry['trace_seconds']):.2f}",
             f"{statistics.median(entry['compile_seconds']):.2f}",
             f"{entry['episode_return']:.0f}",
         ]
-        for name, entry in result["programs"].items()
+        for name, entry in entries.items()
     ]
-    header = ["program", "time ratio [95%]", "steps/s", "GFLOP/s", "of layer"]
-    harness.print_table([*header, "trace s", "compile s", "return"], rows)
-    for name, value in result["matmul_gflop_per_second"].items():
-        print(f"{name}: {value.median:.0f} GFLOP/s")
+    return harness.table([*header, "trace s", "compile s", "return"], rows)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ of triglot, the two run in turns. The medians of the rounds are shown:
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 GOAL = 475.0
 LAPS = ("start", "import", "build", "init", "trace", "compile", "train", "evaluate")
-REACHED = ("return", "env_steps")
+STEPS = "env_steps"
+COLUMNS = (*LAPS, "total", "cpu", "return", STEPS)
 
 
 def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     return {"laps": laps, "return": best, "env_steps": done * trainer.steps_per_update}
 
 
-def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, Any]:
+def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, float]:
     """Call `run` in a new process of a checkout; `cpu` is added, its seconds on all cores."""
     command = [sys.executable, "-m", "benchmarks.time_to_return"]
     before = os.times()
@@ -108,7 +108,9 @@ def child(checkout: Path, backend: str, cache: str, seed: int) -> dict[str, Any]
     after = os.times()
     used = after.children_user + after.children_system
     cpu = used - before.children_user - before.children_system
-    return {**json.loads(done.stdout.splitlines()[-1]), "cpu": cpu}
+    found = json.loads(done.stdout.splitlines()[-1])
+    laps = found.pop("laps")
+    return {**laps, "total": sum(laps.values()), "cpu": cpu, **found}
 
 
 def compile_bytecode(checkout: Path) -> None:
@@ -132,42 +134,37 @@ def main(
       against: another checkout of triglot, whose order with this one alternates.
       rounds: times that all are run; more than one give medians.
     """
-    checkouts = {"": ROOT} if against is None else {"here": ROOT, "there": against.resolve()}
+    # Here, since the processes that are timed import this module too.
+    import numpy as np
+
+    from . import harness
+
+    checkouts = {"here": ROOT} | ({} if against is None else {"there": against.resolve()})
     for checkout in checkouts.values():
         compile_bytecode(checkout)
-    columns = [*LAPS, "total", "cpu", "return", "env steps"]
-    print(f"{'seconds':<24}" + "".join(f"{column:>10}" for column in columns), flush=True)
+    rows, ratios = [], []
     for backend in backends:
-        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        found: dict[tuple[str, str], list[dict[str, float]]] = {}
         for number in range(rounds):
-            names = list(checkouts) if number % 2 == 0 else list(checkouts)[::-1]
-            for name in names:
+            for side in list(checkouts)[:: -1 if number % 2 else 1]:
                 with tempfile.TemporaryDirectory() as cache:
                     for which in ("first", "second"):
-                        result = child(checkouts[name], backend, cache, seed + number)
-                        laps = result["laps"]
-                        laps |= {"total": sum(laps.values()), "cpu": result.pop("cpu")}
-                        found.setdefault((which, name), []).append(result)
-        for (which, checkout), results in sorted(found.items()):
-            medians = [
-                statistics.median(one["laps"][lap] for one in results)
-                for lap in (*LAPS, "total", "cpu")
-            ]
-            reached = [statistics.median(one[name] for one in results) for name in REACHED]
-            print(
-                f"{f'{backend}, {which} {checkout}':<24}"
-                + "".join(f"{value:>10.2f}" for value in medians)
-                + "{:>10.1f}{:>10,.0f}".format(*reached),
-                flush=True,
-            )
-        if against is not None:
-            for which in ("first", "second"):
-                totals = [
-                    [one["laps"]["total"] for one in found[which, name]] for name in checkouts
-                ]
-                ratios = sorted(here / there for here, there in zip(*totals, strict=True))
-                shown = " ".join(f"{ratio:.3f}" for ratio in ratios)
-                print(f"{backend}, {which}: here / there {shown}", flush=True)
+                        print(f"{backend}, {which}, {side}, round {number}", file=sys.stderr)
+                        result = child(checkouts[side], backend, cache, seed + number)
+                        found.setdefault((which, side), []).append(result)
+        for (which, side), results in sorted(found.items()):
+            medians = {name: np.median([one[name] for one in results]) for name in COLUMNS}
+            shown = [f"{value:,.{0 if name == STEPS else 2}f}" for name, value in medians.items()]
+            rows.append([f"{backend}, {which}, {side}", *shown])
+            if side == "there":
+                totals = {
+                    name: np.array([one["total"] for one in found[which, name]])
+                    for name in checkouts
+                }
+                ratio = harness.time_ratio(totals, "here", "there")
+                ratios.append(f"{backend}, {which}: here / there {ratio}")
+    print(harness.table(["seconds", *COLUMNS], rows))
+    print(*ratios, sep="\n")
 
 
 if __name__ == "__main__":

@@ -4,185 +4,137 @@
     taskset -c 0 python -m benchmarks.versions --before ../before
 
 Each checkout trains in a process of its own, which compiles its programs once; then one of them
-works at a time, in pairs whose order alternates. A ratio above 1 means that this checkout is slower
-than the other. The settings are those of `benchmarks.seams` and `benchmarks.dqn`.
+works at a time, in rounds with a random order. Each run is a whole training from its
+initialization. A ratio above 1 means that this checkout is slower than the other. The settings are
+those of `benchmarks.peers`. Time from a cold start: `benchmarks.time_to_return`.
 """
 
+import functools
 import json
 import os
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import jax
 import numpy as np
 import tyro
-from tqdm import tqdm
 
 from . import harness
 from .child import Child
+from .peers import ours
+from .peers.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[1]
-# It runs in either checkout, so it uses only names that both have.
-WORKER = """
-import json, os, sys, time
-
-replies = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-import jax
-import numpy as np
-import triglot
-
-jax.config.update("jax_enable_compilation_cache", False)
-trainers = sys.modules[triglot.Trainer.__module__]
-divide_seeds = getattr(sys.modules.get("triglot.core.trainers"), "divide_seeds", None)
-if divide_seeds is not None:
-    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+# The package comes from the other checkout, the code of this module from this one.
+WORKER = (
+    "import sys; sys.path[0] = sys.argv[1]; import triglot; sys.path[0] = sys.argv[2]; "
+    "from benchmarks.versions import serve; serve()"
+)
 
 
-def prepare_seeds(trainer, num_seeds, warmups):
-    states = trainers.init_seeds(trainer, jax.random.split(jax.random.key(0), num_seeds))
-    if divide_seeds is not None:
-        trainer = divide_seeds(trainer, num_seeds, jax.device_count())
-    if getattr(trainer, "sharding", None) is not None:
-        states = trainer.sharding.place(states)
+LSTM = replace(
+    ROWS["ppo-seeds"],
+    env_id="MemoryChain-bsuite",
+    config={"cell": "lstm", "num_envs": 16, "rollout_length": 32},
+    num_seeds=5,
+    total_steps=2_048,
+)
+TABLE = replace(
+    ROWS["ppo"],
+    algorithm="q_learning",
+    env_id="8x8",
+    suites=("gridworld",),
+    config={"rollout_length": 16_384},
+    hyper={},
+    total_steps=1_048_576,
+)
+CASES: Mapping[str, Row] = {**ROWS, "lstm": LSTM, "q_learning": TABLE}
 
-    def run(states):
-        return trainers.train_seeds(trainer, jax.tree.map(jax.numpy.copy, states), count)
 
-    count = np.int32(trainer.chunk_size)
-    for _ in range(warmups):
-        states, _ = run(states)
-    return run, jax.block_until_ready(states)
-
-
-vectorized = sys.modules[triglot.Trainer.__module__].VectorEnvironment
-programs = {}
-for line in sys.stdin:
-    request = json.loads(line)
-    name = request["name"]
-    if name not in programs:
-        env = triglot.make_env(request["env"])
-        agent = triglot.make_agent(
-            request["algorithm"], env, backend=request["backend"], config=request["config"]
-        )
-        trainer = triglot.Trainer(
-            agent, vectorized(env, agent.num_envs), chunk_size=request["num_updates"]
-        )
-        if "num_seeds" in request:
-            programs[name] = prepare_seeds(trainer, request["num_seeds"], request["warmups"])
+def serve() -> None:
+    """Answer names of cases: compile at the first one, then train; reply the seconds of each."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    jax.config.update("jax_enable_compilation_cache", False)
+    programs = {}
+    for line in sys.stdin:
+        name, backend, total_steps = json.loads(line)
+        row = CASES[name]
+        if name not in programs:
+            jax.config.update("jax_cpu_enable_async_dispatch", row.suites[0] == "gymnax")
+            keys = jax.random.split(jax.random.key(0), (1, row.num_seeds))
+            env, steps = f"{row.suites[0]}:{row.env_id}", total_steps or row.total_steps
+            programs[name], seconds = ours.contender(row, env, steps, backend).compile(keys)
         else:
-            run = jax.jit(trainer.train_chunk)
-            state = jax.jit(trainer.init)(jax.random.key(0))
-            for _ in range(request["warmups"]):
-                state, _ = run(state)
-            programs[name] = (run, jax.block_until_ready(state))
-    run, state = programs[name]
-    start = time.perf_counter()
-    jax.block_until_ready(run(state))
-    print(json.dumps(time.perf_counter() - start), file=replies, flush=True)
-"""
-PPO = {"algorithm": "ppo", "env": "gymnax:CartPole-v1", "config": {}, "num_updates": 256}
-PROGRAMS: dict[str, dict[str, Any]] = {
-    **{
-        f"ppo {backend}": {**PPO, "backend": backend, "warmups": 1}
-        for backend in ("haiku", "linen", "nnx", "equinox")
-    },
-    "dqn haiku": {
-        "algorithm": "dqn",
-        "env": "gymnax:CartPole-v1",
-        "backend": "haiku",
-        "config": {},
-        "num_updates": 2000,
-        "warmups": 1,  # fills the replay
-    },
-    "q_learning table": {
-        "algorithm": "q_learning",
-        "env": "gridworld:8x8",
-        "backend": "table",
-        "config": {"rollout_length": 16384},
-        "num_updates": 64,
-        "warmups": 1,
-    },
-    **{
-        f"ppo {backend} lstm, 5 seeds": {
-            "algorithm": "ppo",
-            "env": "gymnax:MemoryChain-bsuite",
-            "backend": backend,
-            "config": {"cell": "lstm", "num_envs": 16, "rollout_length": 32},
-            "num_updates": 4,
-            "num_seeds": 5,
-            "warmups": 1,
-        }
-        for backend in ("haiku", "linen", "nnx", "equinox")
-    },
-    "ppo equinox larger maze, 5 seeds": {
-        "algorithm": "ppo",
-        "env": "jumanji:Maze-v0",
-        "backend": "equinox",
-        "config": {
-            "channels": [32],
-            "kernel_size": 3,
-            "hidden_sizes": [256],
-            "shared_torso": True,
-            "num_envs": 64,
-            "rollout_length": 64,
-            "num_epochs": 1,
-            "num_minibatches": 32,
-        },
-        "num_updates": 1,
-        "num_seeds": 5,
-        "warmups": 0,
-    },
-}
+            start = time.perf_counter()
+            jax.block_until_ready(programs[name](0))
+            seconds = time.perf_counter() - start
+        print(json.dumps(seconds), file=replies, flush=True)
 
 
 def start(checkout: Path) -> Child:
-    """Start a worker that imports triglot from a checkout."""
-    environment = os.environ | {"PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-c", WORKER]
-    return Child(f"the worker of {checkout}", command, cwd=checkout, env=environment)
+    """Start a worker that imports triglot from a checkout.
 
-
-def ask(worker: Child, name: str) -> float:
-    """Run a program once in a worker, and return its seconds."""
-    return worker.ask(json.dumps({"name": name, **PROGRAMS[name]}))
+    Raises:
+      SystemExit: if there is no triglot.
+    """
+    if not (checkout / "triglot").is_dir():
+        sys.exit(f"{checkout} holds no triglot: give --before the root of a checkout.")
+    command = [sys.executable, "-c", WORKER, str(checkout), str(ROOT)]
+    return Child(f"The worker of {checkout}", command)
 
 
 def main(
     before: Path,
-    rounds: int = 20,
-    only: tuple[str, ...] = (),
+    rounds: int = 10,
+    only: tuple[str, ...] = ("ppo", "ppo-seeds", "dqn", "sac"),
+    backend: str = "linen",
+    total_steps: int | None = None,
     out: Path = Path("benchmarks/results/versions.json"),
 ) -> None:
-    """Time every program in both checkouts and write the ratios.
+    """Train every case in both checkouts and write the ratios.
 
     Args:
-      before: the other checkout.
-      rounds: pairs.
-      only: names of programs; all by default.
+      before: the root of the other checkout.
+      rounds: trainings of each side.
+      only: rows of `benchmarks.peers`, `lstm` and `q_learning`.
+      backend: library of the networks; Q-learning has a table.
+      total_steps: environment steps of each seed; None for the case's own number.
       out: the JSON file, overwritten.
     """
-    checkouts = {"before": before.resolve(), "after": ROOT}
-    names = only or tuple(PROGRAMS)
-    ratios: dict[str, harness.Interval] = {}
-    seconds: dict[str, dict[str, np.ndarray]] = {}
+    if unknown := set(only) - CASES.keys():
+        sys.exit(f"--only: no row {', '.join(sorted(unknown))}; choose from {', '.join(CASES)}.")
+    entries = {}
     with ExitStack() as stack:
-        workers = {side: stack.enter_context(start(path)) for side, path in checkouts.items()}
-        for name in names:
-            for worker in workers.values():
-                ask(worker, name)  # compiles
-            times: dict[str, list[float]] = {side: [] for side in workers}
-            for turn in tqdm(range(rounds), desc=name, unit="pair"):
-                for side in sorted(workers, reverse=bool(turn % 2)):
-                    times[side].append(ask(workers[side], name))
-            seconds[name] = {side: np.array(values) for side, values in times.items()}
-            ratios[name] = harness.time_ratio(seconds[name], "after", "before")
-    harness.write_json(out, {"rounds": rounds, "ratios": ratios, "seconds": seconds})
+        sides = {"before": before.resolve(), "after": ROOT}
+        workers = {side: stack.enter_context(start(path)) for side, path in sides.items()}
+        for name in only:
+            request = (name, "table" if name == "q_learning" else backend, total_steps)
+            compiled = {side: worker.ask(request) for side, worker in workers.items()}
+            asks = {side: functools.partial(one.ask, request) for side, one in workers.items()}
+            seconds = harness.measure(asks, rounds=rounds)
+            entries[name] = {
+                "ratio": harness.time_ratio(seconds, "after", "before"),
+                "compile_seconds": compiled,
+                "seconds": seconds,
+            }
+            harness.write_json(out, {"rounds": rounds, "cases": entries})
+            print(f"{name}: {entries[name]['ratio']}", flush=True)
     rows = [
-        [name, ratio, f"{np.median(seconds[name]['after']):.3f}"] for name, ratio in ratios.items()
+        [
+            name,
+            entry["ratio"],
+            *(f"{np.median(entry['seconds'][side]):.3f}" for side in sides),
+            *(f"{entry['compile_seconds'][side]:.1f}" for side in sides),
+        ]
+        for name, entry in entries.items()
     ]
-    harness.print_table(["program", "after / before [95%]", "after s"], rows)
+    header = ["training", "after / before [95%]", "before s", "after s", "compile before", "after"]
+    print(harness.table(header, rows))
     print(f"written to {out}")
 
 

@@ -6,10 +6,8 @@ From the repository's root:
     triglot check examples.falling_balls:FallingBall
     triglot train ppo examples.falling_balls:FallingBall --total-steps 200000 --out runs/balls
     triglot render runs/balls                             # draws an episode of the agent
-    python -m benchmarks.falling_balls                    # NumPy against JAX, compiled and not
 """
 
-import functools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -53,20 +51,6 @@ def fall(balls: Balls) -> Balls:
     """
     vy = balls.vy - DT * GRAVITY
     return Balls(x=balls.x + DT * balls.vx, y=balls.y + DT * vy, vx=balls.vx, vy=vy)
-
-
-def simulate(balls: Balls, num_steps: int) -> Balls:
-    """Simulate `num_steps` steps in a Python loop."""
-    for _ in range(num_steps):
-        balls = fall(balls)
-    return balls
-
-
-@functools.partial(jax.jit, static_argnames="num_steps")
-def simulate_compiled(balls: Balls, num_steps: int) -> Balls:
-    """Simulate `num_steps` steps, compiled; ten steps per pass over the arrays."""
-    fallen, _ = jax.lax.scan(lambda now, _: (fall(now), None), balls, length=num_steps, unroll=10)
-    return fallen
 
 
 def thrown(num_balls: int, seed: int = 0) -> Balls:

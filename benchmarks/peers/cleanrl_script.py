@@ -2,7 +2,7 @@
 
     PYTHON benchmarks/peers/cleanrl_script.py CLONE/cleanrl/ppo.py
 
-A line holds the script's arguments as a JSON list. The reply is a JSON list of the trained layers,
+A line holds the script's options as a JSON object. The reply is a JSON list of the trained layers,
 `[kernel [in, out], bias [out]]` each. The first reply, before any line, has the versions.
 """
 
@@ -35,7 +35,8 @@ def main() -> None:
     print(json.dumps(versions), file=reply, flush=True)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         for line in sys.stdin:
-            sys.argv = [str(script), *json.loads(line)]
+            options = json.loads(line)
+            sys.argv = [str(script), *(f"--{name}={value}" for name, value in options.items())]
             with tempfile.TemporaryDirectory() as folder:  # its logs go to ./runs
                 os.chdir(folder)
                 trained = layers(runpy.run_path(str(script), run_name="__main__"))

@@ -1,7 +1,6 @@
 """triglot's own program: the pieces that `triglot.train` calls, compiled ahead of time."""
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,26 +13,22 @@ from triglot.core.loop.trainer import init_seeds, updates_for
 from triglot.core.trainers import make_trainer
 
 from .contender import Contender, Train
+from .rows import Row
 
 
-def contender(
-    algorithm: str,
-    env: str,
-    total_steps: int,
-    options: Mapping[str, Any],
-    backend: str,
-) -> Contender:
+def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
     """Build triglot's program.
 
     Args:
-      algorithm: a name of `triglot.make_agent`.
+      row: its setting.
       env: a name of `triglot.make_env`. One that is stepped in Python stays open between rounds.
       total_steps: environment steps of each seed.
-      options: `config` and `hyper` of `make_agent`.
       backend: library of the networks.
     """
     made = triglot.make_env(env)
-    agent = triglot.make_agent(algorithm, made, backend=backend, **options)
+    agent = triglot.make_agent(
+        row.algorithm, made, backend=backend, config=row.config, hyper=row.hyper
+    )
     trainer = make_trainer(agent, made)
     num_updates = updates_for(trainer, total_steps)
     hyper = fill_schedule_horizon(agent.hyper, num_updates)

@@ -23,6 +23,7 @@ from .contender import (
     empty_modules,
     revision_of,
 )
+from .rows import Row
 
 FIVE_VALUES = (
     "wrapped in gymnax's LegacyStepAPIWrapper: PureJaxRL unpacks five values from step, and gymnax "
@@ -39,27 +40,33 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def contender(
-    algorithm: str, env_id: str, total_steps: int, options: Mapping[str, Any], folder: Path | None
-) -> Contender:
+def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     """Build PureJaxRL's program.
 
     Args:
-      algorithm: `ppo` or `dqn`.
-      env_id: of gymnax.
+      row: of PPO or DQN, on gymnax.
       total_steps: environment steps of each seed.
-      options: of its `config`.
       folder: of its repository.
 
     Raises:
       NotInstalled: if the folder does not hold its files.
     """
+    algorithm, given = row.algorithm, row.setting
     if folder is None or not (folder / "purejaxrl" / f"{algorithm}.py").exists():
         raise NotInstalled("give --purejaxrl the folder of a clone of its repository")
     module, patches = _patched(algorithm, folder / "purejaxrl")
-    config = {"ENV_NAME": env_id, "TOTAL_TIMESTEPS": total_steps, **options}
+    config = {"ENV_NAME": row.env_id, "TOTAL_TIMESTEPS": total_steps, **row.given("PureJaxRL")}
+    if algorithm == "ppo":
+        config |= {"ACTIVATION": "tanh", "ANNEAL_LR": True}
+    else:
+        config |= {
+            "EPSILON_START": 1.0,
+            "EPSILON_FINISH": 0.05,
+            "TARGET_UPDATE_INTERVAL": given["target_update_period"] * given["num_envs"],
+            "TRAINING_INTERVAL": given["num_envs"],
+        }
     train = module.make_train(config)
-    network = _network(module, algorithm, env_id, config)
+    network = _network(module, algorithm, row.env_id, config)
 
     def greedy(params: Any, obs: jax.Array) -> jax.Array:
         outputs = network.apply(params, obs)

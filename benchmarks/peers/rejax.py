@@ -4,7 +4,6 @@ Its algorithms evaluate during training; an `eval_callback` that does nothing re
 """
 
 import importlib
-from collections.abc import Mapping
 from typing import Any
 
 import gymnax
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
 from .contender import Contender, NotInstalled, compile_one_program, version_of
+from .rows import Row
 
 PATCHES = (
     "environments wrapped in gymnax's LegacyStepAPIWrapper: rejax unpacks five values from step, "
@@ -27,17 +27,13 @@ class FiveValues(LegacyStepAPIWrapper):
         return self
 
 
-def contender(
-    algorithm: str, env_id: str, total_steps: int, options: Mapping[str, Any]
-) -> Contender:
+def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
     """Build rejax's program.
 
     Args:
-      algorithm: `ppo`, `dqn` or `sac`.
-      env_id: of gymnax.
+      row: of PPO, DQN or SAC, on gymnax.
       total_steps: environment steps of each seed.
-      options: of `create`; `q_network` replaces the fields of DQN's network, whose sizes rejax
-        does not take as an option.
+      folder: unused.
 
     Raises:
       NotInstalled: if rejax is not installed.
@@ -46,9 +42,21 @@ def contender(
         library: Any = importlib.import_module("rejax")
     except ImportError as error:
         raise NotInstalled("pip install --no-deps rejax") from error
-    env, env_params = gymnax.make(env_id)
-    options = dict(options)
-    q_network = options.pop("q_network", None)
+    algorithm, given = row.algorithm, row.setting
+    env, env_params = gymnax.make(row.env_id)
+    options = row.given("rejax")
+    options["agent_kwargs"] = {"activation": "tanh" if algorithm == "ppo" else "relu"}
+    if algorithm != "ppo":
+        options["polyak"] = 1.0 - given["tau"]
+    if algorithm == "dqn":
+        period = given["target_update_period"]
+        options |= {
+            "agent": "DuelingQNetwork" if given["dueling"] else "QNetwork",
+            "target_update_freq": period * given["num_envs"] if period > 1 else 1,
+            "eps_start": 1.0,
+            "eps_end": 0.05,
+            "exploration_fraction": given["epsilon_decay_steps"] / total_steps,
+        }
     algo = library.get_algo(algorithm).create(
         env=FiveValues(env),
         env_params=env_params,
@@ -58,8 +66,8 @@ def contender(
         **options,
     )
     algo = algo.replace(eval_callback=lambda algo, state, rng: ())
-    if q_network is not None:
-        algo = algo.replace(agent=algo.agent.clone(**q_network))
+    if algorithm == "dqn":  # whose sizes rejax does not take as an option
+        algo = algo.replace(agent=algo.agent.clone(hidden_layer_sizes=given["hidden_sizes"]))
 
     def greedy(state: Any, obs: jax.Array) -> jax.Array:
         if algorithm == "dqn":

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
 from .contender import Contender, NotInstalled, Train, empty_modules, revision_of
+from .rows import Row
 
 UNUSED: Mapping[str, tuple[str, ...]] = {
     "wandb": (),
@@ -36,22 +37,18 @@ PATCHES = (
 )
 
 
-def contender(
-    algorithm: str, env_id: str, total_steps: int, options: Mapping[str, Any], folder: Path | None
-) -> Contender:
+def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     """Build Stoix's program.
 
     Args:
-      algorithm: `ppo`.
-      env_id: `CartPole-v1`, of gymnax.
+      row: of PPO on gymnax's CartPole.
       total_steps: environment steps of each seed.
-      options: overrides of its configuration, by dotted name.
       folder: of its repository.
 
     Raises:
       NotInstalled: if the folder or a package that it imports is missing.
     """
-    assert (algorithm, env_id) == ("ppo", "CartPole-v1")  # its default configuration
+    assert (row.algorithm, row.env_id) == ("ppo", "CartPole-v1")  # its default configuration
     if folder is None or not (folder / "stoix" / "configs").exists():
         raise NotInstalled("give --stoix the folder of a clone of its repository")
     sys.path.insert(0, str(folder))
@@ -68,7 +65,7 @@ def contender(
     adapter = adapters.GymnaxToStoa
     adapters.GymnaxToStoa = lambda env, params: adapter(LegacyStepAPIWrapper(env), params)
     with contextlib.redirect_stdout(io.StringIO()):  # coloured headers
-        config = steps.check_total_timesteps(_config(folder, total_steps, options))
+        config = steps.check_total_timesteps(_config(folder, total_steps, row))
         env, _ = make_env.make(config=config)
     actors = []
 
@@ -93,12 +90,16 @@ def contender(
     return Contender(compile=compile, act=greedy, version=revision_of(folder), patches=PATCHES)
 
 
-def _config(folder: Path, total_steps: int, options: Mapping[str, Any]) -> Any:
+def _config(folder: Path, total_steps: int, row: Row) -> Any:
     import hydra  # pyright: ignore[reportMissingImports]
     from omegaconf import OmegaConf  # pyright: ignore[reportMissingImports]
 
     configs = folder.resolve() / "stoix" / "configs"
-    given = {"arch.total_timesteps": total_steps, "arch.num_evaluation": 1, **options}
+    given = {"arch.total_timesteps": total_steps, "arch.num_evaluation": 1, **row.given("Stoix")}
+    given["system.critic_lr"] = given["system.actor_lr"]
+    for network in ("actor_network", "critic_network"):
+        given[f"network.{network}.pre_torso.layer_sizes"] = [64, 64]
+        given[f"network.{network}.pre_torso.activation"] = "tanh"
     overrides = [f"hydra.searchpath=[file://{configs}]"]
     overrides += [f"{name}={value}" for name, value in given.items()]
     with hydra.initialize_config_dir(str(configs / "default" / "anakin"), version_base="1.2"):

@@ -7,16 +7,12 @@ is real: the bytes that the command prints, drawn by a terminal emulator, some 2
 """
 
 import argparse
-import fcntl
 import io
 import os
 import pty
 import re
 import shutil
-import struct
-import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,31 +51,21 @@ def record(command: list[str]) -> Recording:
     """Run a command in a terminal of 80 columns, and return what it prints and when.
 
     Raises:
-      SystemExit: it failed; its output is printed.
+      SystemExit: it failed.
     """
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     started, printed = time.monotonic(), []
-    process = subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**environment, "TERM": "xterm-256color"},
-    )
-    os.close(theirs)
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # Linux reports the terminal's end so
-            piece = b""
-        if not piece:
-            break
+
+    def read(terminal: int) -> bytes:
+        piece = os.read(terminal, 65536)
         printed.append((time.monotonic() - started, piece))
-    os.close(ours)
-    if process.wait():
-        sys.exit(b"".join(piece for _, piece in printed).decode())
+        return piece
+
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        os.environ.pop(name, None)
+    os.environ["TERM"] = "xterm-256color"
+    sized = ["sh", "-c", f'stty cols {COLUMNS} rows {ROWS}; exec "$@"', "sh", *command]
+    if status := pty.spawn(sized, read):
+        sys.exit(f"{' '.join(command)} failed: exit code {os.waitstatus_to_exitcode(status)}.")
     return printed
 
 

@@ -41,18 +41,15 @@ LEFT_OUT = {
         "triglot render runs/maze",
         "triglot evaluate runs/maze",
         "triglot render runs/ant",
-        "python -m benchmarks.ant",
     ),
     "needs another project or an earlier revision, which is not in the checkout": (
         "taskset -c 0 python -m benchmarks.peers --row ppo",
         "taskset -c 0 python -m benchmarks.peers --row dqn",
         "taskset -c 0 python -m benchmarks.peers --row sac",
-        "python -m benchmarks.gymnasium_ppo --sb3",
-        "python -m benchmarks.fingerprints --out after.json",
+        "python -m benchmarks.fingerprints --out",
         "taskset -c 0 python -m benchmarks.versions",
         "git worktree add ../before",
-        "python -m benchmarks.versions --before ../before",
-        "python -m benchmarks.time_to_return --backends",
+        "python -m benchmarks.time_to_return --backends linen --against",
     ),
 }
 # What a page expects the reader to have: runs of earlier pages.
