@@ -29,7 +29,8 @@ def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
     Returns:
       The report. Exceptions raised by the agent are findings in it.
     """
+    case = LearningCase(agent, env, seed)
     name = getattr(env, "name", None)
     where = f" on {name}" if isinstance(name, str) else ""
     title = agent.__name__ if isinstance(agent, type) else type(agent).__name__
-    return CHECKS.report(f"agent {title}{where}", LearningCase(agent, env, seed))
+    return CHECKS.report(f"agent {title}{where}", case)
