@@ -171,24 +171,27 @@ def purity_checks(*names: str, needs: Sequence[str]) -> list[Check[Any]]:
     ]
 
 
-@CHECKS.check(
-    question="Do its functions leave their arguments unchanged?",
-    why="The caller still uses them: the loop its state, a replay buffer its trajectories.",
-    fix="Build new values: {**state, ...}, dataclasses.replace(state, ...), array.at[i].set(x).",
-)
+@CHECKS.check()
 def _arguments_unchanged(case: Case) -> None:
+    """Do its functions leave their arguments unchanged?
+
+    Why: The caller still uses them: the loop its state, a replay buffer its trajectories.
+
+    Fix: Build new values: {**state, ...}, dataclasses.replace(state, ...), array.at[i].set(x).
+    """
     for call in case.calls():
         reject(trees.find_change("", dict(call.args), call.first[1]), f"after {call.text}, ")
 
 
-@CHECKS.check(
-    question="Do equal arguments give equal results?",
-    why="Otherwise runs cannot be reproduced or resumed, and jit keeps the first call's numbers.",
-    fix="Draw random numbers with jax.random from the given key (not numpy.random), and keep "
-    "counters in the state: no time, nothing written to `self` or to a global.",
-    needs=["arguments unchanged"],
-)
+@CHECKS.check(needs=["arguments unchanged"])
 def _deterministic(case: Case) -> None:
+    """Do equal arguments give equal results?
+
+    Why: Otherwise runs cannot be reproduced or resumed, and jit keeps the first call's numbers.
+
+    Fix: Draw random numbers with jax.random from the given key (not numpy.random), and keep
+    counters in the state: no time, nothing written to `self` or to a global.
+    """
     calls = tuple(case.calls())
     results = [call.result for call in calls]
     # A call with another key must leave nothing behind that changes the later calls.
@@ -199,39 +202,42 @@ def _deterministic(case: Case) -> None:
             raise Failed(f"{call.text} called twice with the same arguments: {found}.")
 
 
-@CHECKS.check(
-    question="Is each random key used once?",
-    why="Two draws from one key are correlated: exploration repeats, layers start as copies.",
-    fix="Call jax.random.split(key) and use each part once; split a key in the state at every "
-    "step and return the unused part.",
-    needs=["deterministic"],
-)
+@CHECKS.check(needs=["deterministic"])
 def _keys_used_once(case: Case) -> None:
+    """Is each random key used once?
+
+    Why: Two draws from one key are correlated: exploration repeats, layers start as copies.
+
+    Fix: Call jax.random.split(key) and use each part once; split a key in the state at every step
+    and return the unused part.
+    """
     for function, args in case.key_sequences():
         if found := _find_reused_key(function, *args):
             raise Failed(found)
 
 
-@CHECKS.check(
-    question="Do its functions give the same results when compiled?",
-    why="Training is compiled as a whole.",
-    fix="Use jax.numpy and jax.lax only: branch with jnp.where or jax.lax.cond on values, keep "
-    "shapes independent of values, and do not test for tracers.",
-    needs=["deterministic"],
-)
+@CHECKS.check(needs=["deterministic"])
 def _jit(case: Case) -> None:
+    """Do its functions give the same results when compiled?
+
+    Why: Training is compiled as a whole.
+
+    Fix: Use jax.numpy and jax.lax only: branch with jnp.where or jax.lax.cond on values, keep
+    shapes independent of values, and do not test for tracers.
+    """
     for call in case.calls():
         if found := call.difference(call.result, call.compiled_result):
             raise Failed(f"{call.text} eager and compiled: {found}.")
 
 
-@CHECKS.check(
-    question="Do its functions give the same results under vmap, row by row?",
-    why="Environments and seeds are batched with vmap.",
-    fix="Write for one example with JAX functions; a jax.pure_callback needs a vmap_method.",
-    needs=["jit"],
-)
+@CHECKS.check(needs=["jit"])
 def _vmap(case: Case) -> None:
+    """Do its functions give the same results under vmap, row by row?
+
+    Why: Environments and seeds are batched with vmap.
+
+    Fix: Write for one example with JAX functions; a jax.pure_callback needs a vmap_method.
+    """
     for call in case.calls():
         rows = call.batch() if call.batch else _vary_rows(tuple(call.args.values()))
         if case.vmap_traces_only:
@@ -245,28 +251,30 @@ def _vmap(case: Case) -> None:
                 raise Failed(f"{call.text} alone and as row {i} under jax.vmap: {found}.")
 
 
-@CHECKS.check(
-    question="Do its functions run in a compiled loop whose carry keeps its types?",
-    why="Training is such a loop: the carry's structure, shapes and dtypes are fixed.",
-    fix="Return each array of the carry with the shape and dtype of the initial one: "
-    "x.astype(before.dtype). jax.disable_jit() shows where an exception is raised.",
-    needs=["vmap"],
-)
+@CHECKS.check(needs=["vmap"])
 def _scan(case: Case) -> None:
+    """Do its functions run in a compiled loop whose carry keeps its types?
+
+    Why: Training is such a loop: the carry's structure, shapes and dtypes are fixed.
+
+    Fix: Return each array of the carry with the shape and dtype of the initial one:
+    x.astype(before.dtype). jax.disable_jit() shows where an exception is raised.
+    """
     for name, before, after in case.carried():
         reject(trees.find_type_change(name, before, after), "after one step, ")
     case.run_loop()
 
 
-@CHECKS.check(
-    question="Is it compiled only once, for initial and for returned states?",
-    why="A second compilation may take longer than the training.",
-    fix="Give every array a dtype (jnp.zeros((), jnp.float32), jnp.asarray(x, jnp.float32)): "
-    "arrays made from Python numbers have weak dtypes, which change later. Put no newly created "
-    "objects in the static part of a pytree.",
-    needs=["scan"],
-)
+@CHECKS.check(needs=["scan"])
 def _compiles_once(case: Case) -> None:
+    """Is it compiled only once, for initial and for returned states?
+
+    Why: A second compilation may take longer than the training.
+
+    Fix: Give every array a dtype (jnp.zeros((), jnp.float32), jnp.asarray(x, jnp.float32)): arrays
+    made from Python numbers have weak dtypes, which change later. Put no newly created objects in
+    the static part of a pytree.
+    """
     reject(trees.find_weak_type("", case.strongly_typed()))
     initial, num_traces = None, 0
     for varied, function, args in case.repeated_calls():
@@ -278,12 +286,14 @@ def _compiles_once(case: Case) -> None:
             raise Failed(f"{varied} compiled it a second time; {found}.")
 
 
-@CHECKS.check(
-    question="Does its state survive a checkpoint unchanged?",
-    why="A run that cannot be saved cannot be resumed.",
-    fix="Keep arrays and typed keys in dictionaries, tuples and registered dataclasses.",
-)
+@CHECKS.check()
 def _checkpoint(case: Case) -> None:
+    """Does its state survive a checkpoint unchanged?
+
+    Why: A run that cannot be saved cannot be resumed.
+
+    Fix: Keep arrays and typed keys in dictionaries, tuples and registered dataclasses.
+    """
     tree = jax.tree.map(jnp.asarray, case.stored())
     leaves = trees.by_path(tree)
     if len(leaves) < len(jax.tree.leaves(tree)):

@@ -1,12 +1,14 @@
 """Checks and reports: run checks in order and collect a result with an explanation for each."""
 
+import inspect
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from ..core.errors import TriglotError, describe
 
@@ -131,17 +133,30 @@ class Checklist(Generic[Case]):
     needs: Sequence[str] = ()
 
     def check(
-        self, name: str = "", *, question: str, why: str, fix: str, needs: Sequence[str] = ()
+        self, name: str = "", *, needs: Sequence[str] = ()
     ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-        """Add the decorated function as a check, named `time limits` if it is `_time_limits`."""
-        required = tuple(needs or self.needs)
+        """Add the decorated function as a check.
+
+        Its docstring is what reports say: the question, a paragraph `Why: ...` and a paragraph
+        `Fix: ...`, which `Check` describes.
+
+        Args:
+          name: its name; by default `time limits` for a function `_time_limits`.
+          needs: the checks that must pass first, if not those of the list.
+        """
 
         def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
             named = name or run.__name__.strip("_").replace("_", " ")
-            self.checks.append(Check(named, question, why, fix, run, required))
+            paragraphs = re.split("\n\n(?:Why|Fix): ", inspect.getdoc(run) or "")
+            question, why, fix = (" ".join(text.split()) for text in paragraphs)
+            self.checks.append(Check(named, question, why, fix, run, (*(needs or self.needs),)))
             return run
 
         return add
+
+    def report(self, component: str, case: Any) -> Report:
+        """Run the checks; `component` is what reports call it, and `case` has its notes."""
+        return Report(component, self.run(case), tuple(case.notes))
 
     def run(self, case: Case) -> tuple[Result, ...]:
         """Run the checks in order; skip those whose needed checks did not pass."""

@@ -7,56 +7,18 @@ from typing import Any, get_args, get_type_hints
 
 from ..backends.libraries import LIBRARIES
 from ..compare.check import FAIL_ON
-from ..compare.options import CompareOptions
 from ..core.errors import unknown
 from ..core.rl.optimizers import OPTIMIZERS
 from ..export.export import FORMATS
-from ..export.options import ExportOptions
 from ..jobs.choose import LOCAL, RAY, SEQUENTIAL
 from ..registry.algorithms import ALGORITHMS, find_algorithm
-from ..registry.arg import Arg, marked
+from ..registry.arg import flag, marked, split_hint
 from ..registry.environments import suites
-from ..sweep.options import SweepOptions
-from ..training.options import (
-    CurvesOptions,
-    EvaluateOptions,
-    RenderOptions,
-    ResumeOptions,
-    RunsOptions,
-    TrainOptions,
-    WatchOptions,
-)
-from .options import (
-    CheckOptions,
-    CompletionOptions,
-    DiffOptions,
-    ListOptions,
-    NewOptions,
-    NoOptions,
-)
+from .options import OPTIONS
 
 SHELLS = ("bash", "zsh")
 SCRIPT = Path(__file__).with_name("completion.bash")
 FOR_ZSH = "(( $+functions[compdef] )) || { autoload -U compinit && compinit -u; }\n"
-OPTIONS: dict[str, type] = {
-    "train": TrainOptions,
-    "resume": ResumeOptions,
-    "evaluate": EvaluateOptions,
-    "render": RenderOptions,
-    "export": ExportOptions,
-    "runs": RunsOptions,
-    "watch": WatchOptions,
-    "curves": CurvesOptions,
-    "compare": CompareOptions,
-    "sweep": SweepOptions,
-    "diff": DiffOptions,
-    "check": CheckOptions,
-    "new": NewOptions,
-    "list": ListOptions,
-    "completion": CompletionOptions,
-    "version": NoOptions,
-    "help": NoOptions,
-}
 FLAG, ENVIRONMENT, SEVERAL = "@flag", "@environment", "+"
 
 
@@ -100,7 +62,7 @@ def _by_name(options: type) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"--config": ["@file"], "--help": [FLAG]}
     for one in fields(options):
         if one.name not in left_out:
-            where = positional.index(one.name) if one.name in positional else _flag(one.name)
+            where = positional.index(one.name) if one.name in positional else flag(one.name)
             found[str(where)] = _values(one.name, hints[one.name])
     if "config" in hints:
         for algorithm in map(find_algorithm, ALGORITHMS):
@@ -115,10 +77,10 @@ def _of_fields(members: tuple["Field[Any]", ...], hints: Mapping[str, Any]) -> d
     for one in members:
         is_flag = bool in (hints[one.name], *get_args(hints[one.name]))
         allowed = one.metadata.get("allowed")
-        found[_flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
+        found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
         if is_flag:
-            found[_flag(one.name)] = [FLAG]
-            found[_flag(f"no_{one.name}")] = [FLAG]
+            found[flag(one.name)] = [FLAG]
+            found[flag(f"no_{one.name}")] = [FLAG]
     return found
 
 
@@ -126,10 +88,9 @@ def _values(name: str, hint: Any) -> list[str]:
     """List what an option's value may be, and whether it takes several."""
     if hint is bool:
         return [FLAG]
-    kind, *marks = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
-    metavar = next((mark.metavar for mark in marks if isinstance(mark, Arg)), "")
-    several = [SEVERAL] if metavar.endswith("...") else []
-    words = metavar.removesuffix(" ...")
+    kind, arg = split_hint(hint)
+    several = [SEVERAL] if arg.metavar.endswith("...") else []
+    words = arg.metavar.removesuffix(" ...")
     if name in _CHOICES:
         return [*_CHOICES[name], *several]
     if "|" in words:
@@ -174,7 +135,3 @@ def _cases(cases: Mapping[str, str]) -> Iterator[str]:
         by_text.setdefault(text, []).append(f'"{case}"')
     for text, names in by_text.items():
         yield f'  {"|".join(names)}) echo "{text}" ;;'
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -37,6 +37,9 @@ SMALL: dict[str, Any] = {
     "rollout_length": 8,
     "num_epochs": 2,
     "num_minibatches": 2,
+    "batch_size": 16,
+    "learning_starts": 64,
+    "buffer_size": 1024,
     "hidden_sizes": (16,),
 }
 

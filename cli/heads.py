@@ -42,7 +42,7 @@ def check_for_algorithm(
     """
     from ..backends import build
     from ..checks import check_network
-    from ..checks.report import Checklist, Failed, NotApplicable
+    from ..checks.report import Check, Checklist, Failed, NotApplicable
     from ..core.network import Network
 
     specs = require_support(algorithm, env, config)
@@ -50,16 +50,8 @@ def check_for_algorithm(
     if name is not None and name not in needed:
         raise unknown(f"network of {algorithm}", name, needed)
     report = check_network(network, env.obs_spec if name is None else needed[name].obs_spec)
-    checklist: Checklist[None] = Checklist()
 
-    @checklist.check(
-        "heads",
-        question=f"Does it return the heads that {algorithm} needs?",
-        why=f"{algorithm} reads its outputs by name, in fixed shapes.",
-        fix="Return a dictionary of heads with these names and shapes. If the algorithm uses "
-        f"several networks, check each as NAME=PART; names of {algorithm}: {', '.join(needed)}.",
-    )
-    def _heads(case: None) -> None:
+    def has_heads(case: None) -> None:
         if any(result.name == "apply" and result.outcome != "passed" for result in report.results):
             raise NotApplicable("it needs apply, which did not pass.")
         networks: Any = network
@@ -71,7 +63,15 @@ def check_for_algorithm(
         except TriglotError as error:
             raise Failed(str(error)) from None
 
-    return replace(report, results=(*report.results, *checklist.run(None)))
+    check = Check(
+        "heads",
+        f"Does it return the heads that {algorithm} needs?",
+        f"{algorithm} reads its outputs by name, in fixed shapes.",
+        "Return a dictionary of heads with these names and shapes. If the algorithm uses several "
+        f"networks, check each as NAME=PART; names of {algorithm}: {', '.join(needed)}.",
+        has_heads,
+    )
+    return replace(report, results=(*report.results, *Checklist([check]).run(None)))
 
 
 def require_support(algorithm: str, env: "Environment", config: Any) -> Mapping[str, Any]:

@@ -10,38 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from .. import __version__
-from ..compare.options import CompareOptions
 from ..core.errors import TriglotError, describe, unknown
-from ..export.options import ExportOptions
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..registry.options import MachineOptions
-from ..sweep.options import SweepOptions
 from ..terminal.progress import phase
 from ..terminal.streams import checked_stdout, forgiving_stderr
 from ..terminal.wrapping import wrapped
 from ..training import devices
 from ..training.compilation_cache import configure
-from ..training.options import (
-    CurvesOptions,
-    EvaluateOptions,
-    RenderOptions,
-    ResumeOptions,
-    RunOptions,
-    RunsOptions,
-    TrainOptions,
-    WatchOptions,
-)
+from ..training.options import RunOptions, TrainOptions
 from ..training.storage import config_files
 from .arguments import check_words, check_writable, value_of
 from .examples import examples_of
-from .options import (
-    CheckOptions,
-    CompletionOptions,
-    DiffOptions,
-    ListOptions,
-    NewOptions,
-    NoOptions,
-)
+from .options import OPTIONS
 from .usage import USAGE
 
 
@@ -142,7 +123,7 @@ def _train(arguments: list[str], started: float) -> int:
     FOLDER` continues.
     """
     with phase("importing"):
-        options = _parse_with_algorithm(TrainOptions, arguments)
+        options = _parse_with_algorithm(arguments)
     if options.print_config:
         from ..registry.algorithms import find_algorithm
 
@@ -168,7 +149,7 @@ def _resume(arguments: list[str], started: float) -> int:
     the default, with the same numbers. With --total-steps, it is extended. --devices changes the
     number of devices: numbers then agree up to rounding. config.json lists the changes.
     """
-    options = _parse(ResumeOptions, arguments)
+    options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
         from ..training.resume.changing import Change
@@ -188,7 +169,7 @@ def _evaluate(arguments: list[str], started: float) -> int:
     the number of episodes cut at --max-steps. Every episode is written to evaluation.json in the
     run directory, which the next evaluation overwrites.
     """
-    options = _parse(EvaluateOptions, arguments)
+    options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
         devices.start_for(options.devices, run_options.num_seeds)
@@ -205,7 +186,7 @@ def _render(arguments: list[str], started: float) -> int:
     and the other classic control tasks of gymnax and Gymnasium need pygame: pip
     install 'triglot[render]'. A custom environment needs a method draw.
     """
-    options = _parse(RenderOptions, arguments)
+    options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
         from ..training.render import render
@@ -221,7 +202,7 @@ def _export(arguments: list[str], started: float) -> int:
     policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
     observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
     """
-    options = _parse(ExportOptions, arguments)
+    options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
         from ..export.export import export
@@ -235,7 +216,7 @@ def _runs(arguments: list[str], started: float) -> int:
     A run is running, finished, stopped (at --stop-at), interrupted (by Ctrl-C or a signal),
     diverged, killed, or damaged (`triglot watch RUN` says what is).
     """
-    options = _parse(RunsOptions, arguments)
+    options = _parse(arguments)
     from ..training.monitoring.listing import list_runs
 
     print(list_runs(options))
@@ -248,7 +229,7 @@ def _watch(arguments: list[str], started: float) -> int:
     It ends when the run ends, or with Ctrl-C; nothing in the folder is written or locked. If the
     output is not a terminal, the run is described once.
     """
-    options = _parse(WatchOptions, arguments)
+    options = _parse(arguments)
     from ..training.monitoring.watch import watch
 
     return watch(options)
@@ -260,7 +241,7 @@ def _curves(arguments: list[str], started: float) -> int:
     Shown are the mean over seeds and its 95% confidence interval; below 5 seeds, a thin line for
     each seed. A run that has not finished is plotted up to its last update.
     """
-    options = _parse(CurvesOptions, arguments)
+    options = _parse(arguments)
     from ..training.curves import draw_curves
 
     return draw_curves(options)
@@ -279,7 +260,7 @@ def _compare(arguments: list[str], started: float) -> int:
     from ..registry.overrides import overrides_of
 
     with phase("importing"):
-        options = _parse_with_algorithm(CompareOptions, arguments)
+        options = _parse_with_algorithm(arguments)
         devices.start_for(options.devices, options.num_seeds)
         from ..compare.compare import compare, exit_code
 
@@ -300,7 +281,7 @@ def _sweep(arguments: list[str], started: float) -> int:
     The same command with the same --out continues an interrupted sweep.
     """
     with phase("importing"):
-        options = _parse_with_algorithm(SweepOptions, arguments)
+        options = _parse_with_algorithm(arguments)
         _set_compilation_cache(options)
         from ..sweep.jobs import recorded_devices
         from ..sweep.run import sweep
@@ -323,7 +304,7 @@ def _diff(arguments: list[str], started: float) -> int:
     The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
     if they cannot be compared.
     """
-    options = _parse(DiffOptions, arguments)
+    options = _parse(arguments)
     if options.json is not None:
         check_writable("--json", options.json.parent)
     _set_compilation_cache(options)
@@ -343,7 +324,7 @@ def _check(arguments: list[str], started: float) -> int:
     file, given = config_files.split(arguments[1:])
     if given and given[0] in ("-h", "--help"):
         note = f"\nAn algorithm adds options: {prog} ppo --help\n"
-        _parse(CheckOptions, arguments[:2], note=note)
+        _parse(arguments[:2], note=note)
     part = given[0] if file is None and given else None
     if file is not None:
         part = config_files.first_of(file, given, "part")
@@ -359,7 +340,7 @@ def _check(arguments: list[str], started: float) -> int:
         value_of(given, f"--{name}") or in_file.get(name) for name in ("kind", "algorithm")
     )
     component = find_component(part, kind, algorithm)
-    options = _parse(CheckOptions, arguments, algorithm=component.algorithm)
+    options = _parse(arguments, algorithm=component.algorithm)
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
     return check(component, replace(options, config=config, hyper=hyper))
 
@@ -373,7 +354,7 @@ def _new(arguments: list[str], started: float) -> int:
     """
     from .new import write
 
-    print(write(_parse(NewOptions, arguments)))
+    print(write(_parse(arguments)))
     return 0
 
 
@@ -381,7 +362,7 @@ def _list(arguments: list[str], started: float) -> int:
     """List algorithms, backends, environments and presets, and what is installed."""
     from . import list as listing
 
-    options = _parse(ListOptions, arguments)
+    options = _parse(arguments)
     print(wrapped(listing.suite(options.suite) if options.suite else listing.everything()))
     return 0
 
@@ -393,7 +374,7 @@ def _completion(arguments: list[str], started: float) -> int:
     in ~/.zshrc: source <(triglot completion zsh). A file loads faster; write it again after an
     update of triglot.
     """
-    options = _parse(CompletionOptions, arguments)
+    options = _parse(arguments)
     from .completion import completion_script
 
     print(completion_script(options.shell), end="")
@@ -404,7 +385,7 @@ def _version(arguments: list[str], started: float) -> int:
     """Show the versions of triglot and the libraries that influence results."""
     from ..machine.version import device, versions
 
-    _parse(NoOptions, arguments)
+    _parse(arguments)
     shown = {name: number or "not installed" for name, number in versions().items()}
     for name, value in (shown | {"device": device()}).items():
         print(f"{name:<18} {value}")
@@ -418,11 +399,12 @@ _COMMANDS = (
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 
 
-def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: str = "") -> Any:
+def _parse(arguments: list[str], *, algorithm: Any = None, note: str = "") -> Any:
     """Parse the options of a command, whose docstring is its help text; `note` is added to it."""
     from .parsing import parse
 
     command, *given = arguments
+    options = OPTIONS[command]
     file, given = config_files.split(given)
     if file is not None:
         given = config_files.merge(file, given, options, algorithm)
@@ -441,13 +423,13 @@ def _parse(options: Any, arguments: list[str], *, algorithm: Any = None, note: s
     return parsed
 
 
-def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
+def _parse_with_algorithm(arguments: list[str]) -> Any:
     """Parse the options of a command whose first argument, the algorithm, adds options."""
     from ..registry.algorithms import algorithm_names, find_algorithm
     from ..registry.environments import suites
     from .presets import preset_in_file, use_preset
 
-    prog = f"triglot {arguments[0]}"
+    prog, options = f"triglot {arguments[0]}", OPTIONS[arguments[0]]
     file, given = config_files.split(arguments[1:])
     if file is not None:
         name = config_files.first_of(file, given, "algorithm")
@@ -455,7 +437,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
     if given and given[0] in ("-h", "--help"):
         choices = ", ".join(algorithm_names())
         note = f"\nEach algorithm ({choices}) adds options: {prog} ppo --help\n"
-        _parse(options, arguments[:2], note=note)
+        _parse(arguments[:2], note=note)
     if len(given) > 1 and given[0].partition(":")[0] in suites() and given[1] in algorithm_names():
         raise TriglotError(f"the algorithm comes first: {prog} {given[1]} {given[0]}")
     asks_for_help = not {"-h", "--help"}.isdisjoint(given)
@@ -465,7 +447,7 @@ def _parse_with_algorithm(options: Any, arguments: list[str]) -> Any:
         )
     algorithm = find_algorithm(given[0])
     given, preset = use_preset(given, options, algorithm)
-    parsed = _parse(options, [arguments[0], *given], algorithm=algorithm)
+    parsed = _parse([arguments[0], *given], algorithm=algorithm)
     if file is not None and (named := preset_in_file(parsed, given, file.preset)):
         return replace(parsed, preset=named, no_preset=False)
     return replace(parsed, preset=preset)

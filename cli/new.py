@@ -8,6 +8,7 @@ import re
 import sys
 import tokenize
 from pathlib import Path
+from typing import Any
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
@@ -170,7 +171,7 @@ def _tried(algorithm: str) -> tuple[str, str, str]:
     from ..registry.overrides import overrides_of
     from .fitting import WITHOUT_LIBRARY, fitting_env, small_agent, small_config
 
-    def make(env: object) -> object:
+    def make(env: Any) -> Any:
         return small_agent(algorithm, env, {})
 
     env, test_env = fitting_env(make)[0].name, fitting_env(make, names=WITHOUT_LIBRARY)[0].name

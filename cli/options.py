@@ -1,11 +1,23 @@
-"""The options of the commands that write nothing into a run."""
+"""The options of each command; those defined here write nothing into a run."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..compare.options import CompareOptions
+from ..export.options import ExportOptions
 from ..registry.arg import Arg, Count, Name
 from ..registry.options import MachineOptions
+from ..sweep.options import SweepOptions
+from ..training.options import (
+    CurvesOptions,
+    EvaluateOptions,
+    RenderOptions,
+    ResumeOptions,
+    RunsOptions,
+    TrainOptions,
+    WatchOptions,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +121,24 @@ class NewOptions:
     backend: Annotated[str | None, Arg("NAME", "linen, for a network")] = None
     like: Annotated[str | None, Arg("ALGORITHM", "a template, for an algorithm")] = None
     out: Annotated[Path, Arg("FOLDER", "the current folder")] = Path()
+
+
+OPTIONS: dict[str, type] = {
+    "train": TrainOptions,
+    "resume": ResumeOptions,
+    "evaluate": EvaluateOptions,
+    "render": RenderOptions,
+    "export": ExportOptions,
+    "runs": RunsOptions,
+    "watch": WatchOptions,
+    "curves": CurvesOptions,
+    "compare": CompareOptions,
+    "sweep": SweepOptions,
+    "diff": DiffOptions,
+    "check": CheckOptions,
+    "new": NewOptions,
+    "list": ListOptions,
+    "completion": CompletionOptions,
+    "version": NoOptions,
+    "help": NoOptions,
+}

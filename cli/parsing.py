@@ -7,7 +7,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
@@ -17,7 +17,7 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Su
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ..core.errors import TriglotError, shown
-from ..registry.arg import OTHER_NAMES, Arg, marked
+from ..registry.arg import OTHER_NAMES, flag, marked, split_hint
 from ..terminal.wrapping import COLOR, terminal_width, wrapped
 from .arguments import check_contradictions, check_path, check_values, join_repeated
 from .option_groups import GROUPS, groups_of
@@ -25,7 +25,6 @@ from .options import NoOptions
 
 Options = TypeVar("Options")
 
-OPTIONAL_INT = {int, type(None)}
 ERROR_WIDTH = 10_000  # nothing is wrapped
 GROUP = "_group"  # ends the names of groups, which are no options
 
@@ -57,7 +56,7 @@ def parse(
       TriglotError: in one sentence, with the nearest existing option.
     """
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
-    arguments = join_repeated(arguments, [_flag(name) for name in marked(options, "repeated")])
+    arguments = join_repeated(arguments, [flag(name) for name in marked(options, "repeated")])
     if not asks_for_help:
         check_contradictions(arguments)
         check_values(arguments, _lists(options))
@@ -189,16 +188,13 @@ def _tyro_annotation(hint: Any) -> Any:
     """Translate `Arg` into tyro's own markers."""
     if hint is bool:
         return FlagCreatePairsOff[bool]
-    kind, *metadata = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
-    for given in metadata:
-        if isinstance(given, Arg):
-            default = None if given.default is None else f"(default: {given.default})"
-            kind = Annotated[kind, arg(metavar=given.metavar, help_behavior_hint=default)]
-            if given.positional:
-                kind = Positional[kind]
-            if given.derived:
-                kind = Suppress[Fixed[kind]]
-    return kind
+    kind, given = split_hint(hint)
+    if given.metavar:
+        default = None if given.default is None else f"(default: {given.default})"
+        kind = Annotated[kind, arg(metavar=given.metavar, help_behavior_hint=default)]
+    if given.positional:
+        kind = Positional[kind]
+    return Suppress[Fixed[kind]] if given.derived else kind
 
 
 def _names(options: type) -> list[str]:
@@ -208,11 +204,7 @@ def _names(options: type) -> list[str]:
 def _lists(options: type) -> list[str]:
     """List the options that take one or more words."""
     hints = get_type_hints(options)
-    return [_flag(name) for name in _names(options) if hints[name] == tuple[str, ...]]
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return [flag(name) for name in _names(options) if hints[name] == tuple[str, ...]]
 
 
 def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
@@ -221,7 +213,7 @@ def _option_names(options: type, nested: Mapping[str, type]) -> list[str]:
     names = [name for name in _names(options) if name not in left_out]
     for name in nested.keys() & set(_names(options)):
         names += _names(nested[name])
-    return ["--config", *map(_flag, names)]
+    return ["--config", *map(flag, names)]
 
 
 def _one_sentence(box: str) -> str:
@@ -243,60 +235,43 @@ def _one_sentence(box: str) -> str:
 
 
 def registry() -> ConstructorRegistry:
-    """Give tyro the rules by which values are read."""
+    """Give tyro the rules by which numbers are read."""
     registry = ConstructorRegistry()
 
     @registry.primitive_rule
-    def integer(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        if info.type is int:
-            return _number(_int, "INT")
-        return _number(_int_or_none, "INT") if set(get_args(info.type)) == OPTIONAL_INT else None
-
-    @registry.primitive_rule
-    def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        # The type of a hyperparameter is float | jax.Array.
+    def numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        """Read int, float, int | None, float | jax.Array, ints | None, int | ints ..."""
         members = get_args(info.type) or (info.type,)
-        if float not in members:
+        kind = float if float in members else int
+        is_list = tuple[int, ...] in members
+        if ... in members or not (kind in members or is_list):
             return None
-        return _number(_float_or_none if type(None) in members else _float, "FLOAT")
+        is_optional, takes_one = type(None) in members, kind in members
+        read = _float if kind is float else _int
 
-    @registry.primitive_rule
-    def integers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        if set(get_args(info.type)) != {tuple[int, ...], type(None)}:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs="*",
-            metavar="None|INT [INT ...]",
-            instance_from_str=_integers_or_none,
-            is_instance=lambda value: value is None or isinstance(value, tuple),
-            str_from_instance=lambda value: ["None"] if value is None else [*map(str, value)],
-        )
+        def from_words(words: list[str]) -> Any:
+            if is_optional and [word.lower() for word in words] == ["none"]:
+                return None
+            if not words and takes_one:
+                raise ValueError("expected at least one integer")
+            values = tuple(map(read, words))
+            return values[0] if takes_one and len(values) == 1 else values
 
-    @registry.primitive_rule
-    def one_or_several(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        if set(get_args(info.type)) != {int, tuple[int, ...]}:
-            return None
+        def to_words(value: Any) -> list[str]:
+            return [*map(str, value if isinstance(value, tuple) else (value,))]
+
+        name = kind.__name__.upper()
+        if is_list:
+            name = f"{'None|' if is_optional else ''}{name} [{name} ...]"
         return PrimitiveConstructorSpec(
-            nargs="*",
-            metavar="INT [INT ...]",
-            instance_from_str=_one_or_several,
-            is_instance=lambda value: isinstance(value, int | tuple),
-            str_from_instance=lambda value: [
-                *map(str, value if isinstance(value, tuple) else (value,))
-            ],
+            nargs="*" if is_list else 1,
+            metavar=name,
+            instance_from_str=from_words,
+            is_instance=lambda value: value is None or isinstance(value, int | float | tuple),
+            str_from_instance=to_words,
         )
 
     return registry
-
-
-def _number(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec:
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: read(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int | float),
-        str_from_instance=lambda value: [str(value)],
-    )
 
 
 def _int(text: str) -> int:
@@ -307,29 +282,8 @@ def _int(text: str) -> int:
     return int(number) if "e" in text.lower() or "." in text else int(text)
 
 
-def _int_or_none(text: str) -> int | None:
-    return None if text.lower() == "none" else _int(text)
-
-
-def _integers_or_none(words: Sequence[str]) -> tuple[int, ...] | None:
-    if [word.lower() for word in words] == ["none"]:
-        return None
-    return tuple(map(_int, words))
-
-
-def _one_or_several(words: Sequence[str]) -> int | tuple[int, ...]:
-    if not words:
-        raise ValueError("expected at least one integer")
-    numbers = tuple(map(_int, words))
-    return numbers[0] if len(numbers) == 1 else numbers
-
-
 def _float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise ValueError(f"expected a number, got {shown(text)}") from None
-
-
-def _float_or_none(text: str) -> float | None:
-    return None if text.lower() == "none" else _float(text)

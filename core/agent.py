@@ -286,6 +286,10 @@ class AgentBase:
         """The network with its optimizer."""
         return Learner(self.network, self.optimizer)
 
+    def learner_of(self, part: str) -> Learner:
+        """One network of a combination with its optimizer, by its name in `networks`."""
+        return Learner(self.network.parts[part], self.optimizer)
+
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
         del num_envs
         numbers = as_float32(self.hyper if hyper is None else hyper)

@@ -30,20 +30,30 @@ def option_words(name: str, value: Any) -> list[str]:
     >>> option_words("num_seeds", 3), option_words("clip_value", False)
     (['--num-seeds', '3'], ['--no-clip-value'])
     """
-    flag = name.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", *map(str, value if isinstance(value, list | tuple) else [value])]
+        return [flag(name if value else f"no_{name}")]
+    return [flag(name), *map(str, value if isinstance(value, list | tuple) else [value])]
+
+
+def split_hint(hint: Any) -> tuple[Any, Arg]:
+    """Split the hint of an option into its type and its `Arg`."""
+    kind, *marks = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    return kind, next((mark for mark in marks if isinstance(mark, Arg)), Arg(""))
 
 
 def marked(options: type, mark: str) -> list[str]:
     """Name the fields of options whose `Arg` is marked: `positional`, `repeated` or `derived`."""
     hints = get_type_hints(options, include_extras=True)
-    return [
-        one.name
-        for one in fields(options)
-        if any(isinstance(arg, Arg) and getattr(arg, mark) for arg in get_args(hints[one.name])[1:])
-    ]
+    return [one.name for one in fields(options) if getattr(split_hint(hints[one.name])[1], mark)]
+
+
+def flag(name: str) -> str:
+    """Write the name of a field as an option.
+
+    >>> flag("num_seeds")
+    '--num-seeds'
+    """
+    return "--" + name.replace("_", "-")
 
 
 Count = Annotated[int, Arg("N")]

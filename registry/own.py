@@ -1,27 +1,14 @@
 """Tell own code, `package.module:object`, from what is registered by name."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from ..core import plugins
 from .algorithms import algorithm_names
 from .environments import suites
+from .options import SharedOptions
 
 
-class Chosen(Protocol):
-    """Options that name components; those of `train` and `compare` do."""
-
-    @property
-    def algorithm(self) -> str: ...
-
-    @property
-    def env(self) -> str: ...
-
-    @property
-    def optimizer(self) -> str | None: ...
-
-
-def own_parts(options: Chosen, networks: Sequence[str] = ()) -> list[str]:
+def own_parts(options: SharedOptions, networks: Sequence[str] = ()) -> list[str]:
     """List the components that are not registered by triglot or an installed package.
 
     Building one of them imports the module that it names.

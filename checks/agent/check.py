@@ -30,8 +30,7 @@ def check_agent(agent: Any, env: Any, *, seed: int = 0) -> Report:
       The report. Exceptions raised by the agent are findings in it.
     """
     case = LearningCase(agent, env, seed)
-    results = CHECKS.run(case)
     name = getattr(env, "name", None)
     where = f" on {name}" if isinstance(name, str) else ""
     title = agent.__name__ if isinstance(agent, type) else type(agent).__name__
-    return Report(f"agent {title}{where}", results, tuple(case.notes))
+    return CHECKS.report(f"agent {title}{where}", case)

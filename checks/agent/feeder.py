@@ -20,26 +20,43 @@ MAX_STEPS = 20_000  # environment steps after which an unchanged agent counts as
 NUM_VIEWS, POOL_SIZE = 32, 4
 
 
-class Feeder:
-    """Updates an agent on synthetic trajectories, and separates what it learns from what it stores.
+class LearningCase(AgentCase):
+    """An agent being checked, updated on synthetic trajectories.
 
-    Attributes:
-      ends: bool `[T, N]`, True where episodes end: every third step.
-      nowhere: bool `[T, N]`, False everywhere.
-      views: random observations `[V, ...]`.
-      pool: a few different ones of them, `[P, ...]`, so that a table sees each of them often.
+    What it learns is distinguished from what it stores. Every third step ends an episode as
+    `terminated` or `truncated`, or none does: `nowhere`.
     """
 
-    def __init__(self, case: AgentCase) -> None:
-        self.case, self.agent = case, case.agent
-        self.shape = (case.num_steps, case.num_envs)
-        time, env = np.indices(self.shape)
-        self.ends = jnp.asarray((time + env) % 3 == 0)
-        self.nowhere = jnp.zeros(self.shape, bool)
-        keys = jax.random.split(case.key(40), NUM_VIEWS)
-        self.views = jax.vmap(lambda key: specs.sample(case.env.obs_spec, key))(keys)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Steps and environments of a trajectory, `T` and `N`."""
+        return self.num_steps, self.num_envs
+
+    @cached_property
+    def views(self) -> PyTree:
+        """Random observations `[V, ...]`."""
+        keys = jax.random.split(self.key(40), NUM_VIEWS)
+        return jax.vmap(lambda key: specs.sample(self.env.obs_spec, key))(keys)
+
+    @cached_property
+    def pool(self) -> PyTree:
+        """A few different ones of `views`, `[P, ...]`, so that a table sees each of them often."""
         _, chosen = np.unique(flat(self.views, 1), axis=0, return_index=True)
-        self.pool = jax.tree.map(lambda leaf: leaf[np.sort(chosen)[:POOL_SIZE]], self.views)
+        return jax.tree.map(lambda leaf: leaf[np.sort(chosen)[:POOL_SIZE]], self.views)
+
+    def flags(self, ends: str, swapped: bool = False) -> dict[str, jax.Array]:
+        """Set the flags of a trajectory, bool `[T, N]` each.
+
+        Args:
+          ends: `terminated`, `truncated` or `nowhere`.
+          swapped: whether next_obs is replaced by another observation, at the steps that end, or
+            at all if none does.
+        """
+        time, env = np.indices(self.shape)
+        every_third = (time + env) % 3 == 0
+        flags = {name: every_third & (ends == name) for name in ("terminated", "truncated")}
+        flags["swapped"] = (every_third | (ends == "nowhere")) & swapped
+        return {name: jnp.asarray(flag) for name, flag in flags.items()}
 
     @property
     def pool_size(self) -> int:
@@ -51,14 +68,14 @@ class Feeder:
         most = -(-MAX_STEPS // (self.shape[0] * self.shape[1]))
         return (8, NUM_DRAWN, *([most] if most > NUM_DRAWN else []))
 
-    def drawn(self, agent_key: int = 41) -> dict[str, jax.Array]:
+    def drawn(self, key: int = 41) -> dict[str, jax.Array]:
         """Draw the contents of `NUM_DRAWN` trajectories, on the host.
 
         Compiling the generators would take longer than all the updates.
         """
-        draw = np.random.default_rng(self.case.seed)
+        draw = np.random.default_rng(self.seed)
         shape = (NUM_DRAWN, *self.shape)
-        keys = jax.random.split(self.case.key(agent_key), (shape[0], shape[1] + 1))
+        keys = jax.random.split(self.key(key), (shape[0], shape[1] + 1))
         return {
             "index": jnp.asarray(draw.integers(self.pool_size, size=shape), jnp.int32),
             "follows": jnp.asarray(draw.integers(self.pool_size, size=shape), jnp.int32),
@@ -68,25 +85,20 @@ class Feeder:
         }
 
     def trajectory(
-        self,
-        state: Any,
-        flags: tuple[jax.Array, jax.Array],
-        swapped: jax.Array,
-        drawn: dict[str, jax.Array],
+        self, state: Any, flags: dict[str, jax.Array], drawn: dict[str, jax.Array]
     ) -> Trajectory:
         """Let the agent act on random observations.
 
         Args:
           state: state of the agent.
-          flags: terminated and truncated, bool `[T, N]` each.
-          swapped: bool `[T, N]`, True where next_obs is replaced by another observation.
+          flags: from `flags`.
           drawn: the contents of one trajectory, from `drawn`.
         """
         index = drawn["index"]
-        follows = (drawn["follows"] + swapped.astype(jnp.int32)) % self.pool_size
-        ended = flags[0] | flags[1]
+        follows = (drawn["follows"] + flags["swapped"].astype(jnp.int32)) % self.pool_size
+        ended = flags["terminated"] | flags["truncated"]
         first = jnp.concatenate([jnp.ones_like(ended[:1]), ended[:-1]])
-        mask = self.case.inputs.action_mask
+        mask = self.inputs.action_mask
         allowed = None if mask is None else jnp.ones((*self.shape[:1], *mask.shape), bool)
         obs = jax.tree.map(lambda leaf: leaf[index], self.pool)
 
@@ -96,7 +108,7 @@ class Feeder:
             output = self.agent.act(state, carry, inputs, key, explore=True)
             return output.carry, (output.action, output.extras)
 
-        carry = self.agent.initial_carry(state, self.case.num_envs)
+        carry = self.agent.initial_carry(state, self.num_envs)
         visible = (obs, first, allowed, drawn["act_keys"])
         _, (action, extras) = jax.lax.scan(step, carry, visible)
         return Trajectory(
@@ -105,8 +117,8 @@ class Feeder:
             action_mask=allowed,
             action=action,
             reward=drawn["reward"],
-            terminated=flags[0],
-            truncated=flags[1],
+            terminated=flags["terminated"],
+            truncated=flags["truncated"],
             next_obs=jax.tree.map(lambda leaf: leaf[follows], self.pool),
             next_action_mask=allowed,
             extras=extras,
@@ -116,14 +128,14 @@ class Feeder:
     def actions(self, state: Any, observations: PyTree, key: jax.Array, explore: bool) -> PyTree:
         """Act on each of the observations `[V, ...]` in each environment; actions `[V, N, ...]`."""
         num_views = jax.tree.leaves(observations)[0].shape[0]
-        steps, envs = np.indices((num_views, self.case.num_envs))
+        steps, envs = np.indices((num_views, self.num_envs))
         actions = []
-        act = self.case.acts[explore].compiled
+        act = self.acts[explore].compiled
         keys = jax.random.split(key, num_views)
         for row, row_key in zip((steps + envs) % num_views, keys, strict=True):
             obs = jax.tree.map(lambda leaf, row=row: leaf[row], observations)
-            inputs = replace(self.case.inputs, obs=obs)
-            actions.append(act(state, self.case.carry, inputs, row_key).action)
+            inputs = replace(self.inputs, obs=obs)
+            actions.append(act(state, self.carry, inputs, row_key).action)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *actions)
 
     @cached_property
@@ -132,16 +144,10 @@ class Feeder:
 
     @cached_property
     def compiled_feed(self) -> Compiled:
-        def feed(
-            state: Any,
-            flags: tuple[jax.Array, jax.Array],
-            swapped: jax.Array,
-            drawn: dict[str, jax.Array],
-            count: jax.Array,
-        ) -> Any:
+        def feed(state: Any, flags: Any, drawn: Any, count: jax.Array) -> Any:
             def body(index: jax.Array, state: Any) -> Any:
                 now = jax.tree.map(lambda leaf: leaf[index % NUM_DRAWN], drawn)
-                trajectory = self.trajectory(state, flags, swapped, now)
+                trajectory = self.trajectory(state, flags, now)
                 return self.agent.update(state, trajectory, now["update_key"])[0]
 
             return jax.lax.fori_loop(0, count, body, state)
@@ -149,29 +155,29 @@ class Feeder:
         return Compiled("`update` on synthetic trajectories", feed)
 
     def feed(
-        self,
-        terminated: jax.Array,
-        truncated: jax.Array,
-        swapped: jax.Array,
-        count: int,
-        state: Any = None,
-        agent_key: int = 41,
+        self, ends: str, count: int, *, swapped: bool = False, state: Any = None, key: int = 41
     ) -> Any:
-        """Return the state after `count` updates, from `state` or else the initial one."""
-        state = self.case.made if state is None else state
-        drawn = self.drawn(agent_key)
-        return self.compiled_feed(state, (terminated, truncated), swapped, drawn, count)
+        """Return the state after `count` updates, from `state` or else the initial one.
+
+        Args:
+          ends, swapped: as in `flags`.
+          count: updates.
+          state: of the agent.
+          key: number of the key of its random choices.
+        """
+        state = self.made if state is None else state
+        return self.compiled_feed(state, self.flags(ends, swapped), self.drawn(key), count)
 
     @cached_property
-    def stored(self) -> set[str]:
+    def stored_inputs(self) -> set[str]:
         """Return the paths of arrays that store inputs unchanged: replay buffers, counters."""
-        flags, drawn = (self.ends, self.nowhere), jax.tree.map(lambda leaf: leaf[0], self.drawn())
-        trajectory = self.compiled_trajectory(self.case.made, flags, self.nowhere, drawn)
+        drawn = jax.tree.map(lambda leaf: leaf[0], self.drawn())
+        trajectory = self.compiled_trajectory(self.made, self.flags("terminated"), drawn)
         leaves = jax.tree.leaves((trajectory, self.agent.hyper))
         values = [to_float64(leaf).ravel() for leaf in leaves]
         known = np.unique(np.concatenate([[0.0, 1.0], *values]).astype(np.float32))
-        updated = self.feed(self.ends, self.nowhere, self.nowhere, 1)
-        before, after = by_path(self.case.made), by_path(updated)
+        updated = self.feed("terminated", 1)
+        before, after = by_path(self.made), by_path(updated)
         found = set()
         for path in before:
             old, new = to_float64(before[path]), to_float64(after[path])
@@ -181,12 +187,12 @@ class Feeder:
 
     def learned(self, state: Any) -> dict[str, jax.Array]:
         """Return the floating-point arrays that learning changed, by path."""
-        before = by_path(self.case.made)
+        before = by_path(self.made)
         return {
             path: leaf
             for path, leaf in by_path(state).items()
             if is_inexact(leaf)
-            and path not in self.stored
+            and path not in self.stored_inputs
             and find_value_difference(path, before[path], leaf)
         }
 
@@ -204,7 +210,7 @@ class Feeder:
     def trained(self) -> Any:
         """The state after enough updates for the agent to learn; None if it never does."""
         for count in self.counts[1:]:
-            state = self.feed(self.ends, self.nowhere, self.nowhere, count)
+            state = self.feed("terminated", count)
             if self.learned(state):
                 return state
         return None
@@ -217,26 +223,13 @@ class Feeder:
           The number of updates, and the first difference in words; "" if there is none.
         """
         for count in self.counts:
-            terminated = self.feed(self.ends, self.nowhere, self.nowhere, count)
-            truncated = self.feed(self.nowhere, self.ends, self.nowhere, count)
+            terminated = self.feed("terminated", count)
+            truncated = self.feed("truncated", count)
             if difference := self.difference(terminated, truncated):
                 return count, difference
         return self.counts[-1], ""
 
-    def uses_next_obs(self, terminated: jax.Array, truncated: jax.Array) -> str:
+    def uses_next_obs(self, ends: str) -> str:
         """Describe the effect of next_obs at the steps that end, or at all if none does; or ""."""
         count = self.flag_difference[0]
-        swapped = terminated | truncated
-        swapped = jnp.where(swapped.any(), swapped, ~swapped)
-        return self.difference(
-            self.feed(terminated, truncated, self.nowhere, count),
-            self.feed(terminated, truncated, swapped, count),
-        )
-
-
-class LearningCase(AgentCase):
-    """An agent being checked, with the feeder of its synthetic trajectories."""
-
-    @cached_property
-    def feeder(self) -> Feeder:
-        return Feeder(self)
+        return self.difference(self.feed(ends, count), self.feed(ends, count, swapped=True))

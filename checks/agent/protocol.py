@@ -8,6 +8,7 @@ import numpy as np
 from ...core import specs
 from ...core.agent import PolicyOutput
 from ...core.environment import Environment
+from ..members import check_hashable, check_members, check_pair
 from ..messages import describe_value
 from ..purity import attempt
 from ..report import Checklist, Failed, reject
@@ -16,47 +17,44 @@ from .case import AgentCase
 
 CHECKS: Checklist[AgentCase] = Checklist()
 
+MEMBERS: dict[str, type | str] = {
+    "hyper": object,
+    "num_envs": int,
+    "rollout_length": int,
+    "init": "key, num_envs",
+    "initial_carry": "state, num_envs",
+    "act": "state, carry, inputs, key, *, explore",
+    "update": "state, trajectory, key",
+    "online": bool,
+    "explores_by_parameters": bool,
+    "bootstraps": bool,
+}
 
-@CHECKS.check(
-    question="Does it have the members of triglot.Agent that training needs, and can it be hashed?",
-    why="The training loop calls these, and the compilation cache looks the agent up by its hash.",
-    fix="Write a @dataclass(frozen=True) with the members that triglot.Agent documents (inherit "
-    "triglot.AgentBase for defaults), and pass an instance, e.g. make_agent(algorithm, env).",
-)
+
+@CHECKS.check()
 def _protocol(case: AgentCase) -> None:
+    """Does it have the members of triglot.Agent that training needs, and can it be hashed?
+
+    Why: The training loop calls these, and the compilation cache looks the agent up by its hash.
+
+    Fix: Write a @dataclass(frozen=True) with the members that triglot.Agent documents (inherit
+    triglot.AgentBase for defaults), and pass an instance, e.g. make_agent(algorithm, env).
+    """
     agent: Any = case.agent
     if isinstance(agent, type):
         raise Failed(f"it is {describe_value(agent)}; expected an instance of it.")
-    methods = ("init", "initial_carry", "act", "update")
-    flags = ("online", "explores_by_parameters", "bootstraps")
-    for name in ("hyper", "num_envs", "rollout_length", *methods, *flags):
-        try:
-            getattr(agent, name)
-        except AttributeError as error:
-            found = "" if f"attribute {name!r}" in str(error) else f" ({error})"
-            raise Failed(f"{describe_value(agent)} has no {name}{found}.") from None
-    for name in ("num_envs", "rollout_length"):
-        count = getattr(agent, name)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise Failed(f"its {name} is {count!r}; expected an integer of at least 1.")
-    for name in flags:
-        if not isinstance(getattr(agent, name), bool):
-            raise Failed(f"its {name} is {getattr(agent, name)!r}; expected True or False.")
-    for name in methods:
-        if not callable(getattr(agent, name)):
-            raise Failed(f"its {name} is {getattr(agent, name)!r}; expected a method.")
-    attempt("hash(agent)", hash, agent)
-    if not attempt("agent == agent", lambda: bool(agent == agent)):
-        raise Failed("it is not equal to itself.")
+    check_members(agent, MEMBERS)
+    check_hashable("it", agent)
 
 
-@CHECKS.check(
-    question="Do reset and step of the given environment work?",
-    why="The agent is tried in it.",
-    fix="Run check_environment on it.",
-    needs=["protocol"],
-)
+@CHECKS.check(needs=["protocol"])
 def _environment(case: AgentCase) -> None:
+    """Do reset and step of the given environment work?
+
+    Why: The agent is tried in it.
+
+    Fix: Run check_environment on it.
+    """
     if isinstance(case.env, type) or not isinstance(case.env, Environment):
         raise Failed(f"env is {describe_value(case.env)}; expected an Environment.")
     start, spec = case.started, case.env.action_spec
@@ -69,25 +67,27 @@ def _environment(case: AgentCase) -> None:
     attempt("a step of the environment", jax.eval_shape, step)
 
 
-@CHECKS.check(
-    question="Does init(key, num_envs) return a state of JAX arrays?",
-    why="The state is carried through loops, vmapped over seeds and saved in checkpoints.",
-    fix="Use jnp.asarray(number, jnp.float32) for numbers; keep static settings in fields of the "
-    "agent.",
-    needs=["protocol"],
-)
+@CHECKS.check(needs=["protocol"])
 def _init(case: AgentCase) -> None:
+    """Does init(key, num_envs) return a state of JAX arrays?
+
+    Why: The state is carried through loops, vmapped over seeds and saved in checkpoints.
+
+    Fix: Use jnp.asarray(number, jnp.float32) for numbers; keep static settings in fields of the
+    agent.
+    """
     reject(find_non_array("state", case.made))
 
 
-@CHECKS.check(
-    question="Does act return a PolicyOutput with a valid action and extras for N environments?",
-    why="The environments take the action, and the trajectory stacks the extras.",
-    fix="Return PolicyOutput(action=..., carry=..., extras={...}): the action must match "
-    "env.action_spec with a leading axis N, the carry must have that axis too.",
-    needs=["init", "environment"],
-)
+@CHECKS.check(needs=["init", "environment"])
 def _act(case: AgentCase) -> None:
+    """Does act return a PolicyOutput with a valid action and extras for N environments?
+
+    Why: The environments take the action, and the trajectory stacks the extras.
+
+    Fix: Return PolicyOutput(action=..., carry=..., extras={...}): the action must match
+    env.action_spec with a leading axis N, the carry must have that axis too.
+    """
     carry, size = case.carry, case.num_envs
     reject(find_unbatched("the carry", carry, size), f"initial_carry for {size} environments: ")
     for explore, call in case.acts.items():
@@ -116,18 +116,16 @@ def _find_mismatch(case: AgentCase, output: PolicyOutput) -> str:
     return find_unbatched("extras", extras, size)
 
 
-@CHECKS.check(
-    question="Does update return a new state and a dictionary of scalar metrics?",
-    why="Updates run in a compiled loop; metrics are stacked over it.",
-    fix="Return (state, metrics), with each metric reduced to a jnp scalar.",
-    needs=["act"],
-)
+@CHECKS.check(needs=["act"])
 def _update(case: AgentCase) -> None:
+    """Does update return a new state and a dictionary of scalar metrics?
+
+    Why: Updates run in a compiled loop; metrics are stacked over it.
+
+    Fix: Return (state, metrics), with each metric reduced to a jnp scalar.
+    """
     result = case.update.result
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise Failed(
-            f"update returned {describe_value(result)}; expected the pair (state, metrics)."
-        )
+    check_pair("update", result, "(state, metrics)")
     state, metrics = result
     reject(find_non_array("state", state), "after one update, ")
     if not isinstance(metrics, dict):

@@ -15,13 +15,14 @@ from .case import CHUNK_SIZE, AgentCase
 CHECKS: Checklist[AgentCase] = Checklist(needs=["scan"])
 
 
-@CHECKS.check(
-    question="Does it choose allowed actions only, exploring and greedily?",
-    why="The result of an action that is not allowed is undefined.",
-    fix="Set the logits or values to -inf (or the lowest float) where inputs.action_mask is False.",
-    needs=["jit"],
-)
+@CHECKS.check(needs=["jit"])
 def _action_mask(case: AgentCase) -> None:
+    """Does it choose allowed actions only, exploring and greedily?
+
+    Why: The result of an action that is not allowed is undefined.
+
+    Fix: Set the logits or values to -inf (or the lowest float) where inputs.action_mask is False.
+    """
     mask = case.inputs.action_mask
     if mask is None:
         raise NotApplicable("the environment has no action mask.")
@@ -41,12 +42,14 @@ def _action_mask(case: AgentCase) -> None:
                 )
 
 
-@CHECKS.check(
-    question="Is the state free of NaN and infinity after four updates?",
-    why="One NaN spreads to every parameter in one update.",
-    fix="Look for division by a standard deviation or a count of 0, log(0) and large step sizes.",
-)
+@CHECKS.check()
 def _finite(case: AgentCase) -> None:
+    """Is the state free of NaN and infinity after four updates?
+
+    Why: One NaN spreads to every parameter in one update.
+
+    Fix: Look for division by a standard deviation or a count of 0, log(0) and large step sizes.
+    """
     state, metrics = case.second_chunk
     initial = by_path((case.made, case.carry))
     for path, leaf in by_path((state.agent, state.carry)).items():
@@ -59,14 +62,16 @@ def _finite(case: AgentCase) -> None:
             raise Failed(f"metric {name!r} is {to_float64(value).tolist()} in updates 3 and 4.")
 
 
-@CHECKS.check(
-    question="Is each hyperparameter stored in the state, so that a sweep is a vmap?",
-    why="A hyperparameter outside the state is a constant of the compiled program: another value "
-    "needs another compilation, and has no effect under vmap.",
-    fix="In init, put `self.hyper if hyper is None else hyper` into the state as float32 arrays; "
-    "read them from the state in act and update.",
-)
+@CHECKS.check()
 def _hyperparameters(case: AgentCase) -> None:
+    """Is each hyperparameter stored in the state, so that a sweep is a vmap?
+
+    Why: A hyperparameter outside the state is a constant of the compiled program: another value
+    needs another compilation, and has no effect under vmap.
+
+    Fix: In init, put `self.hyper if hyper is None else hyper` into the state as float32 arrays;
+    read them from the state in act and update.
+    """
     hyper = jax.tree.map(jnp.asarray, case.agent.hyper)
     if not jax.tree.leaves(hyper):
         raise NotApplicable("the agent has no hyperparameters.")

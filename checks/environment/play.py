@@ -16,12 +16,14 @@ from .case import NUM_STARTS, EnvironmentCase, spec_leaves
 CHECKS: Checklist[EnvironmentCase] = Checklist(needs=["scan"])
 
 
-@CHECKS.check(
-    question="Are the reward and both flags 0 after a reset?",
-    why="An episode that starts ended is reset forever.",
-    fix="Return first_step(state, obs), which sets reward and flags.",
-)
+@CHECKS.check()
 def _clean_start(case: EnvironmentCase) -> None:
+    """Are the reward and both flags 0 after a reset?
+
+    Why: An episode that starts ended is reset forever.
+
+    Fix: Return first_step(state, obs), which sets reward and flags.
+    """
     for field in ("terminated", "truncated", "reward"):
         value = np.asarray(getattr(case.starts, field))
         if value.any():
@@ -31,12 +33,14 @@ def _clean_start(case: EnvironmentCase) -> None:
             )
 
 
-@CHECKS.check(
-    question="Is at most one of `terminated` and `truncated` True?",
-    why="Agents bootstrap after a truncated step, and do not after a terminated one.",
-    fix="truncated=truncated & ~terminated.",
-)
+@CHECKS.check()
 def _one_end(case: EnvironmentCase) -> None:
+    """Is at most one of `terminated` and `truncated` True?
+
+    Why: Agents bootstrap after a truncated step, and do not after a terminated one.
+
+    Fix: truncated=truncated & ~terminated.
+    """
     after = case.rollout.after
     both = np.asarray(after.terminated) & np.asarray(after.truncated)
     if both.any():
@@ -46,13 +50,15 @@ def _one_end(case: EnvironmentCase) -> None:
         )
 
 
-@CHECKS.check(
-    question="Are observations and rewards finite?",
-    why="One NaN spreads to every parameter in one update.",
-    fix="Look for division by zero, square roots and logarithms of numbers <= 0, and overflow; "
-    "jax_debug_nans finds the line.",
-)
+@CHECKS.check()
 def _finite(case: EnvironmentCase) -> None:
+    """Are observations and rewards finite?
+
+    Why: One NaN spreads to every parameter in one update.
+
+    Fix: Look for division by zero, square roots and logarithms of numbers <= 0, and overflow;
+    jax_debug_nans finds the line.
+    """
     starts, after = case.starts, case.rollout.after
     for place, value, _ in _not_finite({"obs": starts.obs, "reward": starts.reward}, 1):
         raise Failed(f"{place} is {value} after a reset.")
@@ -80,13 +86,15 @@ def _where(case: EnvironmentCase, at: list[int]) -> str:
     return case.rollout.where(at[0] * case.rollout.done.shape[1] + at[1])
 
 
-@CHECKS.check(
-    question="Are observations within the bounds that `obs_spec` declares?",
-    why="Observations are scaled by these bounds, tables are sized by them, and whole numbers are "
-    "replayed from integers.",
-    fix="Widen the bounds (infinite bounds are allowed), or clip the observation.",
-)
+@CHECKS.check()
 def _declared_bounds(case: EnvironmentCase) -> None:
+    """Are observations within the bounds that `obs_spec` declares?
+
+    Why: Observations are scaled by these bounds, tables are sized by them, and whole numbers are
+    replayed from integers.
+
+    Fix: Widen the bounds (infinite bounds are allowed), or clip the observation.
+    """
     spec = case.env.obs_spec
     for place, found, _ in _outside(spec, case.starts.obs, 1):
         raise Failed(f"{place} is {found}, after a reset.")
@@ -110,12 +118,14 @@ def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
                 yield place, f"{value}, where `whole` declares whole numbers", at
 
 
-@CHECKS.check(
-    question="Does the action mask allow at least one action before every step?",
-    why="If no action is allowed, the probabilities of the policy become NaN.",
-    fix="End the episode when no action is left, or allow one that does nothing.",
-)
+@CHECKS.check()
 def _allowed_actions(case: EnvironmentCase) -> None:
+    """Does the action mask allow at least one action before every step?
+
+    Why: If no action is allowed, the probabilities of the policy become NaN.
+
+    Fix: End the episode when no action is left, or allow one that does nothing.
+    """
     if case.starts.action_mask is None:
         raise NotApplicable("it has no action_mask.")
     if not np.asarray(case.starts.action_mask).any(axis=-1).all():
@@ -126,13 +136,14 @@ def _allowed_actions(case: EnvironmentCase) -> None:
         raise Failed(f"no action is allowed after {case.rollout.where(int(wanting[0]))}.")
 
 
-@CHECKS.check(
-    question="Do all actions of `action_spec`, including its bounds, give finite results?",
-    why="An exploring agent takes all of them.",
-    fix="Handle the actions at the bounds of `action_spec`, or declare narrower bounds.",
-    needs=["finite"],
-)
+@CHECKS.check(needs=["finite"])
 def _every_action(case: EnvironmentCase) -> None:
+    """Do all actions of `action_spec`, including its bounds, give finite results?
+
+    Why: An exploring agent takes all of them.
+
+    Fix: Handle the actions at the bounds of `action_spec`, or declare narrower bounds.
+    """
     spec = case.env.action_spec
     number = jnp.arange(NUM_STARTS)
     keys = jax.random.split(case.key(13), NUM_STARTS)
@@ -168,23 +179,24 @@ def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
     return jnp.where(number == 0, low, jnp.where(number == 1, high, drawn))
 
 
-@CHECKS.check(
-    "no self-reset",
-    question="Does `step` return the last state of an episode, without a reset?",
-    why="triglot resets. If `step` resets, the last state is lost, and a truncated episode "
-    "bootstraps on the next episode's first observation.",
-    fix="Return the state that follows the action, without a reset.",
-    needs=["finite"],
-)
+@CHECKS.check("no self-reset", needs=["finite"])
 def _no_self_reset(case: EnvironmentCase) -> None:
+    """Does `step` return the last state of an episode, without a reset?
+
+    Why: triglot resets. If `step` resets, the last state is lost, and a truncated episode
+    bootstraps on the next episode's first observation.
+
+    Fix: Return the state that follows the action, without a reset.
+    """
     reject(episode_ends.resets_itself(case))
 
 
-@CHECKS.check(
-    question="Does the last observation of an episode show its last state?",
-    why="Agents bootstrap on it after a truncation.",
-    fix="Compute obs from the returned state: after the last action, before any reset.",
-    needs=["no self-reset"],
-)
+@CHECKS.check(needs=["no self-reset"])
 def _last_observation(case: EnvironmentCase) -> None:
+    """Does the last observation of an episode show its last state?
+
+    Why: Agents bootstrap on it after a truncation.
+
+    Fix: Compute obs from the returned state: after the last action, before any reset.
+    """
     reject(episode_ends.wrong_successor(case))

@@ -10,21 +10,25 @@ from .case import EnvironmentCase, is_mask, spec_leaves
 CHECKS: Checklist[EnvironmentCase] = Checklist(needs=["jit"])
 
 
-@CHECKS.check(
-    question="Is the reward a float32 scalar?",
-    why="Returns are summed in float32; another shape broadcasts without an error.",
-    fix="reward=jnp.asarray(reward, jnp.float32), of shape ().",
-)
+@CHECKS.check()
 def _reward(case: EnvironmentCase) -> None:
+    """Is the reward a float32 scalar?
+
+    Why: Returns are summed in float32; another shape broadcasts without an error.
+
+    Fix: reward=jnp.asarray(reward, jnp.float32), of shape ().
+    """
     _check_scalars(case, ("reward",), "float32")
 
 
-@CHECKS.check(
-    question="Are `terminated` and `truncated` bool scalars?",
-    why="They decide where episodes restart and where returns bootstrap.",
-    fix="Compare (`time >= limit`), or use jnp.asarray(flag, bool); shape ().",
-)
+@CHECKS.check()
 def _flags(case: EnvironmentCase) -> None:
+    """Are `terminated` and `truncated` bool scalars?
+
+    Why: They decide where episodes restart and where returns bootstrap.
+
+    Fix: Compare (`time >= limit`), or use jnp.asarray(flag, bool); shape ().
+    """
     _check_scalars(case, ("terminated", "truncated"), "bool")
 
 
@@ -38,12 +42,14 @@ def _check_scalars(case: EnvironmentCase, fields: tuple[str, ...], dtype: str) -
                 )
 
 
-@CHECKS.check(
-    question="Do observations have the structure, shape and dtype that `obs_spec` declares?",
-    why="Networks are built from the declared spec.",
-    fix="Declare what is returned, or return what is declared.",
-)
+@CHECKS.check()
 def _observation(case: EnvironmentCase) -> None:
+    """Do observations have the structure, shape and dtype that `obs_spec` declares?
+
+    Why: Networks are built from the declared spec.
+
+    Fix: Declare what is returned, or return what is declared.
+    """
     spec = case.env.obs_spec
     expected = specs.zeros(spec)
     for method, result in case.compiled_steps.items():
@@ -59,13 +65,15 @@ def _observation(case: EnvironmentCase) -> None:
                 )
 
 
-@CHECKS.check(
-    question="Is `action_mask` always None, or always a bool per action?",
-    why="Agents give masked actions probability 0.",
-    fix="Return a bool array of shape (num_actions,), True for allowed actions, after reset and "
-    "after step.",
-)
+@CHECKS.check()
 def _action_mask(case: EnvironmentCase) -> None:
+    """Is `action_mask` always None, or always a bool per action?
+
+    Why: Agents give masked actions probability 0.
+
+    Fix: Return a bool array of shape (num_actions,), True for allowed actions, after reset and
+    after step.
+    """
     spec = case.env.action_spec
     masks = {method: result.action_mask for method, result in case.compiled_steps.items()}
     if (masks["reset"] is None) != (masks["step"] is None):

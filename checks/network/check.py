@@ -21,8 +21,6 @@ def check_network(network: Any, obs_spec: Any, *, seed: int = 0) -> Report:
     Returns:
       The report. Exceptions raised by the network are findings in it.
     """
-    case = NetworkCase(network, obs_spec, seed)
-    results = CHECKS.run(case)
     name = getattr(network, "name", None)
     title = repr(name) if isinstance(name, str) else f"of type {type(network).__name__}"
-    return Report(f"network {title}", results, tuple(case.notes))
+    return CHECKS.report(f"network {title}", NetworkCase(network, obs_spec, seed))

@@ -9,6 +9,7 @@ import numpy as np
 from ...core.network import Variables
 from ...core.types import PyTree
 from .. import trees
+from ..members import check_pair
 from ..messages import describe_value
 from ..purity import Compiled
 from ..report import Checklist, Failed, NotApplicable, reject
@@ -17,24 +18,28 @@ from .case import BATCH_SIZE, NetworkCase
 CHECKS: Checklist[NetworkCase] = Checklist(needs=["apply"])
 
 
-@CHECKS.check(
-    question="Do all outputs have the batch as their leading axis?",
-    why="Agents read outputs [B, ...] row by row; a mean over the batch trains without an error.",
-    fix="Keep the leading axis: flatten with x.reshape(x.shape[0], -1), reduce over later axes.",
-)
+@CHECKS.check()
 def _batched(case: NetworkCase) -> None:
+    """Do all outputs have the batch as their leading axis?
+
+    Why: Agents read outputs [B, ...] row by row; a mean over the batch trains without an error.
+
+    Fix: Keep the leading axis: flatten with x.reshape(x.shape[0], -1), reduce over later axes.
+    """
     if found := trees.find_unbatched("the output", case.evaluation.result[0], BATCH_SIZE):
         raise Failed(
             f"for a batch of {BATCH_SIZE}, {found} (inputs: {trees.summarize(case.inputs)})."
         )
 
 
-@CHECKS.check(
-    question="Are parameters and floating-point outputs float32?",
-    why="Losses refuse or promote other dtypes.",
-    fix="Cast outputs with .astype(jnp.float32), and initialize parameters in float32.",
-)
+@CHECKS.check()
 def _dtype(case: NetworkCase) -> None:
+    """Are parameters and floating-point outputs float32?
+
+    Why: Losses refuse or promote other dtypes.
+
+    Fix: Cast outputs with .astype(jnp.float32), and initialize parameters in float32.
+    """
     for name, tree in (("output", _heads(case)), ("parameter", case.made.params)):
         for path, leaf in trees.by_path(tree).items():
             if trees.is_inexact(leaf) and leaf.dtype != np.float32:
@@ -45,34 +50,39 @@ def _heads(case: NetworkCase) -> PyTree:
     return case.heads(case.evaluation.result[0])
 
 
-@CHECKS.check(
-    question="Are parameters and outputs free of NaN and infinity?",
-    why="One NaN spreads to every parameter in one update.",
-    fix="Look for 0/0, log(0), the square root of a negative number and a softmax over no values.",
-)
+@CHECKS.check()
 def _finite(case: NetworkCase) -> None:
+    """Are parameters and outputs free of NaN and infinity?
+
+    Why: One NaN spreads to every parameter in one update.
+
+    Fix: Look for 0/0, log(0), the square root of a negative number and a softmax over no values.
+    """
     tree = {"params": case.made.params, "outputs": _heads(case)}
     reject(trees.find_not_finite("", tree))
 
 
-@CHECKS.check(
-    question="Does evaluation return the state unchanged?",
-    why="If running statistics change in evaluation, its results depend on the order of calls.",
-    fix="Return variables.state if train is False.",
-)
+@CHECKS.check()
 def _state(case: NetworkCase) -> None:
+    """Does evaluation return the state unchanged?
+
+    Why: If running statistics change in evaluation, its results depend on the order of calls.
+
+    Fix: Return variables.state if train is False.
+    """
     if found := trees.find_change("state", case.made.state, case.evaluation.result[1]):
         raise Failed(f"after apply with train=False, {found}.")
 
 
-@CHECKS.check(
-    question="Is each row of the outputs independent of the other rows in evaluation?",
-    why="Agents act on small batches and learn from large ones: with mixed rows, acting and "
-    "learning see different policies.",
-    fix="Reduce over later axes only; in evaluation, BatchNorm must use its running statistics.",
-    needs=["batched", "deterministic"],
-)
+@CHECKS.check(needs=["batched", "deterministic"])
 def _independent_rows(case: NetworkCase) -> None:
+    """Is each row of the outputs independent of the other rows in evaluation?
+
+    Why: Agents act on small batches and learn from large ones: with mixed rows, acting and learning
+    see different policies.
+
+    Fix: Reduce over later axes only; in evaluation, BatchNorm must use its running statistics.
+    """
     # Rows of the carry differ after one step; those of an initial carry may be equal.
     inputs, outputs = case.inputs, case.evaluation.result[0]
     if case.network.recurrent:
@@ -87,14 +97,15 @@ def _independent_rows(case: NetworkCase) -> None:
             raise Failed(f"row {row} in its batch and alone: {found}.")
 
 
-@CHECKS.check(
-    question="Are all random parameters different from each other, and for another key?",
-    why="Equal seeds repeat one experiment; layers with equal parameters start as copies.",
-    fix="Pass the key to the initializers, one part of it to each layer: "
-    "q, k, v = jax.random.split(key, 3). Set random_start=False if the parameters are given.",
-    needs=["deterministic"],
-)
+@CHECKS.check(needs=["deterministic"])
 def _seeds(case: NetworkCase) -> None:
+    """Are all random parameters different from each other, and for another key?
+
+    Why: Equal seeds repeat one experiment; layers with equal parameters start as copies.
+
+    Fix: Pass the key to the initializers, one part of it to each layer: q, k, v =
+    jax.random.split(key, 3). Set random_start=False if the parameters are given.
+    """
     first, second = trees.by_path(case.made.params), trees.by_path(case.fresh.params)
     same = [
         path for path in first if not trees.find_value_difference("", first[path], second.get(path))
@@ -127,14 +138,15 @@ def _varies(leaf: Any) -> bool:
     return values.size > 1 and bool((values != values.flat[0]).any())
 
 
-@CHECKS.check(
-    question="Does value_and_grad give finite gradients, shaped as params, and not all zero?",
-    why="The optimizer learns from nothing else.",
-    fix="Look for stop_gradient, round and argmax on the way to every output, and sqrt and norm at "
-    "0. value_and_grad(loss)(params) must return what jax.value_and_grad(has_aux=True) does.",
-    needs=["jit", "finite"],
-)
+@CHECKS.check(needs=["jit", "finite"])
 def _gradient(case: NetworkCase) -> None:
+    """Does value_and_grad give finite gradients, shaped as params, and not all zero?
+
+    Why: The optimizer learns from nothing else.
+
+    Fix: Look for stop_gradient, round and argmax on the way to every output, and sqrt and norm at
+    0. value_and_grad(loss)(params) must return what jax.value_and_grad(has_aux=True) does.
+    """
     params = case.made.params
     if not jax.tree.leaves(params):
         raise NotApplicable("the network has no parameters.")
@@ -151,10 +163,7 @@ def _gradient(case: NetworkCase) -> None:
 
     compiled = Compiled("`value_and_grad`", lambda p: case.network.value_and_grad(loss)(p))
     result = compiled(params)
-    if not (isinstance(result, tuple) and len(result) == 2):
-        raise Failed(
-            f"value_and_grad(loss)(params) returned {describe_value(result)}; expected a pair."
-        )
+    check_pair("value_and_grad(loss)(params)", result, "((loss, aux), gradients)")
     grads = result[1]
     reject(
         trees.find_type_change("gradients", params, grads)

@@ -11,12 +11,22 @@ from ...core.network import Network, Variables, num_params
 from ...core.specs import Box, Dict, Discrete
 from ...core.types import PyTree
 from .. import trees
+from ..members import check_members, check_pair
 from ..messages import describe_value
 from ..report import Checklist, Failed, NotApplicable, reject
 from .case import BATCH_SIZE, NetworkCase
 
 CHECKS: Checklist[NetworkCase] = Checklist()
 
+MEMBERS: dict[str, type | str] = {
+    "init": "key",
+    "apply": "variables, inputs",
+    "value_and_grad": "loss",
+    "initial_carry": "variables, num_envs",
+    "recurrent": bool,
+    "random_start": bool,
+    "name": str,
+}
 _ADAPTERS = {
     "flax.linen": "from_linen(module, obs_spec)",
     "flax.nnx": "from_nnx(module)",
@@ -25,22 +35,19 @@ _ADAPTERS = {
 }
 
 
-@CHECKS.check(
-    question="Is it a triglot Network with a function or value of the right type in each field?",
-    why="Agents call init, apply, value_and_grad and initial_carry, and read recurrent.",
-    fix="Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct "
-    "triglot.Network(name=..., backend=..., init=..., apply=...).",
-)
+@CHECKS.check()
 def _protocol(case: NetworkCase) -> None:
+    """Is it a triglot Network with a function or value of the right type in each field?
+
+    Why: Agents call init, apply, value_and_grad and initial_carry, and read recurrent.
+
+    Fix: Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct
+    triglot.Network(name=..., backend=..., init=..., apply=...).
+    """
     network: Any = case.network
     if not isinstance(network, Network):
         raise Failed(f"it is {describe_value(network)}; expected a Network.", _adapter(network))
-    for name in ("init", "apply", "value_and_grad", "initial_carry"):
-        if not callable(getattr(network, name)):
-            raise Failed(f"its {name} is {getattr(network, name)!r}; expected a function.")
-    for name, kind in (("recurrent", bool), ("random_start", bool), ("name", str)):
-        if not isinstance(getattr(network, name), kind):
-            raise Failed(f"its {name} is {getattr(network, name)!r}; expected a {kind.__name__}.")
+    check_members(network, MEMBERS)
     several = case.obs_spec if isinstance(case.obs_spec, tuple) else (case.obs_spec,)
     for spec in several or (None,):
         if not isinstance(spec, Box | Discrete | Dict):
@@ -59,15 +66,16 @@ def _adapter(given: Any) -> str:
     return ""
 
 
-@CHECKS.check(
-    question="Does init(key) return Variables of JAX arrays, with floating-point params?",
-    why="Optimizers, vmap and checkpoints need arrays; a Python or NumPy number becomes a constant "
-    "of the compiled program, or fails.",
-    fix="Return Variables(params=..., state=...) with jnp arrays: trainable arrays in params, all "
-    "others in state, random keys in neither.",
-    needs=["protocol"],
-)
+@CHECKS.check(needs=["protocol"])
 def _init(case: NetworkCase) -> None:
+    """Does init(key) return Variables of JAX arrays, with floating-point params?
+
+    Why: Optimizers, vmap and checkpoints need arrays; a Python or NumPy number becomes a constant
+    of the compiled program, or fails.
+
+    Fix: Return Variables(params=..., state=...) with jnp arrays: trainable arrays in params, all
+    others in state, random keys in neither.
+    """
     with _carry_advice(case):
         made = case.made
     if not isinstance(made, Variables):
@@ -103,13 +111,14 @@ def _carry_advice(case: NetworkCase) -> Iterator[None]:
         ) from None
 
 
-@CHECKS.check(
-    question="Does initial_carry return arrays [N, ...] for N environments?",
-    why="The carry is reset for each environment separately when an episode starts.",
-    fix="Build it from num_envs, e.g. jnp.zeros((num_envs, hidden_size)).",
-    needs=["init"],
-)
+@CHECKS.check(needs=["init"])
 def _carry(case: NetworkCase) -> None:
+    """Does initial_carry return arrays [N, ...] for N environments?
+
+    Why: The carry is reset for each environment separately when an episode starts.
+
+    Fix: Build it from num_envs, e.g. jnp.zeros((num_envs, hidden_size)).
+    """
     if not case.network.recurrent:
         raise NotApplicable("the network is not recurrent.")
     for num_envs in (BATCH_SIZE, 2):
@@ -125,13 +134,14 @@ def _carry(case: NetworkCase) -> None:
         reject(trees.find_unbatched("the carry", carry, num_envs), f"for {num_envs} environments, ")
 
 
-@CHECKS.check(
-    question="Does apply accept a batch of observations and return (outputs, state)?",
-    why="Agents unpack the pair; the outputs of a recurrent network are the pair (outputs, carry).",
-    fix="Return outputs, variables.state; the outputs are a dictionary of heads.",
-    needs=["init", "carry"],
-)
+@CHECKS.check(needs=["init", "carry"])
 def _apply(case: NetworkCase) -> None:
+    """Does apply accept a batch of observations and return (outputs, state)?
+
+    Why: Agents unpack the pair; the outputs of a recurrent network are the pair (outputs, carry).
+
+    Fix: Return outputs, variables.state; the outputs are a dictionary of heads.
+    """
     with _carry_advice(case):
         result = case.evaluation.result
     _check_pair(case, result)
@@ -142,23 +152,21 @@ def _apply(case: NetworkCase) -> None:
         )
 
 
-@CHECKS.check(
-    question="Does apply accept train=True and a key, and return the same heads as in evaluation?",
-    why="Losses call the network this way; dropout and running statistics need it.",
-    fix="Accept `key` and `train` as keyword arguments, and return the same heads in both modes.",
-    needs=["apply"],
-)
+@CHECKS.check(needs=["apply"])
 def _training(case: NetworkCase) -> None:
+    """Does apply accept train=True and a key, and return the same heads as in evaluation?
+
+    Why: Losses call the network this way; dropout and running statistics need it.
+
+    Fix: Accept `key` and `train` as keyword arguments, and return the same heads in both modes.
+    """
     _check_pair(case, case.training.result)
     evaluated, trained = (case.heads(c.result[0]) for c in (case.evaluation, case.training))
     reject(trees.find_type_change("outputs", evaluated, trained), "in evaluation and training, ")
 
 
 def _check_pair(case: NetworkCase, result: Any) -> None:
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise Failed(
-            f"apply returned {describe_value(result)}; expected the pair (outputs, state)."
-        )
+    check_pair("apply", result, "(outputs, state)")
     outputs = result[0]
     if case.network.recurrent:
         _check_recurrent_pair(case, outputs)

@@ -82,7 +82,9 @@ AGENTS = [
     checked("the class of an environment", ActorCritic(), "the class TwoStep", type(ENV)),
     checked("no environment", ActorCritic(), "env is None; expected an Environment", None),
     checked("init raises", but(init=raising), "`init(key, num_envs)` raised KeyError: 'torso'"),
-    checked("init takes a key only", but(init=lambda self, key: {}), "takes 2 positional"),
+    checked(
+        "init takes a key only", but(init=lambda self, key: {}), "called as init(key, num_envs)"
+    ),
     checked(
         "a network in the state", state(lambda s: {**s, "f": jnp.tanh}), "expected a JAX array"
     ),
@@ -105,7 +107,7 @@ AGENTS = [
     checked("extras of numbers", extras({"value": 1.0}), "the Python float 1.0"),
     checked("extras of one", extras({"value": jnp.zeros(())}), "expected shape [2, ...]"),
     checked("update raises", but(update=raising), "raised KeyError: 'torso'"),
-    checked("update takes no key", but(update=lambda self, s, t: (s, {})), "takes 3 positional"),
+    checked("update takes no key", but(update=lambda self, s, t: (s, {})), "too many positional"),
     checked("update gives the state only", updating(lambda s, m: s), "expected the pair"),
     checked("update gives nothing", updating(lambda s, m: None), "returned None"),
     checked("update drops a part", updating(lambda s, m: ({"params": s["params"]}, m)), "absent"),

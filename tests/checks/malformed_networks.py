@@ -74,7 +74,9 @@ NETWORKS = [
     checked("observations without a spec", network(), "expected a Box, Discrete or Dict", (4,)),
     checked("no observations", network(), "the obs_spec is None", ()),
     checked("init raises", network(init=raising), "`init(key)` raised KeyError: 'torso'"),
-    checked("init takes no key", network(init=lambda: init(jax.random.key(0))), "takes 0"),
+    checked(
+        "init takes no key", network(init=lambda: init(jax.random.key(0))), "called as init(key)"
+    ),
     checked(
         "init gives a dictionary",
         network(init=lambda key: {}),

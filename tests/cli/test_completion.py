@@ -12,8 +12,9 @@ from pathlib import Path
 import pyte
 import pytest
 
-from triglot.cli.completion import OPTIONS, SHELLS, completion_script
+from triglot.cli.completion import SHELLS, completion_script
 from triglot.cli.main import COMMANDS
+from triglot.cli.options import OPTIONS
 from triglot.core.errors import TriglotError
 
 START = {

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from triglot.cli import main as cli
-from triglot.cli.completion import OPTIONS
 from triglot.cli.examples import EXAMPLES, examples_of
+from triglot.cli.options import OPTIONS
 from triglot.cli.parsing import parse
 from triglot.registry.algorithms import find_algorithm
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,9 +145,11 @@ def test_the_agent_improves_on_cartpole(page: Path) -> None:
 TINY = {"rollout_length": 8, "hidden_sizes": (8,), "num_epochs": 1, "num_minibatches": 1}
 
 
-def trained(algorithm: str, total_steps: int = 64, **parts: Any) -> tuple:
+def trained(
+    algorithm: str, total_steps: int = 64, env_name: str = "probe:two-step", **parts: Any
+) -> tuple:
     """Train on a tiny environment; return the agent, its state and the metrics."""
-    env = triglot.make_env("probe:two-step")
+    env = triglot.make_env(env_name)
     agent = triglot.make_agent(algorithm, env, **parts)
     result = triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
     state = jax.tree.map(lambda leaf: leaf[0], result.runner_state.agent)
@@ -159,12 +162,14 @@ def trained(algorithm: str, total_steps: int = 64, **parts: Any) -> tuple:
         "small_dqn:SmallDQN --learning-starts 16 --buffer-size 64 --batch-size 8",
         pytest.param("small_dqn:SmallDQN", marks=pytest.mark.slow),
         pytest.param("monte_carlo:MonteCarlo", marks=pytest.mark.slow),
+        pytest.param("small_td3:SmallTD3", marks=pytest.mark.slow),
     ],
 )
 def test_the_other_agents_pass(
     page: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["check", *command.split(), "--env", "probe:truncating"]) == 0
+    env = "probe:reach" if command.startswith("small_td3") else "probe:truncating"
+    assert cli.main(["check", *command.split(), "--env", env]) == 0
     declared = "declares bootstraps = False" in capsys.readouterr().out
     assert declared == command.startswith("monte_carlo")
 
@@ -173,6 +178,22 @@ def test_the_replay_agent_learns(page: Path) -> None:
     config = {"batch_size": 32, "buffer_size": 512, "learning_starts": 128}
     _, _, metrics = trained("small_dqn:SmallDQN", 2048, config=config)
     assert np.nanmean(metrics["episode_return"][:, -20:]) > 0.8
+
+
+def test_the_agent_with_several_networks_learns_from_what_the_two_namespaces_give(
+    page: Path,
+) -> None:
+    text = FILES["small_td3.py"]
+    imports = {line for line in text.splitlines() if re.match("import|from", line)}
+    assert imports == {
+        "from dataclasses import dataclass, replace", "import jax", "import jax.numpy as jnp",
+        "import rlax", "from triglot import nn, rl",
+    }  # fmt: skip
+    assert len(text.splitlines()) < 130
+    config = {"batch_size": 64, "buffer_size": 2048, "learning_starts": 256}
+    _, _, metrics = trained("small_td3:SmallTD3", 8192, "probe:reach", config=config)
+    returns = metrics["episode_return"][0]
+    assert np.nanmean(returns[:20]) < -3 and np.nanmean(returns[-50:]) > 0.2  # at best 0.5
 
 
 def test_another_loss_changes_the_training(page: Path) -> None:

@@ -101,7 +101,7 @@ def test_its_commands_can_start(
     kind = kinds[words[0]]
     written = words.index("--out") + 1 if "--out" in words else len(words) + 1
     given = [*words[: written - 1], "--out", str(tmp_path / "run"), *words[written + 1 :]]
-    options = cli._parse_with_algorithm(kind, given)
+    options = cli._parse_with_algorithm(given)
     if kind is TrainOptions and options.devices in (None, 1):  # this process has one
         printed = prepare(options).announcement()
         assert "nothing will be learned" not in printed
@@ -111,5 +111,5 @@ def test_its_commands_can_start(
 
 def test_a_training_without_a_gradient_step_is_announced(tmp_path: Path) -> None:
     words = ["train", "dqn", "probe:two-step", "--total-steps", "640", "--out", str(tmp_path / "x")]
-    printed = prepare(cli._parse_with_algorithm(TrainOptions, words)).announcement()
+    printed = prepare(cli._parse_with_algorithm(words)).announcement()
     assert "learning starts after 10,000 steps (--learning-starts) and the run has 640" in printed

@@ -15,7 +15,6 @@ import yaml
 import triglot
 from tests.project.documents import ROOT
 from triglot.cli import main as cli
-from triglot.training.options import TrainOptions
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -79,7 +78,7 @@ def test_the_workflows_trainings_parse() -> None:
     lines = [line for line in RUN.splitlines() if line.startswith("triglot train")]
     assert lines
     for line in lines:
-        options = cli._parse_with_algorithm(TrainOptions, shlex.split(line)[1:])
+        options = cli._parse_with_algorithm(shlex.split(line)[1:])
         assert options.out == Path("run")
 
 

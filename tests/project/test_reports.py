@@ -11,7 +11,6 @@ import pytest
 from tests.report.test_report import References
 from triglot.cli import main as cli
 from triglot.compare.assemble import SCHEMA
-from triglot.compare.options import CompareOptions
 from triglot.report.thinning import MAX_BYTES
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
@@ -42,9 +41,7 @@ def test_a_report_is_whole_and_small(folder: Path) -> None:
 def test_no_preset_changes_the_command_of_a_report(folder: Path) -> None:
     command = json.loads((folder / "comparison.json").read_text())["full_command"]
     words = shlex.split(command)[1:]
-    read, without = (
-        cli._parse_with_algorithm(CompareOptions, [*words, *more]) for more in ([], ["--no-preset"])
-    )
+    read, without = (cli._parse_with_algorithm([*words, *more]) for more in ([], ["--no-preset"]))
     assert (read.config, read.hyper) == (without.config, without.hyper)
     assert read.total_steps == without.total_steps
 

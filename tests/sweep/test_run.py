@@ -33,7 +33,6 @@ from triglot.sweep.learning import Learning
 from triglot.sweep.options import SweepOptions
 from triglot.sweep.run import sweep
 from triglot.sweep.settings import algorithms_of, train_options
-from triglot.training.options import TrainOptions
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -153,7 +152,7 @@ def test_the_best_setting_is_written_whole(whole: Path) -> None:
     assert (best["algorithm"], best["env"], best["num_seeds"]) == ("q_learning", ENV, 2)
     assert "optimizer" not in best, "None, which TOML cannot state, is the default"
     words = ["train", "--config", str(whole / "best.toml")]
-    read_back = cli._parse_with_algorithm(TrainOptions, words)
+    read_back = cli._parse_with_algorithm(words)
     given = options(whole)
     chosen = train_options(given, result["settings"][0]["values"], algorithms_of(given))
     assert (read_back.env, read_back.total_steps) == (chosen.env, chosen.total_steps)

@@ -37,7 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options(words: str, of: type = TrainOptions) -> Any:
-    return cli._parse_with_algorithm(of, [COMMANDS[of], *words.split()])
+    return cli._parse_with_algorithm([COMMANDS[of], *words.split()])
 
 
 def value_of(options: Any, name: str) -> Any:
@@ -185,7 +185,7 @@ def test_a_command_that_is_written_down_needs_no_preset() -> None:
     for given, command in ((compare, compare_command), (sweep, sweep_command)):
         numbers = {name: overrides_of(getattr(given, name)) for name in ("config", "hyper")}
         words = command(replace(given, **numbers)).split()
-        again = cli._parse_with_algorithm(type(given), words[1:])
+        again = cli._parse_with_algorithm(words[1:])
         assert (again.config, again.hyper) == (given.config, given.hyper)
         assert again.preset is None and given.preset
 

@@ -40,7 +40,7 @@ def printed(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def options(words: str, of: type = TrainOptions) -> Any:
     command = "train" if of is TrainOptions else "compare"
-    return cli._parse_with_algorithm(of, [command, *words.split()])
+    return cli._parse_with_algorithm([command, *words.split()])
 
 
 def test_a_file_gives_the_whole_command() -> None:
