@@ -57,8 +57,8 @@ class Case:
 
 def plan(small: bool) -> list[Case]:
     """Order the cases, the most telling first; each run takes about a second on a GPU."""
-    ppo = functools.partial(Case, algorithm="ppo", num_updates=2 if small else 64)
-    dqn = functools.partial(Case, algorithm="dqn", num_updates=200 if small else 2_000)
+    ppo = functools.partial(Case, algorithm="ppo", num_updates=16 if small else 64)
+    dqn = functools.partial(Case, algorithm="dqn", num_updates=1_000 if small else 2_000)
     if small:
         return [
             ppo(num_envs=4), dqn(num_envs=4), ppo(num_envs=4, identity=True), ppo(num_envs=64),
