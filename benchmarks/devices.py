@@ -1,4 +1,4 @@
-"""One training on several devices: throughput, and what the devices exchange.
+"""One training on several devices: its throughput, and the seconds of whole commands.
 
 Each case trains PPO on CartPole-v1 on one device, which may use all cores, and divided among
 `num_devices` parts of the same CPU. The speedup is the ratio of their steps/s; the efficiency is

@@ -52,7 +52,8 @@ class Case:
     def __str__(self) -> str:
         if self.identity:
             return f"{self.algorithm.upper()}, four libraries"
-        return f"{self.algorithm.upper()}, {self.num_envs} environments, {self.num_seeds} seeds"
+        seeds = f"{self.num_seeds} seed{'s' if self.num_seeds > 1 else ''}"
+        return f"{self.algorithm.upper()}, {self.num_envs} environments, {seeds}"
 
 
 def plan(small: bool) -> list[Case]:
