@@ -72,7 +72,7 @@ def bind(
             "FUNCTION(num_envs) returns the carry at an episode's start. If it reads several "
             "observations, its inputs must be a tuple."
         )
-    modes = {name: train for name in TRAINING} | {name: not train for name in EVALUATING}
+    modes = dict.fromkeys(TRAINING, train) | dict.fromkeys(EVALUATING, not train)
     return given, {name: mode for name, mode in modes.items() if name in names}
 
 

@@ -77,8 +77,7 @@ def _match_initializers(network: Network) -> Network:
     https://proceedings.mlr.press/v37/jozefowicz15.html). Haiku's LSTM adds that 1 in its forward
     pass.
     """
-    codec = network.codec
-    assert codec is not None  # for the type checker: every network of a zoo has a codec
+    codec = network.require_codec("cell cannot be initialized")
 
     def init(key: jax.Array) -> Variables:
         own_key, cell_key = jax.random.split(key)

@@ -10,9 +10,9 @@ import numpy as np
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from .calling import InitialCarry, bind, display_name, parameters
+from .calling import InitialCarry, bind, display_name, lifted, parameters
 from .cells import lift_zoo
-from .objects import constructor, lift
+from .objects import codec_of, constructor
 
 LEAF_NAMES = {"weight": "kernel"}
 BATCH_AXIS = "batch"
@@ -127,19 +127,10 @@ def from_equinox(
     def is_layer(node: Any) -> bool:
         return isinstance(node, eqx.Module)
 
-    return lift(
-        "equinox",
-        shown,
-        abstract,
-        abstract_params,
-        initial_carry,
-        init=init,
-        apply=apply,
-        value_and_grad=eqx.filter_value_and_grad,
-        is_layer=is_layer,
-        leaf_names=LEAF_NAMES,
-        random_start=not is_built,
-    )
+    how: Any = {"random_start": not is_built}
+    how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer, leaf_names=LEAF_NAMES)
+    how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
+    return lifted(shown, "equinox", init, apply, initial_carry, **how)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

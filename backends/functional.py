@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.errors import user_error_context
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.network import Codec, Network, Variables
 from ..core.networks.combinators import hold
 from . import calling
 from .layers.describe import CallLog, Words, describe
@@ -20,7 +20,7 @@ from .naming import words_of
 
 def lift(
     backend: str,
-    module: str,
+    kind: str,
     name: str,
     names: Mapping[str, Any],
     obs_spec: calling.Inputs,
@@ -38,7 +38,7 @@ def lift(
 
     Args:
       backend: the library's name.
-      module: the library and the module's name, for messages.
+      kind: what the module is called in messages, such as `Linen module`.
       name: the network's name.
       names: the module's parameters, by which it is given the switches of `calling`.
       obs_spec: one observation; a tuple of specs for several inputs.
@@ -59,6 +59,7 @@ def lift(
     Raises:
       TriglotError: if the module fails on these observations.
     """
+    module, calls = f"the {kind} {name!r}", CallLog()
 
     def init_network(key: jax.Array) -> Variables:
         example = calling.example_arguments(obs_spec, initial_carry)
@@ -73,8 +74,6 @@ def lift(
         outputs, state = apply(variables, key, *given, **modes)
         return outputs, state if train else variables.state
 
-    calls = CallLog()
-
     def log_call(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if (path := place(context)) is None:
             return method(*args, **kwargs)
@@ -85,14 +84,12 @@ def lift(
     with user_error_context(failed), intercept(log_call):
         params = jax.eval_shape(init_network, jax.random.key(0)).params
 
-    def describe_one(path: Any, shape: tuple[int, ...]) -> Leaf:
-        return describe(backend, words(path), calls.owners(words(path)), shape, leaf_names)
-
-    leaves = [
-        (describe_one(path, leaf.shape), leaf.dtype)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    ]
-    codec = Codec.named(params, [leaf for leaf, _ in leaves])
+    leaves, buffers = [], set()
+    for path, array in jax.tree_util.tree_leaves_with_path(params):
+        owners = calls.owners(words(path))
+        leaves.append(describe(backend, words(path), owners, array.shape, leaf_names))
+        if not jnp.issubdtype(array.dtype, jnp.inexact):
+            buffers.add(leaves[-1].name)
+    codec = Codec.named(params, leaves)
     network = calling.lifted(name, backend, init_network, apply_network, initial_carry, codec=codec)
-    buffers = {leaf.name for leaf, dtype in leaves if not jnp.issubdtype(dtype, jnp.inexact)}
     return hold(network, buffers) if buffers else network

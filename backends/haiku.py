@@ -69,7 +69,7 @@ def from_haiku(
 
     return functional.lift(
         "haiku",
-        f"the Haiku function {shown!r}",
+        "Haiku function",
         shown,
         names,
         obs_spec,

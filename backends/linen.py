@@ -65,7 +65,7 @@ def from_linen(
 
     return functional.lift(
         "linen",
-        f"the Linen module {shown!r}",
+        "Linen module",
         shown,
         calling.parameters(module),
         obs_spec,

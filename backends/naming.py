@@ -5,27 +5,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def canonical_name(path: Sequence[Any], leaf_names: Mapping[str, str]) -> str:
-    """Convert a pytree path to a canonical name.
-
-    >>> from jax.tree_util import DictKey
-    >>> canonical_name([DictKey("torso_0"), DictKey("w")], {"w": "kernel"})
-    'torso/0/kernel'
-
-    Args:
-      path: a path of `jax.tree_util.tree_leaves_with_path`.
-      leaf_names: canonical last parts (`kernel`, `bias`, `embedding`) by the library's names.
-    """
-    return name_of_words(words_of(path), leaf_names)
-
-
 def words_of(path: Sequence[Any]) -> tuple[str, ...]:
-    """List the library's own names on a pytree path."""
+    """List the library's own names on a path of `jax.tree_util.tree_leaves_with_path`."""
     return tuple(_text(key) for key in path)
 
 
-def name_of_words(words: Sequence[str], leaf_names: Mapping[str, str]) -> str:
-    """Convert a library's names on a path to a canonical name; see `canonical_name`."""
+def canonical_name(words: Sequence[str], leaf_names: Mapping[str, str]) -> str:
+    """Convert a library's own names on a path to a canonical name.
+
+    >>> canonical_name(["torso_0", "w"], {"w": "kernel"})
+    'torso/0/kernel'
+
+    Args:
+      words: as `words_of` lists them.
+      leaf_names: canonical last parts (`kernel`, `bias`, `embedding`) by the library's names.
+    """
     parts = normalize_separators("/".join(words)).split("/")
     return "/".join([*parts[:-1], leaf_names.get(parts[-1], parts[-1])])
 

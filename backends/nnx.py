@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from .calling import InitialCarry, bind, display_name, parameters
+from .calling import InitialCarry, bind, display_name, lifted, parameters
 from .cells import lift_zoo
-from .objects import constructor, lift
+from .objects import codec_of, constructor
 
 
 def from_nnx(
@@ -90,19 +90,13 @@ def from_nnx(
     def is_layer(node: Any) -> bool:
         return isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
 
-    return lift(
-        "nnx",
-        shown,
-        abstract,
-        params,
-        initial_carry,
-        init=init,
-        apply=apply,
-        value_and_grad=nnx.value_and_grad,
-        is_layer=is_layer,
-        is_parameter=lambda node: isinstance(node, nnx.Variable),
-        random_start=not is_built,
-    )
+    def is_variable(node: Any) -> bool:
+        return isinstance(node, nnx.Variable)
+
+    how: Any = {"random_start": not is_built}
+    how["codec"] = codec_of("nnx", abstract, params, is_layer, is_parameter=is_variable)
+    how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
+    return lifted(shown, "nnx", init, apply, initial_carry, **how)
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:

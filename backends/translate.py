@@ -56,7 +56,7 @@ def translate(
     >>> haiku, equinox = build("haiku", spec), build("equinox", spec)
     >>> weights = translate(haiku.init(jax.random.key(0)), haiku, equinox)
     """
-    codecs = [_codec(network) for network in (source, target)]
+    codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
     expected = jax.eval_shape(target.init, jax.random.key(0))
     if jax.tree.leaves(variables.state) or jax.tree.leaves(expected.state):
         raise TriglotError(
@@ -88,15 +88,6 @@ def translate(
     _check_shapes(moved, shapes, networks, split=mapping is not None)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
     return Variables(params=codecs[1].decode(moved), state=expected.state)
-
-
-def _codec(network: Network) -> Codec:
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its weights cannot "
-            "be translated: give Network(..., codec=...)."
-        )
-    return network.codec
 
 
 def _check_conventions(codecs: list[Codec], networks: str) -> None:

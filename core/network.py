@@ -173,6 +173,22 @@ class Network:
     arithmetic: str = "native"
     parts: "Mapping[str, Network]" = field(default_factory=dict, repr=False)
 
+    def require_codec(self, purpose: str) -> Codec:
+        """Return the codec.
+
+        Args:
+          purpose: what is impossible without one, for the message.
+
+        Raises:
+          TriglotError: if there is none.
+        """
+        if self.codec is None:
+            raise TriglotError(
+                f"the {self.backend} network {self.name!r} has no codec, so its {purpose}: give "
+                "Network(..., codec=...)."
+            )
+        return self.codec
+
 
 def num_params(params: PyTree) -> int:
     """Count the parameters."""

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.errors import require, unknown, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import check_options, check_values
-from .adapting import Options, hashable_options, library_promotion, strong
+from . import adapting, check_options, check_values
+from .adapting import Options
 from .brax_viewer import page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
@@ -39,7 +39,7 @@ _STEPS = "triglot_steps"
 
 def names() -> list[str]:
     """List the names that `make` takes, including those registered by the user."""
-    return sorted(_registered() - _EXCLUDED.keys())
+    return sorted(_brax_envs()._envs.keys() - _EXCLUDED.keys())
 
 
 def make(
@@ -58,14 +58,13 @@ def make(
       TriglotError: if the name, the backend or an option is unknown, an option cannot be hashed,
         or the environment does not run on this backend.
     """
-    if env_name in _EXCLUDED:
-        raise TriglotError(f"brax's {env_name} is not supported: {_EXCLUDED[env_name]}.")
-    if env_name not in (known := _registered()):
-        raise unknown("brax environment", env_name, known - _EXCLUDED.keys())
+    adapting.check_name("brax", env_name, names(), _EXCLUDED)
     if backend not in BACKENDS:
         raise unknown("brax backend", str(backend), BACKENDS)
     check_count(f"episode_length of brax:{env_name}", episode_length)
-    env = Brax(env_name, backend, episode_length, hashable_options(f"brax:{env_name}", options))
+    env = Brax(
+        env_name, backend, episode_length, adapting.hashable_options(f"brax:{env_name}", options)
+    )
     _library(env.env_name, env.backend, env.options)  # fails here on a wrong option
     return env
 
@@ -103,14 +102,14 @@ class Brax:
         return _library(self.env_name, self.backend, self.options)
 
     def reset(self, key: jax.Array) -> TimeStep:
-        with library_promotion():
+        with adapting.library_promotion():
             state = _strong(self._library.env.reset(key))
         state = state.replace(info={**state.info, _STEPS: jnp.zeros((), jnp.int32)})
         return first_step(state, state.obs)
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         steps = state.info[_STEPS] + 1
-        with library_promotion():
+        with adapting.library_promotion():
             # brax mutates the dictionaries of its argument.
             after = _strong(self._library.env.step(jax.tree.map(lambda leaf: leaf, state), action))
         after = after.replace(info={**after.info, _STEPS: steps})
@@ -155,9 +154,8 @@ def html(env: Brax, states: PyTree, path: str) -> None:
     library = _library(env.env_name, env.backend, env.options).env
     # The viewer would show the time of a physics step, of which an environment step has several.
     system = library.sys.tree_replace({"opt.timestep": float(library.dt)})
-    poses = jax.tree.map(np.asarray, states.pipeline_state.x)
-    frames = [_Frame(jax.tree.map(lambda leaf, t=t: leaf[t], poses)) for t in range(len(poses.pos))]
-    Path(path).write_text(page(env.name, dumps(system, frames)))
+    frames = map(_Frame, adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x)))
+    Path(path).write_text(page(env.name, dumps(system, list(frames))))
 
 
 class _Frame(NamedTuple):
@@ -170,10 +168,6 @@ class _Library(NamedTuple):
     action_spec: Box
 
 
-def _registered() -> set[str]:
-    return set(_brax_envs()._envs)
-
-
 def _brax_envs() -> Any:
     with contextlib.redirect_stdout(io.StringIO()):  # mujoco prints its missing dependencies
         return require("brax.envs", "brax")
@@ -183,8 +177,7 @@ def _brax_envs() -> Any:
 def _library(env_name: str, backend: str, options: Options) -> _Library:
     name = f"brax:{env_name}"
     envs = _brax_envs()
-    # The first call may happen during tracing; constants must not become tracers.
-    with jax.ensure_compile_time_eval(), library_promotion(), warnings.catch_warnings():
+    with adapting.construction(), warnings.catch_warnings():
         # brax recommends another library at every construction.
         warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
         known = inspect.signature(envs._envs[env_name]).parameters
@@ -199,6 +192,6 @@ def _library(env_name: str, backend: str, options: Options) -> _Library:
 
 def _strong(state: PyTree) -> PyTree:
     # Some rewards and flags are Python numbers, with another dtype than those of `reset`.
-    state = strong(state)
+    state = adapting.strong(state)
     reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
     return state.replace(reward=reward, done=done)

@@ -14,7 +14,7 @@ import numpy as np
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
 from . import check_values
-from .adapting import Options, hashable_options
+from .adapting import Options, bound_of, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 
@@ -248,5 +248,4 @@ def _bound(array: np.ndarray) -> Bound:
     if np.issubdtype(array.dtype, np.floating):
         unbounded = np.abs(values) >= np.finfo(array.dtype).max
         values = np.where(unbounded, np.copysign(np.inf, values), values)
-    flat = values.ravel().tolist()
-    return flat[0] if len(set(flat)) == 1 else tuple(flat)
+    return bound_of(values)

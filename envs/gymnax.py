@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import Environment, TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Dict, Spec
 from ..core.types import PyTree
-from . import check_options, check_values
-from .adapting import Options, hashable_options, library_promotion, strong
+from . import adapting, check_options, check_values
+from .adapting import Options
 from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
 
@@ -52,11 +52,8 @@ def make(env_id: str, **params: Hashable) -> Environment:
       MissingExtra: if gymnax is not installed.
       TriglotError: if the id or a parameter is unknown, or a parameter cannot be hashed.
     """
-    if env_id in _EXCLUDED:
-        raise TriglotError(f"gymnax's {env_id} is not supported: {_EXCLUDED[env_id]}.")
-    if env_id not in names():
-        raise unknown("gymnax environment", env_id, names())
-    env = Gymnax(env_id, hashable_options(f"gymnax:{env_id}", params))
+    adapting.check_name("gymnax", env_id, names(), _EXCLUDED)
+    env = Gymnax(env_id, adapting.hashable_options(f"gymnax:{env_id}", params))
     _library(env.env_id, env.params)  # fails here on a wrong parameter, not under `jit`
     return env
 
@@ -87,19 +84,19 @@ class Gymnax:
 
     def reset(self, key: jax.Array) -> TimeStep:
         env, params, *_ = _library(self.env_id, self.params)
-        with library_promotion():
+        with adapting.library_promotion():
             obs, state = env.reset_env(key, params)
-        return first_step(strong(state), strong(obs))
+        return first_step(adapting.strong(state), adapting.strong(obs))
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         env, params, *_ = _library(self.env_id, self.params)
-        with library_promotion():
+        with adapting.library_promotion():
             obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
             truncated = env.is_truncated(state, params)
         terminated = jnp.asarray(terminated, bool)
         return TimeStep(
-            state=strong(state),
-            obs=strong(obs),
+            state=adapting.strong(state),
+            obs=adapting.strong(obs),
             reward=jnp.asarray(reward, jnp.float32),
             terminated=terminated,
             truncated=jnp.asarray(truncated, bool) & ~terminated,
@@ -113,11 +110,9 @@ class Gymnax:
           TriglotError: if gymnax cannot render this environment.
         """
         env, params, *_ = _library(self.env_id, self.params)
-        on_host = jax.tree.map(np.asarray, states)
-        count = len(jax.tree.leaves(on_host)[0])
-        singles = [jax.tree.map(lambda leaf, t=t: leaf[t], on_host) for t in range(count)]
-        with library_promotion():
-            write_gif(path, _frames(env, params, singles), num_frames=count)
+        singles = adapting.unstacked(jax.tree.map(np.asarray, states))
+        with adapting.library_promotion():
+            write_gif(path, _frames(env, params, singles), num_frames=len(singles))
 
 
 def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]:
@@ -170,8 +165,7 @@ class _Library(NamedTuple):
 
 @functools.cache
 def _library(env_id: str, params: Options) -> _Library:
-    # The first call may happen during tracing; constants must not become tracers.
-    with jax.ensure_compile_time_eval(), library_promotion():
+    with adapting.construction():
         gymnax = require("gymnax", "gymnax")
         env, defaults = gymnax.make(env_id)
         in_params = {field.name for field in fields(defaults)}

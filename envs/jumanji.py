@@ -37,11 +37,11 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.errors import require, unknown, user_error_context
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import check_options, check_values
-from .adapting import Options, hashable_options, library_promotion, strong
+from . import adapting, check_options, check_values
+from .adapting import Options
 from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
@@ -74,14 +74,11 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
       TriglotError: if the id, an option or its value is unknown, a value cannot be hashed, or the
         environment has too many joint actions.
     """
-    if env_id in _DOWNLOADS:
-        raise TriglotError(f"jumanji's {env_id} is not supported: {_DOWNLOADS[env_id]}.")
-    if env_id not in (known := _registered()):
-        raise unknown("jumanji environment", env_id, known)
+    adapting.check_name("jumanji", env_id, _registered(), _DOWNLOADS)
     name = f"jumanji:{env_id}"
     check_values(name, options, {"time_limit": 1, "use_action_mask": True})
     own = {n: options.pop(n) for n in _OWN if n in options}
-    env = Jumanji(env_id, hashable_options(name, options), **own)  # pyright: ignore[reportArgumentType]
+    env = Jumanji(env_id, adapting.hashable_options(name, options), **own)  # pyright: ignore[reportArgumentType]
     library = _library(env.env_id, env.options)  # fails here on a wrong option
     if env.observation not in ("default", *library.observations):
         raise unknown(f"observation of {name}", str(env.observation), library.observations)
@@ -131,17 +128,17 @@ class Jumanji:
 
     def reset(self, key: jax.Array) -> TimeStep:
         library = _library(self.env_id, self.options)
-        with library_promotion():
+        with adapting.library_promotion():
             state, step = library.env.reset(key)
-        step = strong(step)
-        return first_step(strong(state), self._observe(step), self._mask(step))
+        step = adapting.strong(step)
+        return first_step(adapting.strong(state), self._observe(step), self._mask(step))
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
         library = _library(self.env_id, self.options)
-        with library_promotion():
+        with adapting.library_promotion():
             action = library.actions.to_library(action)
             state, step = library.env.step(replace(state, key=key), action)
-        state, step = strong(state), strong(step)
+        state, step = adapting.strong(state), adapting.strong(step)
         terminated = step.last()
         truncated = jnp.zeros((), bool)
         if library.time_limit is not None:
@@ -184,11 +181,11 @@ def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> 
     """
     import matplotlib
 
-    length = jax.tree.leaves(states)[0].shape[0]
-    frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
     # By default matplotlib writes with ffmpeg, or with Pillow and a warning.
-    with library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
-        _library(env.env_id, env.options).env.animate(frames, interval, str(path))
+    with adapting.library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
+        _library(env.env_id, env.options).env.animate(
+            adapting.unstacked(states), interval, str(path)
+        )
 
 
 class _Observation(NamedTuple):
@@ -223,8 +220,7 @@ def _jumanji() -> ModuleType:
 @functools.cache
 def _library(env_id: str, options: Options) -> _Library:
     name = f"jumanji:{env_id}"
-    # The first call may happen during tracing; constants must not become tracers.
-    with jax.ensure_compile_time_eval(), library_promotion():
+    with adapting.construction():
         env = _build(env_id, dict(options))
         spec = env.observation_spec
         with user_error_context(f"{name} failed when it was reset"):

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.specs import Bound, Box, Dict, Discrete, Spec
+from ..core.specs import Box, Dict, Discrete, Spec
 from ..core.types import PyTree
+from .adapting import bound_of
 
 # Limit on the joint actions of one categorical policy.
 MAX_ACTIONS = 10_000
@@ -73,7 +74,7 @@ def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Acti
     """
     dtype = str(spec.dtype)
     if np.issubdtype(spec.dtype, np.floating):
-        low, high = (_bound(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
+        low, high = (bound_of(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
         return Actions(Box((math.prod(spec.shape),), dtype, low, high), spec.shape, dtype)
     if hasattr(spec, "num_values"):
         sizes = tuple(np.ravel(spec.num_values).tolist())
@@ -101,7 +102,7 @@ def dict_spec(spec: Any, returned: Any) -> Spec:
         return Box((), dtype, -1, spec.num_values)
     if not hasattr(spec, "minimum"):
         return Box(tuple(spec.shape), dtype)
-    low, high = (_bound(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
+    low, high = (bound_of(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
     return Box(tuple(spec.shape), dtype, low, high)
 
 
@@ -125,7 +126,7 @@ def vector_spec(spec: Any, returned: Any) -> Box:
             for bounds, name, default in ((low, "minimum", -math.inf), (high, "maximum", math.inf)):
                 bound = np.asarray(getattr(leaf, name, default), np.float64)
                 bounds += np.broadcast_to(bound, leaf.shape).ravel().tolist() if size else []
-    return Box((len(low),), "float32", _bound(np.array(low)), _bound(np.array(high)))
+    return Box((len(low),), "float32", bound_of(np.array(low)), bound_of(np.array(high)))
 
 
 def to_vector(spec: Any, obs: Any) -> jax.Array:
@@ -149,8 +150,3 @@ def _leaves(spec: Any, obs: Any) -> Iterator[tuple[Any, Any]]:
             yield from _leaves(child, value)
         elif name not in _NOT_IN_VECTOR:
             yield child, value
-
-
-def _bound(array: np.ndarray) -> Bound:
-    flat = np.asarray(array, np.float64).ravel().tolist()
-    return flat[0] if len(set(flat)) == 1 else tuple(flat)

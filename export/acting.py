@@ -15,7 +15,7 @@ from ..core.errors import TriglotError, describe
 from ..core.host_environment import HostEnvironment
 from ..core.networks.unroll import restart
 from ..core.specs import zeros
-from ..core.tracing.jaxprs import leaves_read
+from ..core.tracing.jaxprs import leaves_read, with_leaves
 from ..core.types import PyTree
 from ..training.load import Run
 
@@ -112,10 +112,7 @@ class Acting:
         Returns:
           The actions, and the carry for the next step.
         """
-        leaves = [jnp.zeros(shape.shape, shape.dtype) for shape in self.shapes]
-        for index, array in zip(self.read, arrays, strict=True):
-            leaves[index] = array
-        state = self.treedef.unflatten(leaves)
+        state = with_leaves(self.treedef, self.shapes, self.read, arrays)
         initial = self.agent.initial_carry(state, inputs.first.shape[0])
         carry = restart(inputs.first, initial, carry)
         output = self.agent.act(state, carry, inputs, key, explore=self.explore)

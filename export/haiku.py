@@ -1,10 +1,36 @@
 """A run's networks as plain Haiku functions."""
 
-from ..core.networks.architecture import NetworkSpec
-from .sources import Cell, Style, arguments_of, described, written
+from .sources import Cell, Style
 
-IMPORTS = "import haiku as hk\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
+NETWORK = '''def {name}({arguments}):
+    """{described}."""
+    {body}
+'''
+LOADER = '''
+def params_of(name):
+    """Return the parameters of a network as Haiku stores them: {module: {parameter: array}}."""
+    params = {}
+    for place, array in weights_of(name).items():
+        module, _, leaf = place.rpartition("/")
+        params.setdefault(module, {})[leaf] = array
+    return params
+
+
+PARAMS = {name: params_of(name) for name in NETWORKS}
+
+
+def apply(name, *inputs):
+    """Apply a network to a batch, `[B, ...]` each."""
+    return NETWORKS[name].apply(PARAMS[name], *inputs)
+'''
 STYLE = Style(
+    backend="haiku",
+    imports="import haiku as hk\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n",
+    network=NETWORK,
+    entry="hk.without_apply_rng(hk.transform({name}))",
+    loader=LOADER,
+    place=lambda words, constant: "/".join(words),
+    indent=4,
     linear='hk.Linear({size}, name="{label}")',
     conv='hk.Conv2D({size}, {window}, {stride}, padding="VALID", name="{label}")',
     embed='hk.Embed({rows}, {size}, name="{label}")',
@@ -24,40 +50,3 @@ STYLE = Style(
         ),
     },
 )
-LOADER = '''
-def params_of(name):
-    """Return the parameters of a network as Haiku stores them: {module: {parameter: array}}."""
-    params = {}
-    for path, array in WEIGHTS.items():
-        part, _, rest = path.partition("/")
-        module, _, leaf = rest.rpartition("/")
-        if part == name:
-            params.setdefault(module, {})[leaf] = jnp.asarray(array)
-    return params
-
-
-PARAMS = {name: params_of(name) for name in NETWORKS}
-
-
-def apply(name, *inputs):
-    """Apply a network to a batch, `[B, ...]` each."""
-    return NETWORKS[name].apply(PARAMS[name], *inputs)
-'''
-
-
-def module(name: str, spec: NetworkSpec) -> str:
-    """Write the function of one network."""
-    body = "\n    ".join(written(spec, STYLE).body)
-    arguments = ", ".join(arguments_of(spec))
-    return f'def {name}({arguments}):\n    """{described(spec)}."""\n    {body}\n'
-
-
-def entry(name: str) -> str:
-    """Write how the network is built."""
-    return f"hk.without_apply_rng(hk.transform({name}))"
-
-
-def place(words: tuple[str, ...], constant: bool) -> str:
-    """Name a parameter by its path in the zoo's network."""
-    del constant
-    return "/".join(words)

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -25,14 +24,14 @@ from ..training.load import Run
 from ..training.weights import MEAN, VARIANCE, statistics_of, variables_of
 from . import equinox, flax, haiku, nnx
 from .acting import num_masked
+from .sources import Style, network_entry, network_source
 
 MODEL, WEIGHTS = "model.py", "weights.npz"
-# By format: the backend of that library, and the module that writes its source.
-LIBRARIES: dict[str, tuple[str, ModuleType]] = {
-    "haiku": ("haiku", haiku),
-    "flax": ("linen", flax),
-    "nnx": ("nnx", nnx),
-    "equinox": ("equinox", equinox),
+LIBRARIES: dict[str, Style] = {  # by format
+    "haiku": haiku.STYLE,
+    "flax": flax.STYLE,
+    "nnx": nnx.STYLE,
+    "equinox": equinox.STYLE,
 }
 # The algorithms whose greedy action `model.py` can compute.
 GREEDY = (PPO, DQN, QLearning, SAC)
@@ -47,6 +46,15 @@ Needs {distribution} and NumPy; triglot is not needed. The weights lie beside it
 {imports}
 with np.load(Path(__file__).with_name("{weights}")) as file:
     WEIGHTS = dict(file)
+
+
+def weights_of(name):
+    """Return the arrays of a network by their places in it."""
+    return {{
+        path.removeprefix(f"{{name}}/"): jnp.asarray(array)
+        for path, array in WEIGHTS.items()
+        if path.startswith(f"{{name}}/")
+    }}
 
 
 '''
@@ -94,15 +102,14 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
       TriglotError: if the networks are not the zoo's, the library is not installed, or it lacks a
         layer.
     """
-    backend, writer = LIBRARIES[library]
-    found, specs = find(backend), specs_of(run)
+    style, specs = LIBRARIES[library], specs_of(run)
     weights: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        weights.update(_native_weights(run, seed_index, name, spec, backend, writer))
+        weights.update(_native_weights(run, seed_index, name, spec, style))
     weights.update(statistics_of(run, seed_index))
-    modules = "\n\n".join(writer.module(name, spec) for name, spec in specs.items())
+    modules = "\n\n".join(network_source(name, spec, style) for name, spec in specs.items())
     entries = {
-        member: writer.entry(name)
+        member: network_entry(name, style)
         for name, spec in specs.items()
         for member in _members(name, spec)
     }
@@ -123,13 +130,13 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
         usage.append("`act(obs, ...)` chooses the greedy actions.")
     head = HEAD.format(
         title=title,
-        distribution=found.distribution,
+        distribution=find(style.backend).distribution,
         weights=WEIGHTS,
         usage="\n".join(usage) + "\n",
-        imports=writer.IMPORTS,
-        attrgetter="from operator import attrgetter\n" if "attrgetter" in writer.LOADER else "",
+        imports=style.imports,
+        attrgetter="from operator import attrgetter\n" if "attrgetter" in style.loader else "",
     )
-    text = f"{head}{modules}\n\nNETWORKS = {{\n{networks}}}\n\n{writer.LOADER}"
+    text = f"{head}{modules}\n\nNETWORKS = {{\n{networks}}}\n\n{style.loader}"
     if MEAN in weights:
         text += f"\n{NORMALIZE}"
     if acting:
@@ -162,11 +169,11 @@ def _members(name: str, spec: NetworkSpec) -> list[str]:
 
 
 def _native_weights(
-    run: Run, seed_index: int, name: str, spec: NetworkSpec, backend: str, writer: ModuleType
+    run: Run, seed_index: int, name: str, spec: NetworkSpec, style: Style
 ) -> dict[str, np.ndarray]:
     """Translate one network's weights, by their names in the plain module."""
     source = run.agent.network.parts[name]
-    target = build(backend, {name: spec}).parts[name]
+    target = build(style.backend, {name: spec}).parts[name]
     variables = part_of(variables_of(run, seed_index), name)
     params = translate(variables, source, target).params
     constants = {
@@ -174,11 +181,11 @@ def _native_weights(
         for head, one in spec.heads
         if one.state_independent is not None
     }
-    assert target.codec is not None  # for the type checker: every network of a zoo has a codec
     named: dict[str, np.ndarray] = {}
+    codec = target.require_codec("weights cannot be named")
     leaves = jax.tree_util.tree_leaves_with_path(params)
-    for (path, array), leaf in zip(leaves, target.codec.leaves, strict=True):
-        place = writer.place(words_of(path), leaf.name in constants)
+    for (path, array), leaf in zip(leaves, codec.leaves, strict=True):
+        place = style.place(words_of(path), leaf.name in constants)
         members = _members(name, spec)
         arrays = [array] if len(members) == 1 else list(array)
         for member, own in zip(members, arrays, strict=True):

@@ -1,14 +1,16 @@
 """The source text of a network in one library, layer by layer, from its `NetworkSpec`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..backends.calling import describe_inputs
 from ..core.errors import TriglotError
 from ..core.networks.architecture import Head, NetworkSpec, Table
 from ..core.specs import Box, Spec
+
+Words: TypeAlias = tuple[str, ...]
 
 
 class Cell(NamedTuple):
@@ -23,6 +25,13 @@ class Style:
     """How a library writes its layers; texts are formatted with the layer's numbers and `label`.
 
     Attributes:
+      backend: the library's name.
+      imports: the lines of imports.
+      network: the text of one network, with the fields of `network_source`.
+      entry: how it is built, with the fields `name` and `class_name`.
+      loader: the text that loads the weights and defines `apply`.
+      place: names a parameter by its path in the zoo's network, and by whether it is the output
+        itself, without a layer.
       linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
         `rows`.
       constant: makes an array of `size` parameters.
@@ -31,8 +40,15 @@ class Style:
       refused: why it does not have the others.
       inline: whether a layer is constructed where it is called, with its name.
       batched: whether a module is called with a batch, not with one example.
+      indent: of the lines of a function in `network`.
     """
 
+    backend: str
+    imports: str
+    network: str
+    entry: str
+    loader: str
+    place: Callable[[Words, bool], str]
     linear: str
     conv: str
     embed: str
@@ -42,6 +58,7 @@ class Style:
     refused: str = ""
     inline: bool = True
     batched: bool = True
+    indent: int = 8
 
 
 @dataclass
@@ -73,6 +90,39 @@ class Source:
             return self.layer(self.style.linear, label, before=before, size=shown) + "(x)"
         call = self.layer(self.style.linear, label, before=before, size=size or 1) + "(x)"
         return f"{call}[:, 0]" if size is None else call
+
+
+def network_source(name: str, spec: NetworkSpec, style: Style) -> str:
+    """Write the class or function of one network.
+
+    Raises:
+      TriglotError: if the library lacks the network's recurrent cell.
+    """
+    source, separator = written(spec, style), "\n" + " " * style.indent
+    made = list(source.constructors)
+    if any("keys[" in constructor for constructor in made):
+        made.insert(0, f"keys = jax.random.split(key, {len(made)})")
+    return style.network.format(
+        name=name,
+        class_name=camel(name),
+        described=described(spec),
+        arguments=", ".join(arguments_of(spec)),
+        body=separator.join(source.body),
+        made=separator.join(made),
+        fields="\n    ".join(map(_field, source.constructors)),
+    )
+
+
+def network_entry(name: str, style: Style) -> str:
+    """Write how a network is built."""
+    return style.entry.format(name=name, class_name=camel(name))
+
+
+def _field(constructor: str) -> str:
+    """Declare the attribute that a constructor sets, as Equinox's dataclasses need."""
+    target, _, made = constructor.partition(" = ")
+    kind = made.partition("(")[0]
+    return f"{target.removeprefix('self.')}: {'jax.Array' if kind == 'jnp.zeros' else kind}"
 
 
 def arguments_of(spec: NetworkSpec) -> list[str]:
@@ -175,7 +225,7 @@ def camel(name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
-def joined_place(words: tuple[str, ...], constant: bool) -> str:
+def joined_place(words: Words, constant: bool) -> str:
     """Name an attribute and its parameter by the path in the zoo, whose layers lie in containers.
 
     Args:

@@ -1,14 +1,13 @@
 """`--profile`: trace a few updates of a training with JAX's profiler."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from ..core.loop.chunks import Call, Chunk, run_chunks
+from ..core.loop.chunks import Chunk
 from ..core.loop.state import RunnerState
 
 FOLDER = "profile"
@@ -45,17 +44,14 @@ class Profiler:
 
     def run_chunks(
         self,
-        call: Call,
+        run: Callable[..., Iterator[Chunk]],
         runner_states: RunnerState,
         num_updates: int,
-        chunk_size: int,
         *,
-        done: int = 0,
+        done: int,
         target_seconds: float | None = None,
-        boundary: int | None = None,
     ) -> Iterator[Chunk]:
-        """Run chunks; the arguments are those of `core.loop.chunks.run_chunks`."""
-        run = partial(run_chunks, call, chunk_size=chunk_size, boundary=boundary)
+        """Run chunks with `run`, which is `run_chunks` of a program; the rest is passed to it."""
         start = min(max(done + 1, self._learns_after), num_updates - 1)
         count = 1
         for chunk in run(runner_states, start, done=done, target_seconds=target_seconds):

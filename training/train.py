@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -339,15 +340,10 @@ def _train(
         unit_scale=True,
         desc="all seeds" if plan.options.num_seeds > 1 else None,
     )
-    chunks = (run_chunks if profiler is None else profiler.run_chunks)(
-        program,
-        state,
-        plan.num_updates,
-        trainer.chunk_size,
-        done=done,
-        target_seconds=CHUNK_SECONDS,
-        boundary=evaluator.period,
-    )
+    run = partial(run_chunks, program, chunk_size=trainer.chunk_size, boundary=evaluator.period)
+    if profiler is not None:
+        run = partial(profiler.run_chunks, run)
+    chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
     saved = time.perf_counter()
     with bar, profiler or nullcontext():
         try:

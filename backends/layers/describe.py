@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ...core.network import Leaf
 from ..libraries import LIBRARIES
-from ..naming import name_of_words, normalize_separators, words_of
+from ..naming import canonical_name, normalize_separators, words_of
 from .listed import LAYERS
 from .rules import Layer, UnknownLayout, several_axes
 
@@ -108,7 +108,7 @@ def describe(
         names = tuple(f"{prefix}/{name}".strip("/") for name in leaf.names)
         return replace(leaf, names=names, layer=leaf.layer or layer.kind)
     owner = type(owners[-1][1]) if owners else None
-    names = (name_of_words(words, leaf_names or {}),)
+    names = (canonical_name(words, leaf_names or {}),)
     if not unknown and owner is not None and LIBRARIES[library].defines_itself(owner):
         unknown = f"triglot's list of layers does not have {library}'s {owner.__qualname__}"
     if not unknown and several_axes(shape):

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from ..agent import Agent, PolicyInput
 from ..loop.trainer import vmap_seeds
 from ..specs import Spec, zeros
-from ..tracing.jaxprs import leaves_read
+from ..tracing.jaxprs import leaves_read, with_leaves
 from ..types import PyTree
 
 
@@ -74,10 +73,7 @@ def _actor(
 
     def call(inputs: tuple) -> tuple:
         selected, carry, key_data, obs, first = inputs
-        leaves = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
-        for index, leaf in zip(read, selected, strict=True):
-            leaves[index] = leaf
         key = jax.random.wrap_key_data(key_data, impl=impl)
-        return act(treedef.unflatten(leaves), carry, key, obs, first)
+        return act(with_leaves(treedef, shapes, read, selected), carry, key, obs, first)
 
     return Actor(read, jax.jit(lambda *inputs: vmap_seeds(call, inputs)))

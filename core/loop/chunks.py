@@ -33,16 +33,6 @@ class Chunk:
     seconds: float
 
 
-def chunk_sizes(num_updates: int, chunk_size: int) -> Iterator[int]:
-    """Split `num_updates` into pieces of at most `chunk_size`.
-
-    >>> list(chunk_sizes(10, 4))
-    [4, 4, 2]
-    """
-    for done in range(0, num_updates, chunk_size):
-        yield min(chunk_size, num_updates - done)
-
-
 def run_chunk(call: Call, runner_states: RunnerState, count: int, done: int = 0) -> Chunk:
     """Run one chunk and wait for it.
 

@@ -211,7 +211,7 @@ def freeze(network: Network, *patterns: str) -> Network:
     Raises:
       TriglotError: if a pattern matches no parameter (the names are listed), or all are matched.
     """
-    codec = _codec_of(network)
+    codec = network.require_codec("parameters cannot be selected by name")
     names = [leaf.name for leaf in codec.leaves]
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
@@ -227,7 +227,7 @@ def freeze(network: Network, *patterns: str) -> Network:
 
 def hold(network: Network, chosen: Collection[str]) -> Network:
     """Move the parameters with these canonical names to the state."""
-    codec = _codec_of(network)
+    codec = network.require_codec("parameters cannot be selected by name")
     free = {leaf.name: leaf for leaf in codec.leaves if leaf.name not in chosen}
 
     def init(key: Key) -> Variables:
@@ -254,12 +254,3 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
     own = Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)])
     rest = replace(network, scatter_add=None, parts={}, codec=own)
     return replace(rest, init=init, apply=apply, initial_carry=initial_carry)
-
-
-def _codec_of(network: Network) -> Codec:
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its parameters "
-            "cannot be selected by name: give Network(..., codec=...)."
-        )
-    return network.codec

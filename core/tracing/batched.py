@@ -18,7 +18,17 @@ import jax
 import jax.numpy as jnp
 
 from ..types import PyTree
-from .hoist import MAX_BYTES, batched_bytes, num_rows, num_seeds, trace_step
+from .hoist import (
+    AHEAD,
+    LOOP,
+    MAX_BYTES,
+    ONCE,
+    batched_bytes,
+    num_rows,
+    num_seeds,
+    stages_of,
+    trace_step,
+)
 from .jaxprs import bind, evaluate, needed, variables
 
 
@@ -193,20 +203,14 @@ class _Parts:
 def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
     carry, rows = jaxpr.invars[:carry_size], jaxpr.invars[carry_size:]
     next_carry, outputs = jaxpr.outvars[:carry_size], jaxpr.outvars[carry_size:]
-    in_loop, ahead = set(carry), set(rows)
-    once, before, during, fixed = [], [], [], []
-    for equation in needed(jaxpr.eqns, jaxpr.outvars):
-        used = set(variables(equation.invars))
-        single = batched_bytes(equation) > max_bytes  # also where it has effects
-        if used & in_loop or equation.effects or (used & ahead and single):
-            in_loop.update(equation.outvars)
-            during.append(equation)
-            fixed += equation.outvars if single else []
-        elif used & ahead:
-            ahead.update(equation.outvars)
-            before.append(equation)
-        else:
-            once.append(equation)
+    live = needed(jaxpr.eqns, jaxpr.outvars)
+    may_batch = [batched_bytes(equation) <= max_bytes for equation in live]  # none with effects
+    staged: dict[str, list[Any]] = {ONCE: [], AHEAD: [], LOOP: []}
+    for equation, stage in zip(live, stages_of(live, may_batch, carry, rows), strict=True):
+        staged[stage].append(equation)
+    before, during = staged[AHEAD], staged[LOOP]
+    single = [equation for equation, batched in zip(live, may_batch, strict=True) if not batched]
+    fixed = {var for equation in single for var in equation.outvars}
     loop = needed(during, [*next_carry, *fixed])
     kept = set(map(id, loop))
     after = [equation for equation in during if id(equation) not in kept]
@@ -214,13 +218,13 @@ def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
     made_before = _made(before)
     made_in_loop = _made(loop)
     in_after = _read(after, outputs)
-    read_in_loop = [var for var in _read(loop, next_carry) if var in ahead]
+    read_in_loop = [var for var in _read(loop, next_carry) if var in {*rows, *made_before}]
     return _Parts(
         carry=carry,
         rows=rows,
         next_carry=next_carry,
         outputs=outputs,
-        once=once,
+        once=staged[ONCE],
         before=before,
         loop=loop,
         after=after,

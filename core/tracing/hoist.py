@@ -166,26 +166,51 @@ def _split(
     carry_vars: Sequence[Any],
     row_vars: Sequence[Any],
 ) -> _Parts:
-    in_loop, ahead = set(carry_vars), set(row_vars)
-    before, during = [], []
-    for equation, batched in zip(live, may_batch, strict=True):
-        used = set(variables(equation.invars))
-        if used & in_loop or equation.effects or (used & ahead and not batched):
-            in_loop.update(equation.outvars)
-            during.append(equation)
-        elif used & ahead:
-            ahead.update(equation.outvars)
-            before.append(equation)
-        else:  # Depends on constants only: evaluated in both parts, to avoid stacking it T times.
-            before.append(equation)
-            during.append(equation)
-
+    stages = stages_of(live, may_batch, carry_vars, row_vars)
+    # What depends on constants only is evaluated in both parts, to avoid stacking it T times.
+    before = [equation for equation, stage in zip(live, stages, strict=True) if stage != LOOP]
+    during = [equation for equation, stage in zip(live, stages, strict=True) if stage != AHEAD]
     computed = {var for equation in during for var in equation.outvars}
+    ahead = {*row_vars, *(var for equation in before for var in equation.outvars)}
     wanted = [*variables(outvars), *(v for e in during for v in variables(e.invars))]
     # In order of appearance: the order of a set changes from run to run, and would miss JAX's
     # compilation cache.
     passed = list(dict.fromkeys(v for v in wanted if v in ahead and v not in computed))
     return _Parts(needed(before, passed), during, passed)
+
+
+ONCE, AHEAD, LOOP = "once", "ahead", "loop"
+
+
+def stages_of(
+    equations: Sequence[Any],
+    may_batch: Sequence[bool],
+    carry_vars: Sequence[Any],
+    row_vars: Sequence[Any],
+) -> list[str]:
+    """Say when each equation of a step can be evaluated.
+
+    Args:
+      equations: of the step's jaxpr, in order.
+      may_batch: whether each may be evaluated for all steps in one batch.
+      carry_vars, row_vars: the step's variables.
+
+    Returns:
+      `ONCE` for one that depends on constants only, `AHEAD` for one that depends on rows and may be
+      batched, `LOOP` for the others.
+    """
+    in_loop, ahead, stages = set(carry_vars), set(row_vars), []
+    for equation, batched in zip(equations, may_batch, strict=True):
+        used = set(variables(equation.invars))
+        if used & in_loop or equation.effects or (used & ahead and not batched):
+            in_loop.update(equation.outvars)
+            stages.append(LOOP)
+        elif used & ahead:
+            ahead.update(equation.outvars)
+            stages.append(AHEAD)
+        else:
+            stages.append(ONCE)
+    return stages
 
 
 def batched_bytes(equation: Any) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex
 from jax.extend import source_info_util
 
@@ -111,6 +112,23 @@ def leaves_read(function: Callable[..., PyTree], tree: PyTree, *args: PyTree) ->
     for equation in needed(jaxpr.eqns, jaxpr.outvars):
         read.update(variables(equation.invars))
     return tuple(i for i, var in enumerate(jaxpr.invars[: len(leaves)]) if var in read)
+
+
+def with_leaves(
+    treedef: Any, shapes: Sequence[Any], read: Sequence[int], arrays: Iterable[jax.Array]
+) -> PyTree:
+    """Rebuild a tree from the leaves that `leaves_read` found; the others are zeros.
+
+    Args:
+      treedef: the tree's structure.
+      shapes: all its leaves, described.
+      read: the indices of `arrays` among them.
+      arrays: the leaves that are read.
+    """
+    leaves = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
+    for index, array in zip(read, arrays, strict=True):
+        leaves[index] = array
+    return treedef.unflatten(leaves)
 
 
 def ends_of_scan(params: Any) -> tuple[int, int]:

@@ -335,31 +335,31 @@ def test_mistakes_are_told_in_one_sentence(make: Callable[[], Network], words: s
 
 class AnotherNameLinen(nn.Module):
     @nn.compact
-    def __call__(s, x: jax.Array) -> jax.Array:
+    def __call__(s, x: jax.Array) -> jax.Array:  # pyright: ignore[reportSelfClsParameterName]
         return nn.Dense(2)(x)
 
 
 class AnotherNameHaiku(hk.Module):
-    def __call__(s, x: jax.Array) -> jax.Array:
+    def __call__(s, x: jax.Array) -> jax.Array:  # pyright: ignore[reportSelfClsParameterName]
         return hk.Linear(2)(x)
 
 
 class AnotherNameNNX(nnx.Module):
-    def __init__(s, rngs: nnx.Rngs) -> None:
+    def __init__(s, rngs: nnx.Rngs) -> None:  # pyright: ignore[reportSelfClsParameterName]
         s.layer = nnx.Linear(4, 2, rngs=rngs)
 
-    def __call__(s, x: jax.Array) -> jax.Array:
+    def __call__(s, x: jax.Array) -> jax.Array:  # pyright: ignore[reportSelfClsParameterName]
         return s.layer(x)
 
 
 class AnotherNameEquinox(eqx.Module):
     layer: eqx.nn.Linear
 
-    def __init__(s, key: jax.Array) -> None:
+    def __init__(s, key: jax.Array) -> None:  # pyright: ignore[reportSelfClsParameterName]
         s.layer = eqx.nn.Linear(4, 2, key=key)
 
     @eqx.filter_jit
-    def __call__(s, x: jax.Array) -> jax.Array:
+    def __call__(s, x: jax.Array) -> jax.Array:  # pyright: ignore[reportSelfClsParameterName]
         return s.layer(x)
 
 

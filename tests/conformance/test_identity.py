@@ -15,7 +15,6 @@ from safetensors.numpy import save_file
 
 from triglot.compare.options import CompareOptions
 from triglot.compare.training.session import Session
-from triglot.core.loop.chunks import chunk_sizes
 from triglot.training.identity import Trace, compare_traces
 
 FOUR = ("haiku", "linen", "nnx", "equinox")
@@ -52,8 +51,9 @@ def train(
             save_file(own, weights)
         session.load(weights)
     session.compile()
-    sizes = chunk_sizes(num_updates, session.facts["chunk_size"])
-    history = [session.train(size)[1] for size in sizes]
+    chunk_size = session.facts["chunk_size"]
+    starts = range(0, num_updates, chunk_size)
+    history = [session.train(min(chunk_size, num_updates - done))[1] for done in starts]
     metrics = {name: np.concatenate([m[name] for m in history], axis=1) for name in history[0]}
     return Trace(metrics=metrics, params=session.named_params())
 

@@ -16,7 +16,6 @@ from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.hyper import fill_schedule_horizon
-from triglot.core.loop.chunks import chunk_sizes
 from triglot.core.loop.state import update_keys
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds, updates_for
 from triglot.core.loop.vectorize import VectorEnvironment
@@ -138,7 +137,6 @@ def test_a_total_is_rounded_up_to_whole_rollouts() -> None:
     )
     assert (result.num_updates, result.num_steps) == (2, 256)
     assert seen == [(2, (2, 2))]
-    assert list(chunk_sizes(130, 64)) == [64, 64, 2]
 
 
 @pytest.mark.parametrize("number", [{"total_steps": 0}, {"num_seeds": 0}])

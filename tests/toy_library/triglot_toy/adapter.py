@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from triglot.backends.naming import canonical_name
+from triglot.backends.naming import canonical_name, words_of
 from triglot.core.errors import TriglotError
 from triglot.core.network import Codec, Leaf, Network, Variables
 from triglot.core.networks.architecture import MLP, Head, NetworkSpec
@@ -32,12 +32,13 @@ def from_toy(module: nn.Module, obs_spec: Any, *, name: str | None = None) -> Ne
 
     params = jax.eval_shape(init, jax.random.key(0)).params
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    names = [canonical_name(words_of(path), LEAF_NAMES) for path in paths]
     return Network(
         name=name or type(module).__name__,
         backend="toy",
         init=init,
         apply=apply,
-        codec=Codec.named(params, [Leaf.one(canonical_name(path, LEAF_NAMES)) for path in paths]),
+        codec=Codec.named(params, [Leaf.one(name) for name in names]),
     )
 
 
