@@ -171,8 +171,10 @@ def _differences(
 
 def _reached(folder: Path, options: TrainOptions) -> float | None:
     """Read the return at which a run stopped early; None if it did not, or goes on since."""
+    if options.stop_at is None:
+        return None
     reached = (recorded(folder, SUMMARY) or {}).get(REACHED)
-    if not reached or options.stop_at is None or reached["return"] < options.stop_at:
+    if not reached or reached["return"] < options.stop_at:
         return None
     return reached["return"]
 
