@@ -152,13 +152,12 @@ def _resume(arguments: list[str], started: float) -> int:
     options = _parse(arguments)
     with phase("importing"):
         run_options = _options_of_run(options)
-        from ..training.resume.changing import Change
+        from ..training.resume.changing import changed
         from ..training.train import resume
 
-    change, previous = Change.of(options), options.previous
     run_options = replace(run_options, profile=options.profile)
-    devices.start(change.applied(run_options, options.run))
-    return resume(run_options, options.run, started=started, previous=previous, change=change)
+    devices.start(changed(run_options, options))
+    return resume(options, run_options, started=started)
 
 
 def _evaluate(arguments: list[str], started: float) -> int:

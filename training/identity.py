@@ -73,8 +73,8 @@ def codec_of(network: Network) -> Codec:
     """
     if network.codec is None:
         raise TriglotError(
-            f"the {network.backend} network {network.name!r} states no canonical names for its "
-            "parameters, so it cannot be compared with other libraries'."
+            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
+            "canonical names: give Network(..., codec=...)."
         )
     return network.codec
 

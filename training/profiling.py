@@ -20,7 +20,7 @@ to open it: load the file in https://ui.perfetto.dev, or `pip install tensorboar
 
 
 class Profiler:
-    """Runs chunks as `run_chunks` does, and traces a few updates of them.
+    """Runs the chunks of a training, and traces a few updates of them.
 
     The first update and those before learning starts are not traced, unless there are no others.
     The sizes of the chunks change no number. A context, whose end also ends a trace that is under
@@ -42,30 +42,30 @@ class Profiler:
     def __exit__(self, *error: Any) -> None:
         self._trace.close()
 
-    def run_chunks(
+    def chunks(
         self,
         run: Callable[..., Iterator[Chunk]],
-        runner_states: RunnerState,
+        states: RunnerState,
         num_updates: int,
         *,
         done: int,
-        target_seconds: float | None = None,
+        target_seconds: float,
     ) -> Iterator[Chunk]:
-        """Run chunks with `run`, which is `run_chunks` of a program; the rest is passed to it."""
+        """Run chunks; `run` is `core.loop.chunks.run_chunks` with a program, of its arguments."""
         start = min(max(done + 1, self._learns_after), num_updates - 1)
         count = 1
-        for chunk in run(runner_states, start, done=done, target_seconds=target_seconds):
-            runner_states, done = chunk.runner_states, chunk.num_updates
+        for chunk in run(states, start, done=done, target_seconds=target_seconds):
+            states, done = chunk.runner_states, chunk.num_updates
             count = max(1, min(UPDATES, int(SECONDS * chunk.count / chunk.seconds)))
             yield chunk
         stop = min(done + count, num_updates)
         self._trace.enter_context(jax.profiler.trace(self._folder, create_perfetto_trace=True))
-        for chunk in run(runner_states, stop, done=done):
-            runner_states, done = chunk.runner_states, chunk.num_updates
+        for chunk in run(states, stop, done=done):
+            states, done = chunk.runner_states, chunk.num_updates
             self._num_traced += chunk.count
             yield chunk
         self._trace.close()
-        yield from run(runner_states, num_updates, done=done, target_seconds=target_seconds)
+        yield from run(states, num_updates, done=done, target_seconds=target_seconds)
 
     def describe(self) -> str:
         """Say where the trace is and how to open it; empty if nothing was traced."""

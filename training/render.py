@@ -1,7 +1,6 @@
 """`triglot render`: render episodes of a run's agent as an animation."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..machine.interrupt import raising
 from ..report.statistics import format_return
 from ..terminal.progress import phase
 from .options import RenderOptions, TrainOptions
-from .plan import check_minimums, prepare
+from .plan import Plan, check_minimums, prepare
 from .resume.restoring import restore
 
 HOW_TO_DRAW = (
@@ -64,39 +63,75 @@ def render(options: RenderOptions, run_options: TrainOptions) -> int:
     agent_state = jax.tree.map(lambda leaf: leaf[options.seed_index], state.agent)
     # One key per episode, different from those of training and evaluation.
     key = jax.random.fold_in(jax.random.key(options.seed), run_options.num_seeds + 2)
-    keys = enumerate(jax.random.split(key, options.episodes), 1)
-    how: Any = {"max_steps": options.max_steps, "explore": options.sampled}
+    keys = jax.random.split(key, options.episodes)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with raising(), replacing(out) as unfinished, phase("playing"):
+        record(
+            unfinished,
+            plan,
+            agent_state,
+            keys,
+            max_steps=options.max_steps,
+            explore=options.sampled,
+            played=_report,
+        )
+    print(f"written: {out}")
+    return 0
+
+
+def record(
+    path: Path,
+    plan: Plan,
+    agent_state: Any,
+    keys: jax.Array,
+    *,
+    max_steps: int,
+    explore: bool = False,
+    played: Callable[[int, Episode], None] = lambda number, episode: None,
+) -> None:
+    """Play episodes and draw them to a file, one after the other.
+
+    Args:
+      path: the file, whose suffix is that of the environment.
+      plan: of the run.
+      agent_state: of one seed.
+      keys: one per episode.
+      max_steps: of each episode.
+      explore: whether to sample actions.
+      played: called after each episode with its number, counted from 1.
+
+    Raises:
+      TriglotError: if the environment cannot be rendered.
+    """
+    agent, env = plan.trainer.agent, plan.env
+    how: Any = {"max_steps": max_steps, "explore": explore}
     if isinstance(env, HostRenderable):
 
         def frames() -> Iterator[np.ndarray]:
-            for number, key in keys:
-                _report(number, (yield from film(plan.trainer.agent, env, agent_state, key, **how)))
+            for number, key in enumerate(keys, 1):
+                played(number, (yield from film(agent, env, agent_state, key, **how)))
 
         # Written while it is played: the frames of a whole episode take much memory.
-        with _writing(out) as unfinished:
-            write_gif(str(unfinished), frames(), milliseconds=env.milliseconds)
-    else:
-        states = []
-        with phase("playing"):
-            for number, key in keys:
-                episode = play_episode(plan.trainer.agent, env, agent_state, key, **how)
-                _report(number, episode)
-                states.append(episode.played())
-        draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), out)
-    print(f"written: {out}")
-    return 0
+        write_gif(str(path), frames(), milliseconds=env.milliseconds)
+        return
+    states = []
+    for number, key in enumerate(keys, 1):
+        episode = play_episode(agent, env, agent_state, key, **how)
+        played(number, episode)
+        states.append(episode.played())
+    draw(env, jax.tree.map(lambda *parts: jnp.concatenate(parts), *states), path)
 
 
 def draw(env: Any, states: Any, path: Path) -> None:
     """Draw states `[T, ...]` of an environment to a file.
 
     Raises:
-      TriglotError: if the environment cannot be rendered, or the file cannot be written.
+      TriglotError: if the environment cannot be rendered.
     """
     suffix_of(env)
     env, states = without_time_limit(env, states)
-    with _writing(path) as unfinished:
-        env.draw(states, str(unfinished))
+    env.draw(states, str(path))
 
 
 def suffix_of(env: Any) -> str:
@@ -111,14 +146,6 @@ def suffix_of(env: Any) -> str:
     if not isinstance(env, Renderable):
         raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
     return env.draw_suffix
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[Path]:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with raising(), replacing(path) as unfinished:
-        yield unfinished
 
 
 def _target(name: str, suffix: str, options: RenderOptions) -> Path:

@@ -7,7 +7,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,11 +39,11 @@ from .monitoring.evaluating import (
     play,
 )
 from .monitoring.video import Videos
-from .options import TrainOptions
+from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
-from .resume.changing import NO_CHANGE, Change
+from .resume.changing import changed, check_change, describe_change, record_change
 from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
 from .resume.resuming import resume_notes
 from .resume.starting import Start, read_start
@@ -92,24 +91,15 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
             return _run(plan, journal, watch, _started(plan, journal, start))
 
 
-def resume(
-    options: TrainOptions,
-    folder: Path,
-    *,
-    started: float,
-    previous: bool = False,
-    change: Change = NO_CHANGE,
-) -> int:
+def resume(options: ResumeOptions, run_options: TrainOptions, *, started: float) -> int:
     """Run `triglot resume`: continue from the last checkpoint, bit for bit.
 
     A run that was stopped before its first checkpoint starts again from the beginning.
 
     Args:
-      options: the options with which the run was started.
-      folder: the run directory.
+      options: what was chosen, such as what is different from now on.
+      run_options: the options with which the run was started.
       started: the start time of the program, from `time.perf_counter`.
-      previous: if the last checkpoint is damaged, use the one before it.
-      change: what is different from now on.
 
     Returns:
       The exit code, as from `train`.
@@ -120,19 +110,19 @@ def resume(
     """
     watch = Stopwatch(started)
     with phase("building"):
-        plan = prepare(change.applied(options, folder), folder=folder)
+        plan = prepare(changed(run_options, options), folder=options.run)
     watch.lap("import")
     config = read_config(plan.out)
     with locked(plan.out):
         checkpoints = Checkpoints(plan.out / CHECKPOINTS)
         progress = Progress(None, 0)
         if checkpoints.numbers() or recorded_progress(plan.out):
-            progress = restore(plan, previous=previous)
-        change.check(plan, progress.num_updates)
+            progress = restore(plan, previous=options.previous)
+        check_change(plan, options, progress.num_updates)
         if progress.state is not None:
             checkpoints.set_aside(progress.num_updates)
-        lines = [plan.announcement(), *change.describe(config, plan)]
-        config = change.record(plan, config, progress.num_updates)
+        lines = [plan.announcement(), *describe_change(plan, options, config)]
+        config = record_change(plan, options, config, progress.num_updates)
         lines.append(f"{progress.num_updates:,} updates are done")
         print(wrapped("\n".join(lines)), flush=True)
         with _journal(plan, config, progress.num_updates) as journal:
@@ -342,7 +332,7 @@ def _train(
     )
     run = partial(run_chunks, program, chunk_size=trainer.chunk_size, boundary=evaluator.period)
     if profiler is not None:
-        run = partial(profiler.run_chunks, run)
+        run = partial(profiler.chunks, run)
     chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
     saved = time.perf_counter()
     with bar, profiler or nullcontext():

@@ -6,10 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.errors import TriglotError
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
-from .identity import learned
+from .identity import codec_of, learned
 from .load import Run
 
 FILE = "weights.safetensors"
@@ -31,13 +30,7 @@ def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     Raises:
       TriglotError: if the network has no codec.
     """
-    network = run.agent.network
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
-            "canonical names: give Network(..., codec=...), or export the policy as stablehlo."
-        )
-    named = network.codec.encode(variables_of(run, seed_index).params)
+    named = codec_of(run.agent.network).encode(variables_of(run, seed_index).params)
     return {name: np.asarray(named[name]) for name in sorted(named)}
 
 

@@ -202,7 +202,7 @@ def failing(real: Any, name: str) -> Any:
         (os, "posix_fallocate", ""),  # of a checkpoint, before it is written
         (os, "rename", checkpoint.UNFINISHED),  # of a checkpoint, when it is whole
         (Path, "open", "metrics.jsonl ('a',"),
-        (Path, "open", "summary.json"),
+        (Path, "open", "summary.json ('x',"),
     ],
 )
 def test_a_full_disk_costs_one_sentence_and_no_checkpoint(

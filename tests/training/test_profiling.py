@@ -134,8 +134,9 @@ def test_updates_that_learn_are_traced(
     monkeypatch.setattr(profiling, "SECONDS", 1e6)
     left = num_updates - done
     with Profiler(tmp_path, learns_after) as profiler:
-        run = partial(run_chunks, calls, chunk_size=7)  # pyright: ignore[reportArgumentType]
-        chunks = profiler.run_chunks(run, np.int32(done), num_updates, done=done)  # pyright: ignore
+        run = partial(run_chunks, calls, chunk_size=7)  # pyright: ignore
+        states: Any = np.int32(done)
+        chunks = profiler.chunks(run, states, num_updates, done=done, target_seconds=1e6)
         last = [chunk.num_updates for chunk in chunks][-1]
     assert (last, sum(calls.counts)) == (num_updates, left)
     assert found == [("start", traced.start - done), ("stop", traced.stop - done)]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,172 +30,151 @@ FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard", "stop_a
 FOLLOWING = (*DIVISION, "stop_at")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """What a resumed run does differently; None keeps it.
+def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
+    """Change the options of a run.
 
-    Attributes:
-      backend: the network library.
-      total_steps: environment steps per seed, from the run's start.
-      decay_updates: updates over which the schedule runs, from the run's start.
-      devices: number of devices.
-      shard: what is divided among them.
-      stop_at: the return at which it stops early.
+    Raises:
+      TriglotError: if the run cannot be changed so.
     """
-
-    backend: str | None = None
-    total_steps: int | None = None
-    decay_updates: float | None = None
-    devices: int | None = None
-    shard: str | None = None
-    stop_at: float | None = None
-
-    @classmethod
-    def of(cls, options: ResumeOptions) -> "Change":
-        """Read the options of `triglot resume`."""
-        return cls(**{name: getattr(options, name) for name in FIELDS})
-
-    def applied(self, options: TrainOptions, folder: Path) -> TrainOptions:
-        """Change the options of a run.
-
-        Raises:
-          TriglotError: if the run cannot be changed so.
-        """
-        if self.backend not in (None, options.backend) and options.network:
+    folder = change.run
+    if change.backend not in (None, options.backend) and options.network:
+        raise TriglotError(
+            f"{folder} has custom networks, {' '.join(options.network)}, which are written in "
+            f"one library: --backend {change.backend} cannot continue them. Train the other "
+            "network with --init-from."
+        )
+    if change.decay_updates is not None:
+        if change.total_steps is None:
             raise TriglotError(
-                f"{folder} has custom networks, {' '.join(options.network)}, which are written in "
-                f"one library: --backend {self.backend} cannot continue them. Train the other "
-                "network with --init-from."
+                "--decay-updates changes the schedule of an extended run: give --total-steps too."
             )
-        if self.decay_updates is not None:
-            if self.total_steps is None:
-                raise TriglotError(
-                    "--decay-updates changes the schedule of an extended run: give --total-steps "
-                    "too."
-                )
-            if not isinstance(options.hyper, Scheduled):
-                raise TriglotError(
-                    f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
-                )
-            hyper: Any = options.hyper
-            options = replace(options, hyper=replace(hyper, decay_updates=self.decay_updates))
-        if self.devices not in (None, options.devices):
-            options = replace(options, shard=None)  # chosen anew
-        reached = _reached(folder, options)
-        if reached is not None and self.total_steps is not None:
-            options = replace(options, stop_at=None)
-        elif reached is not None and (self.stop_at is None or self.stop_at <= reached):
-            shown = format_return(reached)
+        if not isinstance(options.hyper, Scheduled):
             raise TriglotError(
-                f"{folder} stopped because its return, {shown}, reached --stop-at "
-                f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
-                "--total-steps, which trains to that number of steps."
+                f"{options.algorithm} has no schedule over updates: leave --decay-updates out."
             )
-        names = ("backend", "total_steps", "devices", "shard", "stop_at")
-        given = {name: getattr(self, name) for name in names}
-        given = {name: value for name, value in given.items() if value is not None}
-        return replace(options, **given)
+        hyper: Any = options.hyper
+        options = replace(options, hyper=replace(hyper, decay_updates=change.decay_updates))
+    if change.devices not in (None, options.devices):
+        options = replace(options, shard=None)  # chosen anew
+    reached = _reached(folder, options)
+    if reached is not None and change.total_steps is not None:
+        options = replace(options, stop_at=None)
+    elif reached is not None and (change.stop_at is None or change.stop_at <= reached):
+        shown = format_return(reached)
+        raise TriglotError(
+            f"{folder} stopped because its return, {shown}, reached --stop-at "
+            f"{options.stop_at:g}: continue with --stop-at above {shown}, or with "
+            "--total-steps, which trains to that number of steps."
+        )
+    given = {name: getattr(change, name) for name in FIELDS if name != "decay_updates"}
+    return replace(options, **{name: value for name, value in given.items() if value is not None})
 
-    def check(self, plan: Plan, done: int) -> None:
-        """Check the change against the updates done.
 
-        Raises:
-          TriglotError: if fewer steps are wanted than are done, or nothing would be learned from
-            the rest of them; or if another library is wanted before the first checkpoint.
-        """
-        folder, per_update = plan.out, plan.trainer.steps_per_update
-        if self.backend is not None and not done:
-            raise TriglotError(
-                f"{folder} has no checkpoint whose weights --backend {self.backend} could "
-                "continue: train again with that backend."
-            )
-        if self.total_steps is None:
-            return
-        if plan.num_updates < done:
-            raise TriglotError(
-                f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
-                f"that, got {self.total_steps:,}."
-            )
-        horizon = _horizon(plan.hyper)
-        if horizon is not None and max(horizon, done) < plan.num_updates:
-            raise TriglotError(
-                f"the learning rate of {folder} falls to 0 over {horizon:,.0f} updates, and "
-                f"{self.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
-                f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
-                "the new end, counted from the run's start) or --decay-updates inf (it is "
-                "constant)."
-            )
+def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
+    """Check the change against the updates done.
 
-    def record(self, plan: Plan, before: Mapping[str, Any], done: int) -> dict[str, Any]:
-        """Write the change to `config.json` and return its contents.
+    Raises:
+      TriglotError: if fewer steps are wanted than are done, or nothing would be learned from
+        the rest of them; or if another library is wanted before the first checkpoint.
+    """
+    folder, per_update = plan.out, plan.trainer.steps_per_update
+    if change.backend is not None and not done:
+        raise TriglotError(
+            f"{folder} has no checkpoint whose weights --backend {change.backend} could "
+            "continue: train again with that backend."
+        )
+    if change.total_steps is None:
+        return
+    if plan.num_updates < done:
+        raise TriglotError(
+            f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
+            f"that, got {change.total_steps:,}."
+        )
+    horizon = _horizon(plan.hyper)
+    if horizon is not None and max(horizon, done) < plan.num_updates:
+        raise TriglotError(
+            f"the learning rate of {folder} falls to 0 over {horizon:,.0f} updates, and "
+            f"{change.total_steps:,} steps are {plan.num_updates:,} updates, the last of which "
+            f"would learn nothing: add --decay-updates {plan.num_updates} (it falls to 0 at "
+            "the new end, counted from the run's start) or --decay-updates inf (it is "
+            "constant)."
+        )
 
-        Args:
-          plan: of the changed run.
-          before: the contents of the file.
-          done: updates done when it changes.
-        """
-        content = {**before}
-        earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
-        new = self._differences(before, plan)
-        if not new and earlier == changes(before):
-            return content
-        for one in new:
-            table = content if one["option"] != "decay_updates" else content["hyper"]
-            table[one["option"]] = one["to"]
-        content["num_updates"], content["num_steps"] = plan.num_updates, plan.num_steps
-        content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
-        write_json(plan.out / CONFIG, content)
-        remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
+
+def record_change(
+    plan: Plan, change: ResumeOptions, before: Mapping[str, Any], done: int
+) -> dict[str, Any]:
+    """Write the change to `config.json` and return its contents.
+
+    Args:
+      plan: of the changed run.
+      change: what was chosen.
+      before: the contents of the file.
+      done: updates done when it changes.
+    """
+    content = {**before}
+    earlier = [{**one, "num_updates": min(one["num_updates"], done)} for one in changes(before)]
+    new = _differences(plan, change, before)
+    if not new and earlier == changes(before):
         return content
-
-    def describe(self, before: Mapping[str, Any], plan: Plan) -> list[str]:
-        """Describe what changes, with what schedules do."""
-        lines = []
-        for one in self._differences(before, plan):
-            if one["option"] == "backend":
-                lines.append(
-                    f"continues on {one['to']}, with the weights and moments of {one['from']}"
-                )
-            elif one["option"] in DIVISION:
-                lines.append(_divided_otherwise(one))
-            elif one["option"] == "stop_at":
-                was, now = (
-                    "its last update" if value is None else f"a return of {value:g}"
-                    for value in (one["from"], one["to"])
-                )
-                lines.append(f"stops at {now}, before at {was}")
-            elif one["option"] == "decay_updates":
-                after = float(one["to"])
-                falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
-                lines.append(
-                    f"the learning rate now {'is constant' if math.isinf(after) else falls}; "
-                    f"before, it fell to 0 over {float(one['from']):,.0f} updates"
-                )
-            else:
-                changed = self.decay_updates is not None or _horizon(plan.hyper)
-                rest = "" if changed else "; schedules go on as they were set"
-                lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
-        return lines
-
-    def _differences(self, before: Mapping[str, Any], plan: Plan) -> list[dict[str, Any]]:
-        found = []
-        for name in FIELDS:
-            now = getattr(plan.options if name in FOLLOWING else self, name)
-            if now is None and name not in FOLLOWING:
-                continue
-            was = (before["hyper"] if name == "decay_updates" else before)[name]
-            if (float(was) if name == "decay_updates" else was) != now:
-                found.append({"option": name, "from": was, "to": now})
-        return found
+    for one in new:
+        table = content if one["option"] != "decay_updates" else content["hyper"]
+        table[one["option"]] = one["to"]
+    content["num_updates"], content["num_steps"] = plan.num_updates, plan.num_steps
+    content[CHANGES] = [*earlier, *({"num_updates": done, **one} for one in new)]
+    write_json(plan.out / CONFIG, content)
+    remember(plan.out, plan.options)  # what is remembered depends on the file's bytes
+    return content
 
 
-NO_CHANGE = Change()
+def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]) -> list[str]:
+    """Describe what changes, with what schedules do."""
+    lines = []
+    for one in _differences(plan, change, before):
+        if one["option"] == "backend":
+            lines.append(f"continues on {one['to']}, with the weights and moments of {one['from']}")
+        elif one["option"] in DIVISION:
+            lines.append(_divided_otherwise(one))
+        elif one["option"] == "stop_at":
+            was, now = (
+                "its last update" if value is None else f"a return of {value:g}"
+                for value in (one["from"], one["to"])
+            )
+            lines.append(f"stops at {now}, before at {was}")
+        elif one["option"] == "decay_updates":
+            after = float(one["to"])
+            falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
+            lines.append(
+                f"the learning rate now {'is constant' if math.isinf(after) else falls}; "
+                f"before, it fell to 0 over {float(one['from']):,.0f} updates"
+            )
+        else:
+            changed = change.decay_updates is not None or _horizon(plan.hyper)
+            rest = "" if changed else "; schedules go on as they were set"
+            lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
+    return lines
+
+
+def _differences(
+    plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    found = []
+    for name in FIELDS:
+        now = getattr(plan.options if name in FOLLOWING else change, name)
+        if now is None and name not in FOLLOWING:
+            continue
+        was = (before["hyper"] if name == "decay_updates" else before)[name]
+        if (float(was) if name == "decay_updates" else was) != now:
+            found.append({"option": name, "from": was, "to": now})
+    return found
 
 
 def _reached(folder: Path, options: TrainOptions) -> float | None:
     """Read the return at which a run stopped early; None if it did not, or goes on since."""
+    if options.stop_at is None:
+        return None
     reached = (recorded(folder, SUMMARY) or {}).get(REACHED)
-    if not reached or options.stop_at is None or reached["return"] < options.stop_at:
+    if not reached or reached["return"] < options.stop_at:
         return None
     return reached["return"]
 

@@ -15,11 +15,13 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Codec, Leaf, Variables
 from ...core.rl.normalize import RunningStats
+from ..identity import Shapes, codec_of, shapes_of
 from ..load import Run, load_run
 from ..options import TrainOptions
 from ..plan import Plan
 from ..storage.config import options_of_run
 from ..weights import named_weights, stats_of
+from .restoring import seed_keys
 
 SHOWN = 3  # parameters in a message
 
@@ -50,7 +52,7 @@ class Start:
         Raises:
           TriglotError: naming the first parameters that do not.
         """
-        codec, shapes = _codec_of(agent), _shapes_of(agent)
+        codec, shapes = codec_of(agent.network), shapes_of(agent.network)
         own = _by_name(codec)
         names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
         wrong = [self._mismatch(name, shapes) for name in names]
@@ -79,7 +81,7 @@ class Start:
                 "alike."
             )
 
-    def _mismatch(self, name: str, shapes: dict[str, tuple[int, ...]]) -> str:
+    def _mismatch(self, name: str, shapes: Shapes) -> str:
         here, array = shapes.get(name), self.arrays.get(name)
         there = None if array is None else array.shape[1:]
         if here == there:
@@ -90,7 +92,7 @@ class Start:
     def initial(self, plan: Plan) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
         trainer: Any = plan.trainer
-        codec = _codec_of(trainer.agent)
+        codec = codec_of(trainer.agent.network)
 
         def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
             key, arrays, stats = inputs
@@ -106,17 +108,15 @@ class Start:
             state = replace(trainer, agent=agent).init(key, plan.hyper)
             return state if stats is None else replace(state, agent=_with(state.agent, stats))
 
-        options = plan.options
-        keys = jax.random.split(jax.random.key(options.seed), options.num_seeds)
         arrays = {name: jnp.asarray(array) for name, array in self.arrays.items()}
         stats = self.stats if self.whole else None
-        return jax.jit(lambda inputs: jax.lax.map(one, inputs))((keys, arrays, stats))
+        return jax.jit(lambda inputs: jax.lax.map(one, inputs))((seed_keys(plan), arrays, stats))
 
     def describe(self, agent: Agent) -> str:
         """Describe the start for the terminal."""
         return (
             f"starts from {self.folder} after {self.num_updates:,} updates: {len(self.arrays)} of "
-            f"{len(_shapes_of(agent))} parameters"
+            f"{len(shapes_of(agent.network))} parameters"
         )
 
 
@@ -138,7 +138,7 @@ def read_start(options: TrainOptions) -> Start | None:
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
     run = load_run(folder)
     indices = _seed_indices(options, run)
-    codec = _codec_of(run.agent)
+    codec = codec_of(run.agent.network)
     named = [named_weights(run, index) for index in indices]
     chosen = _chosen(options.init_names, list(named[0]), folder)
     stats = stats_of(run.agent_states)
@@ -184,23 +184,6 @@ def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[s
     if not patterns:
         return names
     return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
-
-
-def _codec_of(agent: Agent) -> Codec:
-    network = agent.network
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
-            "canonical names: give Network(..., codec=...)."
-        )
-    return network.codec
-
-
-def _shapes_of(agent: Agent) -> dict[str, tuple[int, ...]]:
-    """Give the shape of each of an agent's parameters by canonical name."""
-    codec = _codec_of(agent)
-    named = jax.eval_shape(lambda: codec.encode(agent.network.init(jax.random.key(0)).params))
-    return {name: tuple(leaf.shape) for name, leaf in named.items()}
 
 
 def _by_name(codec: Codec) -> dict[str, Leaf]:

@@ -58,7 +58,9 @@ class Journal:
                 if line.update in missing:
                     missing.remove(line.update)
                     file.write(line.text)
-                    self.returns.append(finite_mean(np.array(line.metrics["episode_return"])))
+                    self.returns.append(
+                        float(finite_mean(np.array(line.metrics["episode_return"])))
+                    )
                     if line.update > begun:
                         tail.add(line)
         self.num_updates = num_updates
