@@ -44,19 +44,19 @@ class Finished:
       ledger: its folder.
       jobs: those that are done.
       bounds: of the return, by environment.
-      operations: finds causes in the agents' updates; None does not search.
+      operations: finds causes in the agents' updates.
     """
 
     options: CompareOptions
     ledger: Ledger
     jobs: Sequence[Job]
     bounds: Mapping[str, Bounds]
-    operations: Operations | None = None
+    operations: Operations
 
     @cached_property
     def main_records(self) -> Records:
         """The results in the first environment on the rung that is judged, loaded once."""
-        return self._load(self.options.env, self.main)
+        return self.records(self.options.env, self.main)
 
     @property
     def main(self) -> Rung:
@@ -71,10 +71,6 @@ class Finished:
 
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
-        is_main = (env, rung) == (self.options.env, self.main)
-        return self.main_records if is_main else self._load(env, rung)
-
-    def _load(self, env: str, rung: Rung) -> Records:
         chosen = [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
         return {job.backend: Record.load(self.ledger.folder(job.name)) for job in chosen}
 
@@ -150,7 +146,7 @@ def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> di
 def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
     means = [np.mean(record.facts["final_returns"]) for record in records.values()]
     usual = float(next((mean for mean in means if math.isfinite(mean)), 0.0))
-    search = finished.operations
+    search = finished.operations.update_cause
     margin = margin_of(usual, _random_return(records) or 0.0, finished.options.margin)
     return [
         Pair(
@@ -159,7 +155,7 @@ def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[P
             rung=rung,
             margin=margin,
             bounds=finished.bounds[env],
-            update_cause=search and partial(search.update_cause, env, rung, names),
+            update_cause=partial(search, env, rung, names),
         )
         for names in itertools.combinations(records, 2)
     ]
