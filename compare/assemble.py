@@ -44,14 +44,14 @@ class Finished:
       ledger: its folder.
       jobs: those that are done.
       bounds: of the return, by environment.
-      operations: finds causes in the agents' updates.
+      operations: finds causes in the agents' updates; None does not search.
     """
 
     options: CompareOptions
     ledger: Ledger
     jobs: Sequence[Job]
     bounds: Mapping[str, Bounds]
-    operations: Operations
+    operations: Operations | None = None
 
     @cached_property
     def main_records(self) -> Records:
@@ -146,7 +146,7 @@ def _judge(finished: Finished, records: Mapping[str, Records], rung: Rung) -> di
 def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[Pair]:
     means = [np.mean(record.facts["final_returns"]) for record in records.values()]
     usual = float(next((mean for mean in means if math.isfinite(mean)), 0.0))
-    search = finished.operations.update_cause
+    search = finished.operations
     margin = margin_of(usual, _random_return(records) or 0.0, finished.options.margin)
     return [
         Pair(
@@ -155,7 +155,7 @@ def _pairs(finished: Finished, env: str, rung: Rung, records: Records) -> list[P
             rung=rung,
             margin=margin,
             bounds=finished.bounds[env],
-            update_cause=partial(search, env, rung, names),
+            update_cause=search and partial(search.update_cause, env, rung, names),
         )
         for names in itertools.combinations(records, 2)
     ]
