@@ -1,7 +1,7 @@
 """What changed since a stored comparison, for another version of JAX or of a library."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,11 +60,20 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
       The field `against` of `comparison.json`. `level` is `different` if a library's returns differ
       by more than the margin, at a level of 5 % over all libraries whose bits changed.
     """
-    found = [*_versions(before, now), *_verdicts(before, now)]
+    found = list(_versions(before, now))
+    old, new = before["verdict"]["level"], now["verdict"]["level"]
+    if old != new:
+        found.append(_change("verdict", old, new, f"the verdict was {old} and is {new}"))
     common = [name for name in now["backends"] if name in before["backends"]]
     returns = _returns(common, before, now)
     for name in common:
-        found += _backend(name, before, now, returns)
+        if _bits_changed(name, before, now):
+            old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
+            sentence = f"{libraries.title(name)}'s final parameters are no longer equal bit for bit"
+            found.append(_change("bits", old, new, sentence))
+            found += [returns[name]] if name in returns else []
+        if before.get("cost") and now.get("cost"):
+            found += _costs(name, before["cost"], now["cost"])
     gone = [name for name in before["backends"] if name not in now["backends"]]
     found += [_change("backend", libraries.title(name), None, "is missing now") for name in gone]
     worse = [one for one in found if one["what"] == "return"]
@@ -84,47 +93,17 @@ def _change(what: str, before: Any, now: Any, sentence: str) -> Json:
     return {"what": what, "before": before, "now": now, "sentence": sentence}
 
 
-def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
+def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
     old, new = before["versions"], now["versions"]
-    return [
-        _change(
-            "version", old.get(name), new.get(name), f"{name} {old.get(name)} is {new.get(name)}"
-        )
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
-
-
-def _verdicts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
-    old, new = before["verdict"]["level"], now["verdict"]["level"]
-    if old == new:
-        return []
-    return [_change("verdict", old, new, f"the verdict was {old} and is {new}")]
+    for name in sorted(old.keys() | new.keys()):
+        one, other = old.get(name), new.get(name)
+        if one != other:
+            yield _change("version", one, other, f"{name} {one} is {other}")
 
 
 def _bits_changed(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    old, new = before["backends"][name], now["backends"][name]
-    return old["params_sha256"] != new["params_sha256"]
-
-
-def _backend(
-    name: str, before: Mapping[str, Any], now: Mapping[str, Any], returns: Mapping[str, Json]
-) -> list[Json]:
-    title, found = libraries.title(name), []
-    old, new = before["backends"][name], now["backends"][name]
-    if _bits_changed(name, before, now):
-        found.append(
-            _change(
-                "bits",
-                old["params_sha256"],
-                new["params_sha256"],
-                f"{title}'s final parameters are no longer equal bit for bit",
-            )
-        )
-        found += [returns[name]] if name in returns else []
-    if before.get("cost") and now.get("cost"):
-        found += _costs(name, before["cost"], now["cost"])
-    return found
+    old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
+    return old != new
 
 
 def _returns(
@@ -158,9 +137,8 @@ def _returns(
     return found
 
 
-def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Json]:
-    """List the stages whose intervals do not overlap and whose medians differ by a tenth."""
-    found = []
+def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Json]:
+    """Yield the stages whose intervals do not overlap and whose medians differ by a tenth."""
     titles = {stage["name"]: stage["title"] for stage in now["stages"]}
     for stage, new in now["backends"].get(name, {}).items():
         old = before["backends"].get(name, {}).get(stage)
@@ -169,13 +147,6 @@ def _costs(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list
         apart = new["low"] > old["high"] or new["high"] < old["low"]
         ratio = new["median"] / old["median"] if old["median"] else 1.0
         if apart and not 0.9 <= ratio <= 1.1:
-            found.append(
-                _change(
-                    "cost",
-                    old["median"],
-                    new["median"],
-                    f"{libraries.title(name)}: {titles.get(stage, stage)} is {ratio:.2f} times "
-                    "what it was",
-                )
-            )
-    return found
+            title = f"{libraries.title(name)}: {titles.get(stage, stage)}"
+            sentence = f"{title} is {ratio:.2f} times what it was"
+            yield _change("cost", old["median"], new["median"], sentence)

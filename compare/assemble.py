@@ -56,7 +56,7 @@ class Finished:
     @cached_property
     def main_records(self) -> Records:
         """The results in the first environment on the rung that is judged, loaded once."""
-        return self._load(self.options.env, self.main)
+        return self.records(self.options.env, self.main)
 
     @property
     def main(self) -> Rung:
@@ -71,10 +71,6 @@ class Finished:
 
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
-        is_main = (env, rung) == (self.options.env, self.main)
-        return self.main_records if is_main else self._load(env, rung)
-
-    def _load(self, env: str, rung: Rung) -> Records:
         chosen = [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
         return {job.backend: Record.load(self.ledger.folder(job.name)) for job in chosen}
 

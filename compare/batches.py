@@ -14,6 +14,7 @@ from ..core.loop.rollout import rollout
 from ..core.loop.state import RunnerState, UpdateKeys, update_keys
 from ..core.types import PyTree
 from ..diff.measures.compiling import quick_jit
+from ..machine.memory import nbytes
 from ..training.identity import learned
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def first_batches(trainer: "Trainer", start: RunnerState) -> list[Batch]:
         carry, env_state, trajectory, keys = compiled(now)
         for batch in _batches(agent, trajectory, keys):
             batches.append(batch)
-            size += num_bytes(batch)
+            size += nbytes(batch)
             if size > MAX_BYTES:
                 raise TriglotError(
                     f"the batches before the first gradient step take more than "
@@ -97,11 +98,6 @@ def state_before_last(agent: "Agent", state: Any, batches: Sequence[Batch]) -> A
     for batch in batches[:-1]:
         state, _ = update(state, *batch)
     return state
-
-
-def num_bytes(tree: PyTree) -> int:
-    """Count the bytes of a pytree of arrays."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _batches(agent: "Agent", trajectory: Trajectory, keys: UpdateKeys) -> Iterator[Batch]:

@@ -137,7 +137,7 @@ def run_jobs(
       The failures, of which the job's results are missing.
 
     Raises:
-      TriglotError: if no library could be trained.
+      TriglotError: if the initial weights could not be computed.
       Signalled: after an interruption, of which checkpoints are kept.
     """
     left = [job for job in jobs if not ledger.is_done(job.name)]
@@ -179,15 +179,11 @@ def run_jobs(
     for one in (outcomes[each.name] for each in weights):
         if one.is_lost:
             raise TriglotError(f"the initial weights could not be computed. {one.message}")
-    failures = [
+    return [
         Failure(job, found.phase or "import and build", found.message)
         for job in left
         if (found := outcomes[job.name]).is_lost
     ]
-    if left and len(failures) == len(left):
-        first = failures[0]
-        raise TriglotError(f"no library could be trained. {first.job.backend}: {first.message}")
-    return failures
 
 
 def arguments_of(options: CompareOptions, backend: str, function: str) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from ..core.network import Variables, num_params
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
+from ..machine.memory import nbytes
 from ..training.identity import learned
-from .batches import Batch, num_bytes, state_before_last
+from .batches import Batch, state_before_last
 from .jobs import weights_file
 from .options import CompareOptions
 from .rungs import Rung
@@ -176,7 +177,7 @@ class Traced:
         Raises:
           TriglotError: if the agent's state is too large to keep every intermediate array.
         """
-        if (size := num_bytes(self.start.agent)) > MAX_STATE_BYTES:
+        if (size := nbytes(self.start.agent)) > MAX_STATE_BYTES:
             raise TriglotError(
                 f"the agent's state takes {size / 1e6:,.0f} MB, and operations of the update are "
                 f"located up to {MAX_STATE_BYTES / 1e6:,.0f} MB: compare with a smaller replay "

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from ..jobs.local import HereExecutor
 from ..jobs.run import run_tasks
 from ..jobs.running import RunningJob
 from ..machine.cores import free_cores
-from ..machine.files import plain
 from ..machine.interrupt import Interrupt, Signalled
 from ..registry.overrides import from_overrides
 from ..registry.own import own_parts
@@ -63,38 +62,55 @@ def recorded_devices(out: Path | None) -> int | None:
     return None if begun is None else begun[DEVICES]
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is under way.
+
+    Attributes:
+      plan: the sweep.
+      ledger: its folder.
+      sizes: the most trainings in a batch, by group.
+      num_rungs: how often successive halving stops settings.
+      executor: trains the batches; None trains one after the other in this process.
+      interrupt: whether to stop.
+    """
+
+    plan: SweepPlan
+    ledger: Ledger
+    sizes: Sequence[int]
+    num_rungs: int
+    executor: Executor | None
+    interrupt: Interrupt
+
+
 def train_batches(
-    executor: Executor | None,
-    plan: SweepPlan,
-    ledger: Ledger,
+    sweep: Sweep,
     batches: Mapping[Batch, float],
     earlier: Sequence[Batch],
     *,
-    where: str,
+    stage: int,
     done: float,
     total: float,
-    interrupt: Interrupt,
 ) -> None:
     """Train the batches of a stage that are not done.
 
     Args:
-      executor: trains them; None trains one after the other in this process.
-      plan: the sweep.
-      ledger: its folder.
+      sweep: of the batches.
       batches: with their environment steps.
       earlier: the batches of the stage before.
-      where: begins the labels, such as the rung; may be empty.
+      stage: 0, or the number of rungs of successive halving before.
       done: environment steps of the stages before.
       total: environment steps of the sweep.
-      interrupt: whether to stop.
 
     Raises:
       TriglotError: if a batch failed, after the others were trained.
       Signalled: after an interruption, of which checkpoints are kept.
     """
+    plan, ledger, interrupt = sweep.plan, sweep.ledger, sweep.interrupt
+    where = f"rung {stage + 1}, " if sweep.num_rungs else ""
     shared = {
-        "options": plain(vars(plan.options)),
-        "out": str(ledger.out.resolve()),
+        "options": vars(plan.options),
+        "out": ledger.out.resolve(),
         "earlier": [asdict(batch) for batch in earlier],
     }
     tasks = [
@@ -113,7 +129,7 @@ def train_batches(
         runner.run(named[task.name], earlier, job)
 
     outcomes = run_tasks(
-        executor or HereExecutor(here, interrupt),
+        sweep.executor or HereExecutor(here, interrupt),
         [task for task in tasks if not ledger.is_done(task.name)],
         interrupt,
         done=done + sum(task.size for task in tasks if ledger.is_done(task.name)),

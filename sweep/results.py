@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from ..jobs.ledger import Ledger
 from ..report.statistics.aggregate import interquartile_mean
+from ..report.statistics.curves import finite_mean
 from ..report.statistics.estimate import Bounds, Estimate, mean
 from .batches import Batch, by_pair
 from .learning import Learning
@@ -69,17 +70,12 @@ class Outcome:
     @property
     def score(self) -> float:
         """Mean return over seeds; -inf if a seed diverged, NaN if no seed has a return."""
-        if self.num_diverged:
-            return -math.inf
-        return float(self.known.mean()) if len(self.known) else math.nan
+        return -math.inf if self.num_diverged else float(finite_mean(self.returns))
 
     @property
     def training_score(self) -> float:
         """Mean return of training episodes, by which successive halving decides; as `score`."""
-        if self.num_diverged:
-            return -math.inf
-        known = self.training[np.isfinite(self.training)]
-        return float(known.mean()) if len(known) else math.nan
+        return -math.inf if self.num_diverged else float(finite_mean(self.training))
 
     def status(self, seed: int) -> str:
         """What became of one seed."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -25,7 +25,7 @@ from ..training.plan import default_folder
 from ..training.storage.lock import locked
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
-from .jobs import WHAT, computing, sweep_executor, train_batches
+from .jobs import WHAT, Sweep, computing, sweep_executor, train_batches
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting, make_plan
 from .results import outcomes
@@ -104,7 +104,7 @@ def _sweep(
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
         with Interrupt() as interrupt:
-            _train(_Sweep(plan, ledger, sizes, num_rungs, interrupt, executor), stages, names)
+            _train(Sweep(plan, ledger, sizes, num_rungs, executor, interrupt), stages, names)
         with raising(), phase("writing the report"):
             found = outcomes(plan, ledger, stages)
             rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
@@ -114,18 +114,6 @@ def _sweep(
     if options.open:
         open_report(out)
     return result
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """A sweep that is under way; see `sweep`."""
-
-    plan: SweepPlan
-    ledger: Ledger
-    sizes: Sequence[int]
-    num_rungs: int
-    interrupt: Interrupt
-    executor: Executor | None
 
 
 def _first_stage(plan: SweepPlan, sizes: Sequence[int], num_rungs: int) -> list[list[Batch]]:
@@ -141,7 +129,7 @@ def _stage(
     )
 
 
-def _train(sweep: _Sweep, stages: list[list[Batch]], names: list[str]) -> None:
+def _train(sweep: Sweep, stages: list[list[Batch]], names: list[str]) -> None:
     """Train every stage, whose batches are added to `stages`, and their names to `names`."""
     plan, ledger = sweep.plan, sweep.ledger
     alive, done = list(range(len(plan.settings))), 0
@@ -157,17 +145,8 @@ def _train(sweep: _Sweep, stages: list[list[Batch]], names: list[str]) -> None:
         batches, earlier = stages[-1], stages[-2] if stage else []
         names += [batch.name for batch in batches]
         steps = {batch: _steps(plan, batch) for batch in batches}
-        train_batches(
-            sweep.executor,
-            plan,
-            ledger,
-            steps,
-            earlier,
-            where=f"rung {stage + 1}, " if sweep.num_rungs else "",
-            done=done,
-            total=done + sum(steps.values()) + _later_steps(sweep, stage),
-            interrupt=sweep.interrupt,
-        )
+        total = done + sum(steps.values()) + _later_steps(sweep, stage)
+        train_batches(sweep, steps, earlier, stage=stage, done=done, total=total)
         done += sum(steps.values())
         for batch in earlier:  # its trainings were stopped, or are continued by now
             rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
@@ -179,7 +158,7 @@ def _steps(plan: SweepPlan, batch: Batch) -> int:
     return len(batch) * (batch.stop - batch.start) * per_update
 
 
-def _later_steps(sweep: _Sweep, stage: int) -> int:
+def _later_steps(sweep: Sweep, stage: int) -> int:
     """Estimate the environment steps of later stages from the steps per setting of this one."""
     plan = sweep.plan
     counts = halving.expected(plan, sweep.num_rungs)

@@ -6,7 +6,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,11 @@ class Stage:
     title: str
     unit: str
     meaning: str
-    scale: float = field(repr=False)
+    scale: float
 
     def as_json(self) -> dict[str, str]:
         """Return what a report shows."""
-        names = ("name", "title", "unit", "meaning")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in asdict(self).items() if name != "scale"}
 
 
 STAGES = (

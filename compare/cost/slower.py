@@ -34,24 +34,21 @@ def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[di
                 continue
             ratio = cost["median"] / least["median"]
             if ratio >= MIN_RATIO:
-                found.append(_row(stage, name, cheapest, ratio, cost["median"], least["median"]))
+                sentence = (
+                    f"{stage['title']}: {libraries.title(name)} {_three(cost['median'])} "
+                    f"{stage['unit']}, {ratio:.2f} times {libraries.title(cheapest)}'s "
+                    f"{_three(least['median'])} {stage['unit']}."
+                )
+                found.append(
+                    {
+                        "stage": stage["name"],
+                        "backend": name,
+                        "cheapest": cheapest,
+                        "ratio": ratio,
+                        "sentence": sentence,
+                    }
+                )
     return sorted(found, key=lambda row: -row["ratio"])
-
-
-def _row(
-    stage: dict[str, str], name: str, cheapest: str, ratio: float, cost: float, least: float
-) -> dict[str, Any]:
-    sentence = (
-        f"{stage['title']}: {libraries.title(name)} {_three(cost)} {stage['unit']}, "
-        f"{ratio:.2f} times {libraries.title(cheapest)}'s {_three(least)} {stage['unit']}."
-    )
-    return {
-        "stage": stage["name"],
-        "backend": name,
-        "cheapest": cheapest,
-        "ratio": ratio,
-        "sentence": sentence,
-    }
 
 
 def _three(value: float) -> str:

@@ -85,7 +85,8 @@ def names_of(
 def begin(trainer: "Trainer", weights: "Variables", key: jax.Array, hyper: Any) -> "RunnerState":
     """Initialize one seed with given weights; other draws are those of its key."""
     # The agent's `init` also copies them to where they belong, such as target networks.
-    agent: Any = replace(trainer.agent, network=start_from(trainer.agent.network, weights))
+    given: Any = trainer.agent
+    agent = replace(given, network=start_from(given.network, weights))
     return replace(trainer, agent=agent).init(key, hyper)
 
 

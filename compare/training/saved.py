@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class Unusable(TriglotError):
-    """A job cannot continue from its checkpoint."""
-
-
 @dataclass(frozen=True)
 class Saved:
     """The checkpoint of one job.
@@ -59,7 +55,7 @@ class Saved:
         """Read the record of the last checkpoint; None if there is no checkpoint.
 
         Raises:
-          Unusable: if it is damaged.
+          TriglotError: if it is damaged.
         """
         newest = self.newest()
         if newest is None:
@@ -68,9 +64,8 @@ class Saved:
             check_manifest(newest)
             record = Record.load(newest)
         # A folder of another version may hold anything.
-        except (TriglotError, OSError, KeyError, TypeError, ValueError) as error:
-            text = str(error) if isinstance(error, TriglotError) else f"{describe(error)}."
-            raise Unusable(text) from None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise TriglotError(f"{describe(error)}.") from None
         record.process = 1 + max(chunk.get("process", 0) for chunk in record.chunks)
         return record
 

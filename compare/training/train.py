@@ -17,7 +17,7 @@ from ..jobs import Job, weights_file
 from ..options import CompareOptions
 from ..programs.text import program_text
 from ..results import Arrays, Record
-from .saved import Saved, Unusable
+from .saved import Saved
 from .session import Session
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
@@ -48,7 +48,17 @@ def train(
     assert options.out is not None
     job, ledger = Job(**arguments["job"]), Ledger(options.out)
     saved = Saved(ledger.unfinished(job.name))
-    begun = _begun(saved, job, running)
+
+    def begin_again(error: TriglotError) -> None:
+        running.say(f"{job.label} begins again: {error}")
+        saved.drop()
+
+    begun: Record | None = None
+    probe: Arrays = {}
+    try:
+        begun = saved.load()
+    except TriglotError as error:
+        begin_again(error)
     session = _session(options, job)
     session.facts |= seconds
     session.facts["import_seconds"] += session.facts["env_seconds"]
@@ -60,14 +70,23 @@ def train(
         share_weights(path, params)
         session.load(path)
     del params
-    record = Record()
     if begun is None:
         running.enter("probe")
-        record.probe = session.probe()
+        probe = session.probe()
     running.enter("compile")
     session.compile()
-    if begun is not None:
-        record = _restored(saved, begun, session, job, running)
+    newest = saved.newest()
+    if begun is not None and newest is not None:
+        try:
+            session.restore(newest)
+            done = f"{begun.updates:,} of {session.num_updates:,} updates"
+            running.say(f"{job.label} continues after {done}")
+        except TriglotError as error:  # it belongs to another training
+            begin_again(error)
+            begun = None
+            running.enter("probe")
+            probe = session.probe()
+    record = begun or Record(probe=probe)
     record.facts = session.facts
     running.wait_for_turn()
     _train(session, record, running, saved, job)
@@ -110,32 +129,6 @@ def share_weights(path: Path, params: Arrays) -> None:
     if not path.exists():
         with replacing(path) as unfinished:
             save_file(params, unfinished)
-
-
-def _begun(saved: Saved, job: Job, running: RunningJob) -> Record | None:
-    try:
-        return saved.load()
-    except Unusable as error:
-        running.say(f"{job.label} begins again: {error}")
-        saved.drop()
-        return None
-
-
-def _restored(
-    saved: Saved, begun: Record, session: Session, job: Job, running: RunningJob
-) -> Record:
-    """Continue from a checkpoint; if it belongs to another training, begin again."""
-    newest = saved.newest()
-    assert newest is not None
-    try:
-        session.restore(newest)
-    except TriglotError as error:
-        running.say(f"{job.label} begins again: {error}")
-        saved.drop()
-        running.enter("probe")
-        return Record(probe=session.probe())
-    running.say(f"{job.label} continues after {begun.updates:,} of {session.num_updates:,} updates")
-    return begun
 
 
 def _train(session: Session, record: Record, running: RunningJob, saved: Saved, job: Job) -> None:

@@ -38,7 +38,7 @@ def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     same = (here == there) | (np.isnan(here) & np.isnan(there))
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(here - there))
-    largest = float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0))
+    largest = float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
     scale = float(np.max(np.abs(here), initial=0.0, where=np.isfinite(here)))
     return largest, largest / scale if scale else largest
 

@@ -11,6 +11,7 @@ import pytest
 from tests.compare.in_process import OPTIONS, train
 from triglot.compare import jobs
 from triglot.compare.check import check
+from triglot.compare.compare import compare
 from triglot.compare.jobs import WHAT, Job, computing, job_list, run_jobs
 from triglot.compare.options import CompareOptions
 from triglot.compare.results import Record
@@ -94,8 +95,9 @@ def test_a_library_that_fails_stops_no_other(
         "message": "its process died.",
     }
     ends["linen"] = ends["haiku"]
-    with pytest.raises(TriglotError, match=r"no library could be trained\. haiku: its"):
-        run_jobs(LocalExecutor(2), chosen, opened(chosen), listed)
+    message = r"fewer than two .* haiku: its process died\.; linen: its"
+    with pytest.raises(TriglotError, match=message):
+        compare(replace(chosen, jobs=2, out=tmp_path / "another"))
 
 
 def test_memory_counts_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,9 +107,9 @@ def test_a_job_begins_ahead_and_waits_for_its_turn(tmp_path: Path, stop: Interru
     started: list[float] = []
 
     class Notes(LocalExecutor):
-        def start(self, *given: Any) -> JobProcess:
+        def start(self, task: Task, show: Any) -> JobProcess:
             started.append(time.monotonic())
-            process = super().start(*given)
+            process = super().start(task, show)
             if len(started) == 2:
                 process.go()  # and once more when it has the turn
             return process

@@ -284,6 +284,18 @@ def test_an_interruption_says_how_to_continue(
     assert_equal(arrays(out), arrays(whole))
 
 
+def test_an_interrupted_report_is_written_by_the_command_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "write", lambda *given: os.kill(os.getpid(), signal.SIGINT))
+        assert sweep(options(out)) == (130, None)
+    said, _, command = capsys.readouterr().err.rstrip().rpartition("\n")
+    assert said.endswith("Stopped: 1 of 1 batches are done and kept. Continue by:")
+    assert cli.main(shlex.split(command)[1:]) == 0 and (out / "sweep.json").exists()
+
+
 def test_a_damaged_checkpoint_begins_its_batch_again(
     whole: Path,
     tmp_path: Path,

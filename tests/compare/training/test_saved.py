@@ -16,7 +16,7 @@ from tests.compare.in_process import OPTIONS, Plant, train
 from triglot.compare.jobs import Job
 from triglot.compare.results import Record
 from triglot.compare.training import train as module
-from triglot.compare.training.saved import Saved, Unusable
+from triglot.compare.training.saved import Saved
 from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.loop import checkpoint
@@ -183,7 +183,7 @@ def test_damage_is_noticed(damage: Callable[[Path], None], reason: str, interrup
     newest = saved.newest()
     assert newest is not None
     damage(newest)
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises(TriglotError, match=reason):
         saved.load()
 
 
