@@ -116,6 +116,8 @@ class _Recorder:
             return self.inline(branch, operands[1:], equation)
         if name == "scan":
             return self.unroll(equation, operands)
+        if name == "while" and self.tape.is_update:
+            return self.iterate(equation, operands)
         if name == "select_n" and not self.tape.is_update and self.is_random(operands[0]):
             operands = [self.keeping(operands), *operands[1:]]
         return self.step(equation, operands)
@@ -182,6 +184,20 @@ class _Recorder:
 
         columns = zip(*(rows[i] for i in recorded), strict=True)
         return [*carry, *(self.call(stacked, *column) for column in columns)]
+
+    def iterate(self, equation: Any, operands: Sequence[Value]) -> list[Value]:
+        """Record the iterations of a while loop; what is left of a long one is one equation."""
+        params = equation.params
+        first = params["cond_nconsts"]
+        last = first + params["body_nconsts"]
+        tested, constants, carry = operands[:first], operands[first:last], list(operands[last:])
+        size = num_equations(params["cond_jaxpr"]) + num_equations(params["body_jaxpr"])
+        for _ in range(max(1, MAX_UNROLLED // max(1, size))):
+            (goes_on,) = self.inline(params["cond_jaxpr"], [*tested, *carry], equation)
+            if not goes_on.array:
+                return carry
+            carry = self.inline(params["body_jaxpr"], [*constants, *carry], equation)
+        return self.step(equation, [*tested, *constants, *carry])
 
     def call(self, function: Callable[..., Any], *operands: Value) -> Value:
         """Record the equations of a function."""

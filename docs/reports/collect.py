@@ -25,7 +25,8 @@ them up. `python docs/reports/collect.py RUN ...` copies the files of runs and w
 PAGES = """## Whole pages
 
 Two pages as the commands wrote them; each holds everything that it shows. GitHub displays the
-source of a page: download it, or open it on the site of the documents.
+source of a page: download it, or open it on the site of the documents. The machine was busy, so
+speeds and compile times in them say little.
 """
 
 LADDERS = """## Ladders

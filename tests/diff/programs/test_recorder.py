@@ -87,3 +87,27 @@ def test_an_update_keeps_its_draws_and_the_first_of_many_iterations(reverse: boo
     done, all_rows = (array[::-1] if reverse else array for array in (rows, all_rows))
     np.testing.assert_allclose(done[:count], all_rows[:count], rtol=1e-5)
     np.testing.assert_array_equal(done[count:], np.full(300 - count, done[count - 1]))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_iterations_of_a_while_loop_in_an_update_are_recorded(wide: bool) -> None:
+    def function(params: Any, state: Any, inputs: Any, key: jax.Array) -> Any:
+        def body(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            return carry[0] - 1, carry[1] / 3
+
+        return jax.lax.while_loop(lambda carry: carry[0] > 0, body, inputs)[1], ()
+
+    def last(count: int) -> Tape:
+        inputs = (jnp.asarray(count), jnp.ones((4,)))
+        given: Any = {"params": {}, "inputs": inputs, "key": jax.random.key(0)}
+        return record(Program(function=function, is_update=True, **given), wide=wide)
+
+    tape = last(3)
+    (value,) = tape.outputs
+    assert [step.name for step in tape.steps].count("div") == 3
+    assert not any(step.name == "while" for step in tape.steps)
+    exact = np.full(4, np.float64(1) / 3 / 3 / 3)
+    np.testing.assert_allclose(tape.arrays[value], exact, rtol=1e-15 if wide else 1e-6)
+    long = last(600)  # what is left of it is one step
+    assert [step.name for step in long.steps].count("while") == 1
+    np.testing.assert_allclose(long.arrays[long.outputs[0]], 0.0, atol=1e-30)
