@@ -110,7 +110,7 @@ def _name(equation: Any) -> str:
     """Return the name and place of a function with a custom derivative."""
     if NAMES[equation.primitive.name] == STOP:
         return ""
-    info = getattr(called_program(equation).jaxpr, "debug_info", None)
+    info = getattr(getattr(called_program(equation), "jaxpr", None), "debug_info", None)
     return str(getattr(info, "func_src_info", "") or equation.primitive.name)
 
 

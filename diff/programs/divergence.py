@@ -179,13 +179,17 @@ class Search:
         self.tolerance = one.view.tolerance
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of values of equal size, those that end the smallest parts first."""
+        """Yield pairs of values of equal size, those that end the smallest parts first.
+
+        Parts of very different sizes are tried later: one layer of the first program may agree with
+        the next layer of the second.
+        """
         sides = []
         for side in (self.one, self.other):
             values = [*sorted(side.boundary | side.leaves), *side.values[:MAX_CANDIDATES]]
             sides.append([(value, len(side.ancestors.get(value, ()))) for value in values])
         pairs = [
-            (size + more + self.lonely(a, b), -a, -b, a, b)
+            (size + more + abs(size - more) / 2 + self.lonely(a, b), -a, -b, a, b)
             for (a, size), (b, more) in itertools.product(*sides)
             if size + more and self.fits(a, b)
         ]

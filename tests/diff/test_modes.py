@@ -61,7 +61,7 @@ def named(one: Any, other: Any, spec: Any) -> set[str]:
     """Name the causes of both modes."""
     first, second = sides(one, other, lambda name: name.removeprefix("layers/"))
     state = jax.tree.leaves(second.variables.state)
-    is_random = any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in state)
+    is_random = any(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in state)
     inputs = np.random.default_rng(0).normal(size=(4, *spec.shape)).astype(np.float32)
     notes: list[str] = []
     _, causes = explain_modes(

@@ -12,6 +12,7 @@ from . import features
 from .features import Constant, Finding
 
 MAX_EPSILON = 0.1
+PRODUCTS = {"conv_general_dilated", "dot_general"}
 
 
 def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -118,7 +119,9 @@ def _place(region: Region, epsilon: Constant | None) -> str:
 
 
 def _sums(found: Divergence) -> tuple[int, int] | None:
-    """Return the first sum of each part; None if a part has none or belongs to no norm."""
+    """Return the first sum of each part; None if a part has none or is not that of one norm."""
+    if any(features.names_of(r, part) & PRODUCTS for r, part, _ in features.sides(found)):
+        return None
     sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
     if not all(sums) or not all(_normalizes(*side) for side in features.sides(found)):
         return None
