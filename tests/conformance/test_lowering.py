@@ -43,15 +43,14 @@ VARIANTS = [
 
 def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exported]:
     """Lower initialization and a chunk of updates of several seeds for `PLATFORMS`."""
-    trainer = make_trainer(agent, env)
+    trainer: Any = make_trainer(agent, env)
 
     def init(keys: jax.Array) -> Any:
         return init_seeds.function(trainer, keys)
 
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_seeds))
     states = jax.eval_shape(init, keys)
-    program: Any = jax.vmap(trainer.train_chunk)
-    programs = ((init, keys), (program, states))
+    programs = ((init, keys), (jax.vmap(trainer.train_chunk), states))
     return [export.export(jax.jit(f), platforms=PLATFORMS)(given) for f, given in programs]
 
 
