@@ -59,7 +59,7 @@ def explain_modes(
             causes, first = merged(causes, named), first or explanation.first_difference
     if with_state and TRAINING in found:
         is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
-        states = states_after(found[TRAINING].views, alike=is_explained)
+        states = states_after(found[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
             if mode in found and not any(cause.name in STATISTICS for cause in causes):
                 explanation = _after(found[mode], states, (one.label, other.label))
