@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..core.errors import describe
 from ..core.types import PyTree
@@ -12,8 +13,10 @@ from .measures.numbers import EVALUATION, TRAINING
 from .programs import Explanation, explain, explain_tapes
 from .programs.catalogue.statistics import states_after
 from .programs.tape import STATE
+from .programs.wide import is_floating
 from .types import Cause, Difference, Side
 
+SCALE = 1.25
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 
 
@@ -49,14 +52,14 @@ def explain_modes(
                 notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
     first: Difference | None = None
     for mode, explanation in found.items():
-        if mode in modes or mode == TRAINING:
+        if mode in modes:
             named = list(explanation.causes)
             if mode == EVALUATION and TRAINING in found:  # only training updates statistics
                 named = [cause for cause in named if cause.name != "norm_momentum"]
             causes, first = merged(causes, named), first or explanation.first_difference
     if with_state and TRAINING in found:
-        is_explained = bool(found[TRAINING].causes)
-        states = states_after(found[TRAINING].views, alike=is_explained)
+        is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
+        states = states_after(found[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
             if mode in found and not any(cause.name in STATISTICS for cause in causes):
                 explanation = _after(found[mode], states, (one.label, other.label))
@@ -71,5 +74,7 @@ def _after(before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
     arrays = []
     for tape, state in zip(tapes, states, strict=True):
         leaves = [value for value in tape.leaves if tape.depends[value] == STATE]
-        arrays.append(tape.replay(dict(zip(leaves, state, strict=True))))
+        # Other statistics than those of the batch, whose average with the batch's shows nothing.
+        moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
+        arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
     return explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]))

@@ -90,7 +90,7 @@ def norm_momentum(
     return Cause("norm_momentum", "; ".join(where), "; ".join(shown))
 
 
-def states_after(views: Sequence[View], *, alike: bool) -> tuple[list[Any], list[Any]]:
+def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], list[Any]]:
     """Return both programs' new state, with equal statistics wherever they are updated alike.
 
     Statistics whose inputs differ are no difference of their own: the second program gets the first
@@ -99,7 +99,8 @@ def states_after(views: Sequence[View], *, alike: bool) -> tuple[list[Any], list
     Args:
       views: both programs after a training step, the second one with the first one's results
         wherever a cause was found.
-      alike: whether updates that fit no formula are taken to be equal.
+      explained: whether a cause was found; without one, the inputs are equal, and statistics that
+        differ are a difference of their own.
     """
     one, other = views
     states = [list(map(view.arrays.__getitem__, view.tape.new_state)) for view in views]
@@ -107,7 +108,7 @@ def states_after(views: Sequence[View], *, alike: bool) -> tuple[list[Any], list
     theirs = sorted(_unmatched(other, one))
     for value in sorted(_unmatched(one, other)):  # in the order in which they are computed
         array, formula = one.arrays[value], _share(View(one.tape, one.tape.arrays), value)
-        for own in theirs if formula or alike else ():
+        for own in theirs if explained else ():
             shape = np.shape(other.arrays[own])
             same = _share(View(other.tape, other.tape.arrays), own) == formula
             if same and np.size(array) == np.prod(shape):
