@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..core.network import Network, Variables
+from ..core.network import Codec, Network, Variables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,15 @@ class Side:
     network: Network
     variables: Variables
     names: dict[str, str]
+
+
+def codec_of(network: Network) -> Codec:
+    """Return a network's codec, which names its parameters.
+
+    Raises:
+      TriglotError: if it has none.
+    """
+    return network.require_codec("parameters have no names to compare by")
 
 
 @dataclass(frozen=True)

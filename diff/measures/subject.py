@@ -15,7 +15,7 @@ from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
 from ...core.tracing.jaxprs import leaves_read, needed
 from ...core.types import PyTree
-from ..types import Side
+from ..types import Side, codec_of
 from .compiling import quick_jit
 
 STEPS = 100
@@ -44,8 +44,7 @@ class Subject(Side):
           TriglotError: if the network has none.
         """
         network = with_arithmetic(self.network, "canonical")
-        assert self.network.codec is not None  # for the type checker
-        params = self.network.codec.encode(self.variables.params)
+        params = codec_of(self.network).encode(self.variables.params)
         variables = Variables(params=params, state=self.variables.state)
         return replace(self, network=network, variables=variables)
 
@@ -132,9 +131,7 @@ class Subject(Side):
 
     def named(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""
-        codec = self.network.codec
-        assert codec is not None  # for the type checker
-        encoded = codec.encode(params)
+        encoded = codec_of(self.network).encode(params)
         return {name: encoded[own] for name, own in self.names.items()}
 
     def named_gradients(self, gradients: PyTree) -> Arrays:

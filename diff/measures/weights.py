@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.network import Codec, Network, Variables
 from ..pairing.parameters import Pairing
+from ..types import codec_of
 from .compiling import quick_jit
 
 NOISE = 1024  # noise is a multiple of 1 / 1024: a layout that adds 1 to it does not round
@@ -17,10 +18,8 @@ MAX_NOISE = 128
 
 def canonical(network: Network, variables: Variables) -> dict[str, np.ndarray]:
     """Return a network's parameters by canonical name."""
-    assert network.codec is not None  # for the type checker: `read_parameters` has checked it
-    return {
-        name: np.asarray(a) for name, a in quick_jit(network.codec.encode)(variables.params).items()
-    }
+    named = quick_jit(codec_of(network).encode)(variables.params)
+    return {name: np.asarray(array) for name, array in named.items()}
 
 
 def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -47,8 +46,7 @@ def put(network: Network, variables: Variables, named: Mapping[str, Any]) -> Var
 
     They are cast to the network's dtypes and reshaped to its shapes.
     """
-    codec = network.codec
-    assert codec is not None  # for the type checker
+    codec = codec_of(network)
 
     def replaced(params: Any, named: Mapping[str, Any]) -> Any:
         own = codec.encode(params)
@@ -65,9 +63,9 @@ def with_transposed(network: Network, names: set[str]) -> Network:
 
     Only arrays that hold one canonical array can be transposed; others are left as they are.
     """
-    codec = network.codec
-    if codec is None or not names:
+    if not names:
         return network
+    codec = codec_of(network)
 
     def turned(leaf: Any) -> Any:
         if len(leaf.names) != 1 or leaf.names[0] not in names:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import jax
 
 from ...backends.cells import inner_bias
-from ...core.errors import TriglotError
 from ...core.network import Leaf, Network
+from ..types import codec_of
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,7 @@ def read_parameters(network: Network) -> dict[str, Parameter]:
     Raises:
       TriglotError: if the network has no codec.
     """
-    codec = network.codec
-    if codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its parameters have "
-            "no names to compare by: give Network(..., codec=...)."
-        )
+    codec = codec_of(network)
     params = jax.eval_shape(network.init, jax.random.key(0)).params
     arrays = jax.eval_shape(codec.encode, params)
     leaves = {name: leaf for leaf in codec.leaves for name in leaf.names}

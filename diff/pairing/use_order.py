@@ -10,6 +10,7 @@ from ...core.network import Network, Variables
 from ...core.tracing.jaxprs import needed
 from ...core.tracing.jaxprs import variables as tracing_variables
 from ...core.types import PyTree
+from ..types import codec_of
 
 # Operations that only arrange the elements of an array.
 ARRANGING = {
@@ -52,8 +53,7 @@ def read_uses(
       variables, inputs: of the call.
       outputs: indices of output leaves; the i-th of them is output `i` of the result.
     """
-    codec = network.codec
-    assert codec is not None  # for the type checker: `read_parameters` has checked it
+    codec = codec_of(network)
     named = jax.eval_shape(codec.encode, variables.params)
 
     def forward(named: dict[str, jax.Array]) -> Any:

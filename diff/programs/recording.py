@@ -9,7 +9,8 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...core.network import Variables
 from ...core.types import PyTree
-from ..types import Side
+from ..measures.weights import canonical
+from ..types import Side, codec_of
 from .recorder import Program, record
 from .tape import Tape
 from .wide import is_floating
@@ -41,7 +42,7 @@ def record_both(
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
-    named = [_named(one), _named(other)]
+    named = [canonical(side.network, side.variables) for side in (one, other)]
     shared: list[dict[str, np.ndarray]] = [{}, {}]
     if not exact:
         _share((one, other), named, shared)
@@ -65,8 +66,7 @@ def record_both(
 def _forward(
     side: Side, params: dict[str, Any], inputs: PyTree, train: bool, key: jax.Array
 ) -> Program:
-    network, codec = side.network, side.network.codec
-    assert codec is not None  # `_named` refuses networks without one
+    network, codec = side.network, codec_of(side.network)
 
     def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[PyTree, PyTree]:
         variables = Variables(params=codec.decode(named), state=state)
@@ -74,16 +74,6 @@ def _forward(
 
     state = side.variables.state
     return Program(function=function, params=params, state=state, inputs=inputs, key=key)
-
-
-def _named(side: Side) -> dict[str, Any]:
-    codec = side.network.codec
-    if codec is None:
-        raise TriglotError(
-            f"{side.label} has no codec, so its parameters have no names: give "
-            "Network(..., codec=...)."
-        )
-    return dict(jax.jit(codec.encode)(side.variables.params))
 
 
 def _share(
