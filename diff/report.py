@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .measures.initializers import InitializerRow
@@ -63,46 +63,29 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return an object for JSON; infinite differences become null."""
-        one = self.pairing.one
-        return {
-            "networks": list(self.labels),
+        pairing = self.pairing
+        content = {
+            "networks": self.labels,
             "verdict": self.verdict,
-            "max_abs_difference": _finite(self.max_abs_difference),
-            "first_difference": _difference(self.first_difference),
-            "first_rounding": _difference(self.first_rounding),
-            "causes": [
-                {"name": cause.name, "where": cause.where, "evidence": cause.evidence}
-                for cause in self.causes
-            ],
+            "max_abs_difference": self.max_abs_difference,
+            "first_difference": self.first_difference and asdict(self.first_difference),
+            "first_rounding": self.first_rounding and asdict(self.first_rounding),
+            "causes": [asdict(cause) for cause in self.causes],
             "parameters": {
-                "counts": list(self.num_params),
-                "mapping": self.pairing.source,
+                "counts": self.num_params,
+                "mapping": pairing.source,
                 "pairs": [
-                    {
-                        "one": pair.one,
-                        "other": pair.other,
-                        "shape": list(one[pair.one].shape),
-                        "transposed": pair.transposed,
-                    }
-                    for pair in self.pairing.pairs
+                    {**asdict(pair), "shape": pairing.one[pair.one].shape} for pair in pairing.pairs
                 ],
-                "only_one": {each.name: list(each.shape) for each in self.pairing.only_one},
-                "only_other": {each.name: list(each.shape) for each in self.pairing.only_other},
+                "only_one": {each.name: each.shape for each in pairing.only_one},
+                "only_other": {each.name: each.shape for each in pairing.only_other},
             },
             "measurements": [_measurement(each) for each in self.measurements],
-            "initializers": [
-                {
-                    "name": row.name,
-                    "one": vars(row.one),
-                    "other": vars(row.other),
-                    "differs": row.differs,
-                    "p_value": row.p_value,
-                }
-                for row in self.initializers
-            ],
+            "initializers": [asdict(row) for row in self.initializers],
             "initializer_keys": self.num_keys,
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
+        return _finite(content)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -111,12 +94,10 @@ class Report:
         yield from _wrapped(f"{self.verdict}: {MEANING[self.verdict]}", "")
         yield from _wrapped(f"one:   {self.labels[0]}, {self.num_params[0]:,} parameters", " " * 7)
         yield from _wrapped(f"other: {self.labels[1]}, {self.num_params[1]:,} parameters", " " * 7)
-        if self.first_difference is not None:
-            yield ""
-            yield from self._located("first difference", self.first_difference)
-        if self.first_rounding is not None:
-            yield ""
-            yield from self._located("first rounding", self.first_rounding)
+        located = {"first difference": self.first_difference, "first rounding": self.first_rounding}
+        for what, found in located.items():
+            if found is not None:
+                yield from ("", *self._located(what, found))
         if self.causes:
             yield from ("", "likely causes")
         for cause in self.causes:
@@ -193,36 +174,20 @@ def _operation(operation: Operation | None) -> str:
     return f"{operation.name}{scope} ({operation.source})"
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _difference(found: Difference | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    sides = {"one": found.one, "other": found.other}
-    return {
-        **{name: side and vars(side) for name, side in sides.items()},
-        "max_abs": _finite(found.max_abs),
-        "max_rel": _finite(found.max_rel),
-        "compiled_only": found.compiled_only,
-    }
+def _finite(value: Any) -> Any:
+    """Replace infinite numbers by None and tuples by lists, in all of an object."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _measurement(each: Measurement) -> dict[str, Any]:
     sides = {"native": each.native, "canonical": each.canonical, "float64": each.double}
     return {
         **each.quantity._asdict(),
-        **{
-            name: side
-            and {
-                "identical": side.identical,
-                "max_abs": _finite(side.max_abs),
-                "max_rel": _finite(side.max_rel),
-                "where": side.where,
-            }
-            for name, side in sides.items()
-        },
+        **{name: side and side._asdict() for name, side in sides.items()},
         "single_tolerance": each.single_tolerance,
         "agrees": each.agrees,
     }
