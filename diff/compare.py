@@ -11,7 +11,7 @@ import numpy as np
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
 from ..core.errors import describe, user_error_context
-from ..core.network import Network, Variables, num_params
+from ..core.network import Network, num_params
 from ..core.specs import Spec
 from .findings import (
     agree,
@@ -110,6 +110,25 @@ def diff_networks(
     return _Comparison((networks[0], networks[1]), inputs, mapping, seed).report()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Start(Side):
+    """One network at its initial weights.
+
+    Attributes:
+      drawn: what its initializer draws.
+      batches: its inputs by batch size.
+    """
+
+    drawn: Initial
+    batches: dict[int, Any]
+
+    def outputs(self, size: int) -> Any:
+        """Return the shapes of the outputs for a batch."""
+        return jax.eval_shape(
+            lambda v, i: self.network.apply(v, i)[0], self.variables, self.batches[size]
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Comparison:
     """The steps of one comparison; each is computed once."""
@@ -131,55 +150,46 @@ class _Comparison:
         return (first, second) if first != second else (f"{first}, one", f"{second}, other")
 
     @cached_property
-    def drawn(self) -> tuple[Initial, Initial]:
-        made = []
-        for network, name in zip(self.networks, ("one", "other"), strict=True):
-            with user_error_context(f"{network.name!r} failed when it was initialized"):
-                made.append(initialize(network, self.keys[name]))
-        return made[0], made[1]
-
-    @property
-    def initial(self) -> tuple[Variables, Variables]:
-        return self.drawn[0].variables, self.drawn[1].variables
-
-    @cached_property
-    def batches(self) -> dict[int, tuple[Any, Any]]:
-        found = {}
+    def starts(self) -> tuple[_Start, _Start]:
         whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
+        one, other = (
+            self._start(*each, whole)
+            for each in zip(self.networks, self.labels, ("one", "other"), strict=True)
+        )
+        return one, other
+
+    def _start(self, network: Network, label: str, key: str, whole: Any) -> _Start:
+        with user_error_context(f"{network.name!r} failed when it was initialized"):
+            drawn = initialize(network, self.keys[key])
+        variables, batches = drawn.variables, {}
         for size in BATCHES:
-            drawn = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
-            sides = [
-                (drawn, carry_of(network, variables, size, self.keys["carry"]))
-                if network.recurrent
-                else drawn
-                for network, variables in zip(self.networks, self.initial, strict=True)
-            ]
-            found[size] = (sides[0], sides[1])
-        return found
+            batches[size] = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
+            if network.recurrent:
+                carry = carry_of(network, variables, size, self.keys["carry"])
+                batches[size] = batches[size], carry
+        return _Start(
+            label=label,
+            network=network,
+            variables=variables,
+            names={},
+            drawn=drawn,
+            batches=batches,
+        )
 
     @cached_property
     def outputs(self) -> list[Output]:
         shapes = []
-        for network, variables, given in zip(
-            self.networks, self.initial, self.batches[1], strict=True
-        ):
-            what = f"{network.name!r} failed on {describe_inputs(self.inputs)}"
+        for side in self.starts:
+            what = f"{side.network.name!r} failed on {describe_inputs(self.inputs)}"
             with user_error_context(what):
-                shapes.append(
-                    jax.eval_shape(lambda v, i, n=network: n.apply(v, i)[0], variables, given)
-                )
+                shapes.append(side.outputs(1))
         return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
 
     @cached_property
-    def initial_sides(self) -> tuple[Side, Side]:
-        """Both networks at their initial variables."""
-        one, other = (
-            Side(label=label, network=network, variables=variables, names={})
-            for label, network, variables in zip(
-                self.labels, self.networks, self.initial, strict=True
-            )
-        )
-        return one, other
+    def targets(self) -> tuple[np.ndarray, ...]:
+        random = np.random.default_rng(self.seed)
+        leaves = jax.tree.leaves(self.starts[0].outputs(max(BATCHES)))
+        return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
 
     def subjects(
         self, pairing: Pairing, frozen: tuple[list[Frozen], list[Frozen]], *, repaired: bool = False
@@ -201,13 +211,13 @@ class _Comparison:
                 turned[side].add((pair.one, pair.other)[side])
         networks = [with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)]
         own = [
-            with_noise(canonical(network, variables), self.seed + index)
-            for index, (network, variables) in enumerate(zip(networks, self.initial, strict=True))
+            with_noise(canonical(network, start.variables), self.seed + index)
+            for index, (network, start) in enumerate(zip(networks, self.starts, strict=True))
         ]
         from_other = self.networks[0].random_start and not self.networks[1].random_start
         values = shared_values(pairing, own[from_other], from_other=from_other)
         subjects = []
-        for index, network in enumerate(networks):
+        for index, (network, start) in enumerate(zip(networks, self.starts, strict=True)):
             left = (pairing.only_one, pairing.only_other)[index]
             named = {each.name: own[index][each.name] for each in left}
             for name, array in named.items():
@@ -217,39 +227,30 @@ class _Comparison:
                     named[name] = np.full_like(array, name.endswith("scale"))
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
-            variables = put(network, self.initial[index], named)
-            indices = tuple((each.name, each.indices[index]) for each in self.outputs)
             subjects.append(
                 Subject(
-                    label=self.labels[index],
+                    label=start.label,
                     network=network,
-                    variables=variables,
+                    variables=put(network, start.variables, named),
                     names=shared[index],
-                    outputs=indices,
+                    batches=start.batches,
+                    outputs=tuple((each.name, each.indices[index]) for each in self.outputs),
                     targets=self.targets,
                 )
             )
         return subjects[0], subjects[1]
 
-    @cached_property
-    def targets(self) -> tuple[np.ndarray, ...]:
-        random = np.random.default_rng(self.seed)
-        network, variables = self.networks[0], self.initial[0]
-        given = self.batches[max(BATCHES)][0]
-        leaves = jax.tree.leaves(jax.eval_shape(lambda: network.apply(variables, given)[0]))
-        return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
-
     def report(self) -> Report:
         """Run the comparison."""
         self.outputs  # noqa: B018 (networks without equal outputs are refused first)
-        one, other = self.initial_sides
+        one, other = self.starts
         pairing = pair_parameters(self.networks, self._uses, self.mapping)
         causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
         pairing, shared = find_shared(pairing, self._uses, one, other)
         causes += shared
         frozen = (
-            find_frozen(pairing.only_one, one, other, self.batches[1][1]),
-            find_frozen(pairing.only_other, other, one, self.batches[1][0]),
+            find_frozen(pairing.only_one, one, other, other.batches[1]),
+            find_frozen(pairing.only_other, other, one, one.batches[1]),
         )
         causes += [each.cause for side in frozen for each in side]
         known = {each.name for side in frozen for each in side}
@@ -258,11 +259,12 @@ class _Comparison:
         setup, random = self._setup(subjects)
         dtypes_apart = dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
-        measurements, notes, dtypes = measure(*subjects, setup, same_dtypes=not dtypes_apart)
-        located, found = self._explain_gradients(pairing, subjects, setup, measurements, notes)
-        causes += found
+        measured = measure(*subjects, setup, same_dtypes=not dtypes_apart)
+        measurements, notes = measured.measurements, measured.notes
+        located, found = self._explain_gradients(subjects, setup, measurements, notes)
+        causes += found or gradient_causes(pairing, measured.gradients, self.labels)
         if not agree(measurements, OUTPUTS):
-            forward = ForwardPair(subjects, self.batches[max(BATCHES)], self.keys["training"])
+            forward = ForwardPair(subjects, self.keys["training"])
             pairing, found = find_transposed(
                 pairing, lambda turned: self._agrees_at(turned, frozen, forward), self.labels
             )
@@ -282,7 +284,7 @@ class _Comparison:
                 if pairing.only_one or pairing.only_other:  # named above, with what they mean
                     explained = [cause for cause in explained if cause.name not in UNPAIRED]
                 causes = merged(causes, explained)
-                causes = merged(causes, computation_causes(dtypes, self.labels))
+                causes = merged(causes, computation_causes(measured.dtypes, self.labels))
                 causes = causes or [unexplained(measurements)]
                 first = first or located or first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
@@ -292,8 +294,8 @@ class _Comparison:
         if "precision" not in {cause.name for cause in causes}:
             causes = [*causes, *self._stated_precision(subjects)]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
-        rows = compare_initializers(*self.drawn, pairing)
-        num_keys = min(each.num_keys for each in self.drawn)
+        rows = compare_initializers(one.drawn, other.drawn, pairing)
+        num_keys = min(one.drawn.num_keys, other.drawn.num_keys)
         made = [network.name for network in self.networks if not network.random_start]
         if made:
             notes.append(f"initializers were not compared: {made[0]!r} has its weights already")
@@ -304,7 +306,7 @@ class _Comparison:
             first_rounding=rounding,
             causes=(*causes, *initializer_causes(rows, num_keys)),
             pairing=pairing,
-            num_params=(num_params(self.initial[0].params), num_params(self.initial[1].params)),
+            num_params=(num_params(one.variables.params), num_params(other.variables.params)),
             measurements=tuple(measurements),
             initializers=tuple(rows),
             num_keys=num_keys,
@@ -313,37 +315,28 @@ class _Comparison:
 
     def _explain_gradients(
         self,
-        pairing: Pairing,
         subjects: tuple[Subject, Subject],
         setup: Setup,
         measurements: Sequence[Measurement],
         notes: list[str],
     ) -> tuple[Difference | None, list[Cause]]:
-        """Name causes of other gradients; locate them where all outputs are equal."""
+        """Locate other gradients and name their causes where all outputs are equal."""
         if not agree(measurements, OUTPUTS) or agree(measurements, GRADIENTS):
-            return None, gradient_causes(pairing, subjects, setup)
-        size, train = max(setup.batches), setup.learning_mode == TRAINING
-        given = setup.batches[size]
+            return None, []
+        how: Any = {"train": setup.learning_mode == TRAINING, "key": setup.key}
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
         try:
-            found = explain_gradients(subjects, given, setup.key, train=train)
-            if found is not None:
-                one, other = found.operations
-                located = Difference(
-                    one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel
-                )
-                return located, found.causes
-            located = first_backward_difference(*subjects, given[0], train=train, key=setup.key)
+            if (found := explain_gradients(subjects, **how)) is None:
+                return first_backward_difference(*subjects, **how), []
         except Exception as error:  # an operation that cannot be evaluated alone
             notes.append(f"the gradients could not be aligned: {describe(error)}")
-            located = None
-        return located, gradient_causes(pairing, subjects, setup)
+            return None, []
+        one, other = found.operations
+        located = Difference(one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel)
+        return located, found.causes
 
     def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
-        programs = [
-            side.traced(given, self.keys["training"], True)
-            for side, given in zip(subjects, self.batches[1], strict=True)
-        ]
+        programs = [side.traced(self.keys["training"], True) for side in subjects]
         found = precision_cause(programs, self.labels)
         return [] if found is None else [found]
 
@@ -358,7 +351,7 @@ class _Comparison:
                  if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
         if not apart:
             return None
-        inputs, train = self.batches[apart[0].batch][0], apart[0].mode == TRAINING
+        inputs, train = subjects[0].batches[apart[0].batch], apart[0].mode == TRAINING
         try:
             key = self.keys["training"]
             return first_bit_difference(
@@ -370,35 +363,26 @@ class _Comparison:
 
     def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
-            read_uses(side.network, side.variables, given, indices)
-            for side, given, indices in zip(
-                self.initial_sides,
-                self.batches[1],
-                zip(*(output.indices for output in self.outputs), strict=True),
-                strict=True,
+            read_uses(side.network, side.variables, side.batches[1], indices)
+            for side, indices in zip(
+                self.starts, zip(*(each.indices for each in self.outputs), strict=True), strict=True
             )
         )
         return one, other
 
     def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
         """Decide what is measured."""
-        key, given = self.keys["training"], self.batches[1]
-        pairs = list(zip(subjects, given, strict=True))
-        is_random = [side.is_random(inputs, key) for side, inputs in pairs]
-        same_program = all(side.same_program(inputs, key) for side, inputs in pairs)
+        key = self.keys["training"]
+        one, other = (side.is_random(key) for side in subjects)
+        is_random = one or other
         modes, learning = (EVALUATION, TRAINING), TRAINING
-        if same_program or any(is_random):
+        if is_random or all(side.same_program(key) for side in subjects):
             modes, learning = (EVALUATION,), EVALUATION
-        floats = all(
-            jax.tree.leaves(network.params)
-            for network in (subjects[0].variables, subjects[1].variables)
-        )
-        setup = Setup(self.batches, key, modes, learning, floats)
-        if not any(is_random):
+        learns = all(jax.tree.leaves(side.variables.params) for side in subjects)
+        setup = Setup(key, modes, learning, learns)
+        if not is_random:
             return setup, None
-        return setup, compare_randomness(
-            subjects, (is_random[0], is_random[1]), given, self.keys["random"]
-        )
+        return setup, compare_randomness(subjects, (one, other), self.keys["random"])
 
     def _agrees_at(self, pairing: Pairing, frozen: Any, forward: ForwardPair) -> bool:
         """Compare the outputs in evaluation alone, with missing biases and scales repaired."""
@@ -417,7 +401,7 @@ class _Comparison:
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
         modes = sorted({*apart, TRAINING} if random else apart)
-        inputs, key = self.batches[max(BATCHES)][0], self.keys["training"]
+        inputs, key = self.starts[0].batches[max(BATCHES)], self.keys["training"]
         first, causes = explain_modes(
             *self.subjects(pairing, frozen, repaired=True),
             inputs,

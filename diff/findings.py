@@ -1,12 +1,12 @@
 """Verdict and causes from what was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 
-from .measures.numbers import OUTPUTS, TRAINING, Measurement, Setup
-from .measures.subject import OPTIMIZER, Subject
+from .measures.numbers import OUTPUTS, Measurement
+from .measures.subject import Subject
 from .pairing.parameters import Pairing
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
 from .types import Cause, Difference, Operation
@@ -38,12 +38,8 @@ def dtype_causes(pairing: Pairing, subjects: Sequence[Subject], setup: Setup) ->
                 Cause("dtype", where, f"the parameter is {one} in the first, {other} in the second")
             ]
     outputs = [
-        jax.eval_shape(
-            lambda v, i, s=side: s.apply(v, i, setup.key, False)[0],
-            side.variables,
-            setup.batches[1][index],
-        )
-        for index, side in enumerate(subjects)
+        jax.eval_shape(lambda s=side: s.apply(s.variables, s.example, setup.key, False)[0])
+        for side in subjects
     ]
     for name, leaf in outputs[0].items():
         if leaf.dtype != outputs[1][name].dtype:
@@ -65,23 +61,16 @@ def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list
 
 
 def gradient_causes(
-    pairing: Pairing, subjects: tuple[Subject, Subject], setup: Setup
+    pairing: Pairing, gradients: Sequence[Mapping[str, np.ndarray]], labels: tuple[str, str]
 ) -> list[Cause]:
     """Name parameters whose gradient is exactly 0 in one network only."""
-    if not setup.learns:
+    if not gradients:
         return []
-    labels = [side.label for side in subjects]
-    size, train = max(setup.batches), setup.learning_mode == TRAINING
-    sides = []
-    for index, side in enumerate(subjects):
-        opt_state = OPTIMIZER.init(side.variables.params)
-        inputs = setup.batches[size][index]
-        done = side.step(side.variables, opt_state, inputs, setup.key, train)
-        sides.append({name: _largest(array) for name, array in done["gradients"].items()})
-    largest = max(map(max, (side.values() for side in sides)), default=0.0)
+    one, other = (jax.tree.map(_largest, dict(own)) for own in gradients)
+    largest = max((*one.values(), *other.values()), default=0.0)
     causes = []
     for name, pair in zip(pairing.shared_names(), pairing.pairs, strict=True):
-        sizes = [side[name] for side in sides]
+        sizes = one[name], other[name]
         if (sizes[0] == 0.0) == (sizes[1] == 0.0) or max(sizes) < 1e-6 * largest:
             continue
         frozen = 0 if sizes[0] == 0.0 else 1
@@ -96,8 +85,8 @@ def gradient_causes(
     return causes
 
 
-def _largest(array: jax.Array) -> float:
-    return float(np.abs(np.asarray(array).astype(np.float32)).max(initial=0.0))
+def _largest(array: np.ndarray) -> float:
+    return float(np.abs(array.astype(np.float32)).max(initial=0.0))
 
 
 def agree(measurements: Sequence[Measurement], name: str) -> bool:

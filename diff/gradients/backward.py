@@ -14,15 +14,14 @@ from ..types import Difference
 
 
 def first_backward_difference(
-    one: Subject, other: Subject, inputs: PyTree, *, train: bool, key: jax.Array
+    one: Subject, other: Subject, *, train: bool, key: jax.Array
 ) -> Difference | None:
     """Align the traced gradients of two networks, and find the first operation that differs.
 
     The loss is a sum of the outputs with fixed weights, so that its own derivative is no operation.
 
     Args:
-      one, other: networks with a codec, and their weights.
-      inputs: a batch of inputs `[B, ...]` for both; at most 3 examples are used.
+      one, other: networks with a codec, and their weights; at most 3 examples are used.
       train: training mode or evaluation.
       key: of the networks' random draws.
 
@@ -30,7 +29,7 @@ def first_backward_difference(
       None if the gradients are equal.
     """
     sides = _backward(one), _backward(other)
-    return first_large_difference(*record_both(*sides, inputs, train=train, key=key, wide=True))
+    return first_large_difference(*record_both(*sides, one.inputs, train=train, key=key, wide=True))
 
 
 def _backward(side: Subject) -> Subject:

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ...core.types import PyTree
-from ..measures.numbers import DOUBLE_EPS, SINGLE_FACTOR, distance
-from ..measures.subject import Subject, to_double
+from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
+from ..measures.subject import Subject, double_precision
 from ..programs import places
 from ..types import Cause, Operation
 from .rules import CUSTOM, STOP, Program, Rule
@@ -33,11 +31,7 @@ class Explained(NamedTuple):
 
 
 def explain_gradients(
-    subjects: tuple[Subject, Subject],
-    inputs: tuple[PyTree, PyTree],
-    key: jax.Array,
-    *,
-    train: bool,
+    subjects: tuple[Subject, Subject], key: jax.Array, *, train: bool
 ) -> Explained | None:
     """Find the fewest rules of differentiation without which both networks' gradients are equal.
 
@@ -46,32 +40,23 @@ def explain_gradients(
 
     Args:
       subjects: networks with equal outputs.
-      inputs: a batch for each.
       key, train: passed to both networks.
 
     Returns:
       None if no rules explain it.
     """
     try:
-        with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        with double_precision():
             wide = (subjects[0].in_double(), subjects[1].in_double())
-            return _explain(wide, to_double(inputs), key, train, DOUBLE_EPS)
+            return _explain(wide, key, train, DOUBLE_EPS)
     except Exception:  # a network that fails on float64
-        tolerance = SINGLE_FACTOR * float(jnp.finfo("float32").eps)
-        return _explain(subjects, inputs, key, train, tolerance)
+        return _explain(subjects, key, train, SINGLE_TOLERANCE)
 
 
 def _explain(
-    subjects: tuple[Subject, Subject],
-    inputs: tuple[PyTree, PyTree],
-    key: jax.Array,
-    train: bool,
-    tolerance: float,
+    subjects: tuple[Subject, Subject], key: jax.Array, train: bool, tolerance: float
 ) -> Explained | None:
-    one, other = (
-        Program(subject, given, key, train=train)
-        for subject, given in zip(subjects, inputs, strict=True)
-    )
+    one, other = (Program(subject, key, train=train) for subject in subjects)
 
     def agree(chosen: Chosen) -> bool:
         pair = one.gradients(chosen[0]), other.gradients(chosen[1])

@@ -49,10 +49,10 @@ class Program:
       rules: of the forward pass, in order.
     """
 
-    def __init__(self, subject: Subject, inputs: PyTree, key: jax.Array, *, train: bool) -> None:
+    def __init__(self, subject: Subject, key: jax.Array, *, train: bool) -> None:
         def forward(params: PyTree) -> list[Any]:
             own = Variables(params=params, state=subject.variables.state)
-            return list(subject.apply(own, inputs, key, train)[0].values())
+            return list(subject.apply(own, subject.inputs, key, train)[0].values())
 
         self._subject = subject
         self._closed: Any = jax.make_jaxpr(forward)(subject.variables.params)

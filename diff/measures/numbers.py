@@ -17,7 +17,7 @@ rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +27,11 @@ from ...core.errors import describe
 from ...core.network import Variables
 from ...core.tracing.jaxprs import walk
 from ...core.types import PyTree
-from .subject import OPTIMIZER, STEPS, Subject, to_double
+from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
 SINGLE_FACTOR = 256
+SINGLE_TOLERANCE = SINGLE_FACTOR * float(np.finfo(np.float32).eps)
 STEP_FACTOR = 65_536
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -50,6 +51,9 @@ class Quantity(NamedTuple):
     name: str
     mode: str
     batch: int
+
+
+Values: TypeAlias = dict[Quantity, Arrays]
 
 
 class Distance(NamedTuple):
@@ -100,14 +104,12 @@ class Setup:
     """What both networks are measured on.
 
     Attributes:
-      batches: inputs of each side by batch size.
       key: of random draws in training.
       modes: the modes in which outputs are measured; one if both give the same program.
       learning_mode: the mode of the gradient steps.
       learns: whether there is something to differentiate.
     """
 
-    batches: Mapping[int, tuple[PyTree, PyTree]]
     key: jax.Array
     modes: tuple[str, ...]
     learning_mode: str
@@ -121,11 +123,13 @@ class Measured(NamedTuple):
       measurements: one per quantity.
       notes: what could not be measured, and why.
       dtypes: the coarsest dtype in which each network computes on float64; empty if it fails.
+      gradients: of both networks, by shared name; empty if there is nothing to differentiate.
     """
 
     measurements: list[Measurement]
     notes: list[str]
     dtypes: tuple[str, str]
+    gradients: list[Arrays]
 
 
 def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = True) -> Measured:
@@ -138,15 +142,16 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
         double precision would hide it, and is not measured.
     """
     notes: list[str] = []
-    native = _distances(one, other, setup)
+    values = [_values(side, setup) for side in (one, other)]
+    native = _distances(*values)
     canonical: dict[Quantity, Distance] | None = None
     double: dict[Quantity, Distance] | None = None
     try:
         pair = one.canonical(), other.canonical()
-        canonical = _distances(*pair, setup)
+        canonical = _distances(*(_values(side, setup) for side in pair))
     except Exception as error:  # a custom layer that canonical arithmetic cannot rewrite
         notes.append(f"canonical arithmetic was not measured: {describe(error)}")
-    coarse = [_coarsest(side, setup, index) for index, side in enumerate((one, other))]
+    coarse = [_coarsest(side, setup) for side in (one, other)]
     if all(each.identical for each in native.values()):
         notes.append("double precision was not measured: all bits are equal without it")
     elif not same_dtypes:
@@ -155,7 +160,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
         try:
-            double = in_double(one, other, setup)
+            with double_precision():
+                wide = one.in_double(), other.in_double()
+                double = _distances(*(_values(side, setup) for side in wide))
         except Exception as error:
             notes.append(f"double precision was not measured: {describe(error)}")
     precise = double is not None and set(coarse) == {"float64"}
@@ -175,7 +182,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     ]
     if not precise:
         measurements = _unjudged_noise(measurements, notes)
-    return Measured(measurements, notes, (coarse[0], coarse[1]))
+    learned = Quantity(GRADIENTS, setup.learning_mode, max(one.batches))
+    gradients = [side[learned] for side in values if learned in side]
+    return Measured(measurements, notes, (coarse[0], coarse[1]), gradients)
 
 
 def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[Measurement]:
@@ -184,12 +193,7 @@ def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[M
     Adam divides a gradient by its own size. Where a gradient is 0 but for rounding, such as that of
     a bias of attention keys, its steps are as large as any others, and no output depends on them.
     """
-    agree = {GRADIENTS: False, LONG_OUTPUTS: False}
-    agree |= {name: True for name in {each.quantity.name for each in measurements} & agree.keys()}
-    for each in measurements:
-        if each.quantity.name in agree:
-            agree[each.quantity.name] &= each.agrees
-    if not all(agree.values()):
+    if not all(e.agrees for e in measurements if e.quantity.name in (GRADIENTS, LONG_OUTPUTS)):
         return measurements
     judged = [
         replace(each, single_tolerance=math.inf) if each.quantity.name in STEPPED else each
@@ -198,14 +202,6 @@ def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[M
     if any(a.agrees != b.agrees for a, b in zip(judged, measurements, strict=True)):
         notes.append("parameters after gradient steps differ where no output depends on them")
     return judged
-
-
-def in_double(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:
-    """Measure all quantities in float64."""
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        batches = {size: to_double(pair) for size, pair in setup.batches.items()}
-        wide = Setup(batches, setup.key, setup.modes, setup.learning_mode, setup.learns)
-        return _distances(one.in_double(), other.in_double(), wide)
 
 
 def _factor(quantity: Quantity) -> int:
@@ -217,7 +213,7 @@ def _eps(dtype: str) -> float:
     return max(float(jnp.finfo(dtype or "float32").eps), float(jnp.finfo("float32").eps))
 
 
-def _coarsest(side: Subject, setup: Setup, index: int) -> str:
+def _coarsest(side: Subject, setup: Setup) -> str:
     """Find the coarsest floating dtype in which a network computes on float64.
 
     Conversions do not count: only what is computed in another dtype loses digits.
@@ -227,11 +223,10 @@ def _coarsest(side: Subject, setup: Setup, index: int) -> str:
     """
     found = {"float64"}
     try:
-        with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-            inputs = to_double(setup.batches[max(setup.batches)][index])
+        with double_precision():
             wide = side.in_double()
             for mode in setup.modes:
-                found |= _dtypes(wide.traced(inputs, setup.key, mode == TRAINING))
+                found |= _dtypes(wide.traced(setup.key, mode == TRAINING))
     except Exception:
         return ""
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).eps))
@@ -251,26 +246,25 @@ def _dtypes(jaxpr: Any) -> set[str]:
     }
 
 
-def _distances(one: Subject, other: Subject, setup: Setup) -> dict[Quantity, Distance]:
-    values = [_values(side, setup, index) for index, side in enumerate((one, other))]
+def _distances(one: Values, other: Values) -> dict[Quantity, Distance]:
     return {
-        quantity: distance(found, values[1][quantity], together=quantity.name == GRADIENTS)
-        for quantity, found in values[0].items()
+        quantity: distance(found, other[quantity], together=quantity.name == GRADIENTS)
+        for quantity, found in one.items()
     }
 
 
-def _values(side: Subject, setup: Setup, index: int) -> dict[Quantity, dict[str, Any]]:
+def _values(side: Subject, setup: Setup) -> Values:
     """Compute all quantities of one network."""
-    found: dict[Quantity, dict[str, Any]] = {}
-    largest = max(setup.batches)
+    found: Values = {}
+    largest, inputs = max(side.batches), side.inputs
     variables, key, mode = side.variables, setup.key, setup.learning_mode
-    for size, pair in setup.batches.items():
+    for size, batch in side.batches.items():
         for each in setup.modes:
             if size == largest and each == mode and setup.learns:
                 continue  # `learn` computes it too
-            outputs, state = side.forward(variables, pair[index], key, each == TRAINING)
-            found[Quantity(OUTPUTS, each, size)] = outputs
-    inputs = setup.batches[largest][index]
+            found[Quantity(OUTPUTS, each, size)], _ = side.forward(
+                variables, batch, key, each == TRAINING
+            )
     if setup.learns:
         opt_state = OPTIMIZER.init(variables.params)
         for number in range(STEPS):
@@ -287,8 +281,8 @@ def _values(side: Subject, setup: Setup, index: int) -> dict[Quantity, dict[str,
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
         moved = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
-        for size in sorted(setup.batches, reverse=True)[:2]:
-            _, state = side.forward(moved, setup.batches[size][index], key, True)
+        for size in sorted(side.batches, reverse=True)[:2]:
+            _, state = side.forward(moved, side.batches[size], key, True)
             moved = replace(moved, state=state)
         outputs, _ = side.forward(moved, inputs, key, False)
         found[Quantity(STATE, EVALUATION, largest)] = outputs
@@ -343,21 +337,18 @@ def _bits(array: np.ndarray) -> np.ndarray:
 class ForwardPair:
     """The outputs of two networks in evaluation, compiled once for many weights."""
 
-    def __init__(
-        self, subjects: tuple[Subject, Subject], inputs: tuple[PyTree, PyTree], key: jax.Array
-    ) -> None:
+    def __init__(self, subjects: tuple[Subject, Subject], key: jax.Array) -> None:
         self.subjects = tuple(replace(side, double=True) for side in subjects)
-        self.inputs, self.key = inputs, key
+        self.inputs, self.key = tuple(side.inputs for side in subjects), key
 
     def agree(self, one: Variables, other: Variables) -> bool:
         """Return whether the outputs agree in float64, or in float32 if a network fails there."""
         try:
-            with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+            with double_precision():
                 sides = to_double((one, other)), to_double(self.inputs)
                 return self._distance(*sides).max_rel <= DOUBLE_EPS
         except Exception:
-            limit = SINGLE_FACTOR * float(jnp.finfo("float32").eps)
-            return self._distance((one, other), self.inputs).max_rel <= limit
+            return self._distance((one, other), self.inputs).max_rel <= SINGLE_TOLERANCE
 
     def _distance(self, variables: PyTree, inputs: PyTree) -> Distance:
         outputs = [

@@ -1,12 +1,11 @@
 """Networks that draw random numbers in training, compared in distribution."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.types import PyTree
 from ..types import Cause
 from .compiling import quick_jit
 from .samples import LEVEL, two_samples
@@ -32,17 +31,16 @@ class Randomness(NamedTuple):
     causes: list[Cause]
 
 
-def outputs_over_keys(side: Subject, inputs: PyTree, key: jax.Array) -> np.ndarray:
+def outputs_over_keys(side: Subject, key: jax.Array) -> np.ndarray:
     """Compute some elements of the outputs in training for many keys: float32 `[keys, few]`.
 
     Args:
       side: a network.
-      inputs: a batch of one.
       key: split into one per call.
     """
 
     def call(key: jax.Array) -> jax.Array:
-        outputs, _ = side.apply(side.variables, inputs, key, True)
+        outputs, _ = side.apply(side.variables, side.example, key, True)
         flat = [leaf.astype(jnp.float32).reshape(-1) for leaf in outputs.values()]
         return jnp.concatenate(flat)[:MAX_ELEMENTS]
 
@@ -53,7 +51,6 @@ def outputs_over_keys(side: Subject, inputs: PyTree, key: jax.Array) -> np.ndarr
 def compare_randomness(
     sides: tuple[Subject, Subject],
     is_random: tuple[bool, bool],
-    inputs: tuple[Any, Any],
     key: jax.Array,
 ) -> Randomness:
     """Test whether two networks' outputs in training have the same distribution over keys.
@@ -63,12 +60,9 @@ def compare_randomness(
     Args:
       sides: the networks.
       is_random: whether the outputs depend on the key.
-      inputs: a batch of one for each.
       key: of both sides, whose libraries derive other numbers from it.
     """
-    samples = [
-        outputs_over_keys(side, given, key) for side, given in zip(sides, inputs, strict=True)
-    ]
+    samples = [outputs_over_keys(side, key) for side in sides]
     identical = np.array_equal(samples[0], samples[1])
     columns = range(samples[0].shape[1])
     p_value = min(two_samples(samples[0][:, i], samples[1][:, i]) for i in columns)

@@ -1,7 +1,8 @@
 """One network at its weights, and the programs that are measured."""
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,14 +29,26 @@ class Subject(Side):
     """One network, its weights, and what is measured of it.
 
     Attributes:
+      batches: its inputs by batch size.
       outputs: for each output that both sides share, the name and the index of this side's leaf.
       targets: for each of these, what the loss compares it with.
       double: whether the arrays are float64; then it is measured where x64 is enabled.
     """
 
+    batches: Mapping[int, PyTree]
     outputs: tuple[tuple[str, int], ...]
     targets: tuple[np.ndarray, ...]
     double: bool = False
+
+    @property
+    def example(self) -> PyTree:
+        """The smallest batch."""
+        return self.batches[min(self.batches)]
+
+    @property
+    def inputs(self) -> PyTree:
+        """The largest batch."""
+        return self.batches[max(self.batches)]
 
     def canonical(self) -> "Subject":
         """Return it in canonical arithmetic.
@@ -49,8 +62,9 @@ class Subject(Side):
         return replace(self, network=network, variables=variables)
 
     def in_double(self) -> "Subject":
-        """Return it with float64 weights; call it where x64 is enabled."""
-        return replace(self, variables=to_double(self.variables), double=True)
+        """Return it with float64 weights and inputs; call it where x64 is enabled."""
+        variables, batches = to_double((self.variables, dict(self.batches)))
+        return replace(self, variables=variables, batches=batches, double=True)
 
     def apply(
         self, variables: Variables, inputs: PyTree, key: jax.Array, train: bool
@@ -62,26 +76,26 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, inputs: PyTree, key: jax.Array, train: bool) -> Any:
+    def traced(self, key: jax.Array, train: bool) -> Any:
         """Trace a call, and keep what its results depend on."""
         jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(
-            self.variables, inputs, key
+            self.variables, self.example, key
         ).jaxpr
         return jaxpr.replace(eqns=needed(jaxpr.eqns, jaxpr.outvars))
 
-    def same_program(self, inputs: PyTree, key: jax.Array) -> bool:
+    def same_program(self, key: jax.Array) -> bool:
         """Return whether training and evaluation trace to the same program."""
-        texts = [str(self.traced(inputs, key, train)) for train in (True, False)]
+        texts = [str(self.traced(key, train)) for train in (True, False)]
         addresses = re.compile(r"0x[0-9a-f]+")  # of functions in rules of differentiation
         return addresses.sub("", texts[0]) == addresses.sub("", texts[1])
 
-    def is_random(self, inputs: PyTree, key: jax.Array) -> bool:
+    def is_random(self, key: jax.Array) -> bool:
         """Return whether outputs or state depend on the key in training."""
 
         def call(key: jax.Array, variables: Variables, inputs: PyTree) -> Any:
             return self.apply(variables, inputs, key, True)
 
-        return bool(leaves_read(call, key, self.variables, inputs))
+        return bool(leaves_read(call, key, self.variables, self.example))
 
     @property
     def _jit(self) -> Callable[..., Any]:
@@ -150,6 +164,13 @@ def loss_of(outputs: Arrays, targets: tuple[np.ndarray, ...]) -> jax.Array:
             distance = output.astype(total.dtype) - jnp.asarray(target, total.dtype)
             total = total + jnp.mean(distance**2)
     return total
+
+
+@contextlib.contextmanager
+def double_precision() -> Iterator[None]:
+    """Compute in float64, with networks whose own constants may be float32."""
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def to_double(tree: PyTree) -> PyTree:

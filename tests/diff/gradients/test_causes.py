@@ -100,13 +100,13 @@ class Case:
 
     def subjects(self) -> tuple[Subject, Subject]:
         one, other = (
-            Subject(**vars(side), outputs=(("output", 0),), targets=(TARGET,))
+            Subject(**vars(side), batches={4: INPUTS}, outputs=(("output", 0),), targets=(TARGET,))
             for side in self.sides()
         )
         return one, other
 
     def explain(self) -> Explained | None:
-        return explain_gradients(self.subjects(), (INPUTS, INPUTS), KEY, train=False)
+        return explain_gradients(self.subjects(), KEY, train=False)
 
 
 PLANTED: dict[str, Case] = {
@@ -183,8 +183,8 @@ def test_what_no_rule_explains_is_located() -> None:
     assert case.explain() is None
     one, other = case.subjects()
     how: Any = {"train": False, "key": KEY}
-    found = first_backward_difference(one, other, INPUTS, **how)
+    found = first_backward_difference(one, other, **how)
     assert found is not None
     places = [side.source for side in (found.one, found.other) if side is not None]
     assert places and all("tests/diff/gradients/test_causes.py:" in place for place in places)
-    assert first_backward_difference(one, one, INPUTS, **how) is None
+    assert first_backward_difference(one, one, **how) is None
