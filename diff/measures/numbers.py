@@ -27,6 +27,7 @@ from ...core.errors import describe
 from ...core.network import Variables
 from ...core.tracing.jaxprs import walk
 from ...core.types import PyTree
+from ..programs.tape import LAYOUT
 from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
@@ -232,15 +233,12 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).eps))
 
 
-ARRANGING = {"convert_element_type", "reshape", "transpose", "broadcast_in_dim", "squeeze", "copy"}
-
-
 def _dtypes(jaxpr: Any) -> set[str]:
     """Collect the floating dtypes in which a program computes with arrays."""
     return {
         str(var.aval.dtype)
         for equation, _ in walk(jaxpr)
-        if equation.primitive.name not in ARRANGING
+        if equation.primitive.name not in LAYOUT
         for var in equation.outvars
         if jnp.issubdtype(getattr(var.aval, "dtype", np.bool_), jnp.floating) and var.aval.shape
     }

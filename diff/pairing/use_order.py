@@ -10,23 +10,11 @@ from ...core.network import Network, Variables
 from ...core.tracing.jaxprs import needed
 from ...core.tracing.jaxprs import variables as tracing_variables
 from ...core.types import PyTree
+from ..programs.tape import LAYOUT
 from ..types import codec_of
 
-# Operations that only arrange the elements of an array.
-ARRANGING = {
-    "broadcast_in_dim",
-    "concatenate",
-    "convert_element_type",
-    "copy",
-    "expand_dims",
-    "reshape",
-    "rev",
-    "slice",
-    "split",
-    "squeeze",
-    "stop_gradient",
-    "transpose",
-}
+# Operations that only arrange the elements of an array, or of several.
+ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split"}
 
 
 class Uses(NamedTuple):

@@ -8,54 +8,30 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import Region, consumers
+from ..tape import LAYOUT
 from ..values import View, close, layouts
+from ..wide import ON_HOST
 from . import features
 from .features import Finding
 
-ELEMENTWISE = {
-    "abs",
-    "add",
-    "and",
+ELEMENTWISE = (ON_HOST.keys() - LAYOUT) | {
     "atan",
     "cbrt",
     "ceil",
     "clamp",
     "cos",
-    "div",
-    "eq",
     "erf",
     "erf_inv",
     "erfc",
-    "exp",
     "exp2",
-    "expm1",
     "floor",
-    "ge",
-    "gt",
     "integer_pow",
     "is_finite",
-    "le",
-    "log",
-    "log1p",
-    "logistic",
-    "lt",
-    "max",
-    "min",
-    "mul",
-    "ne",
-    "neg",
     "not",
-    "or",
     "pow",
     "round",
-    "rsqrt",
     "select_n",
-    "sign",
     "sin",
-    "square",
-    "sqrt",
-    "sub",
-    "tanh",
 }
 POINTS = 64  # of one size, so that each function is compiled once
 NAMED: dict[str, Callable[[Any], Any]] = {
