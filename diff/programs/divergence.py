@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..types import Difference
-from . import places
-from .regions import Region, consumers, differing, region
+from .regions import Part, Region, consumers, differing, region
 from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
@@ -22,71 +21,58 @@ MAX_REPLAYS = 40  # tried with all that follows
 ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Divergence:
     """Two parts of the programs with equal inputs and different results.
 
     Attributes:
       search: has the programs' regions.
-      ends: the two values with which the parts end; None if no such pair was found.
-      parts: the values of each program that are computed in its part.
+      parts: of each program; both have an end or none has.
       values, operands: replacements that give the second program the first one's result.
-      substitute: the first one's result, in the layout of the second one's.
+      substitute: the first one's result, in the layout of the second one's; None without an end.
     """
 
     search: "Search"
-    ends: tuple[int, int] | None = None
-    parts: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    parts: tuple[Part, Part]
     values: dict[int, Any] = field(default_factory=dict)
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     substitute: np.ndarray | None = None
 
-    @property
-    def regions(self) -> tuple[Region, Region]:
-        return self.search.one, self.search.other
-
-    def inputs(self) -> tuple[list[int], list[int]]:
-        """Return the values with a counterpart from which each part is computed."""
-        found = [r.inputs(part) for r, part in zip(self.regions, self.parts, strict=True)]
-        return found[0], found[1]
-
-    def firsts(self) -> tuple[int | None, int | None]:
-        """Return the first computed value of each part, or the first leaf."""
-        found = []
-        for side, part in zip(self.regions, self.parts, strict=True):
-            computed = (value for value in part if value in side.tape.producers)
-            found.append(next(computed, next(iter(part), None)))
-        return found[0], found[1]
+    def results(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return both results in the second one's layout; None if the parts have no end."""
+        other = self.parts[1]
+        if self.substitute is None or other.end is None:
+            return None
+        return np.asarray(self.substitute), np.asarray(other.view.arrays[other.end])
 
     def size(self) -> tuple[float, float]:
         """Return the largest absolute and relative difference of the two results."""
-        if self.ends is None or self.substitute is None:
+        pair = self.results()
+        if pair is None:
             return float("nan"), float("nan")
-        own = np.asarray(self.search.other.view.arrays[self.ends[1]], np.float64)
-        return difference(np.asarray(self.substitute, np.float64), own)
+        one, other = (array.astype(np.float64) for array in pair)
+        return difference(one, other)
 
-    def lasts(self) -> tuple[int | None, int | None]:
-        """Return the values that are the results of each part."""
-        if self.ends is None:
-            return self.firsts()
-        found = []
-        for side, part, end in zip(self.regions, self.parts, self.ends, strict=True):
-            # Adding a bias of 0 does not change the numbers: the product before it is the result.
-            numbers = side.view.core(end).numbers
-            same = (value for value in part if close(side.view.core(value).numbers, numbers, 0.0))
-            found.append(next(same, end))
-        return found[0], found[1]
+    def agrees(
+        self, values: dict[int, Any], operands: dict[tuple[int, int], Any] | None = None
+    ) -> bool:
+        """Return whether the second program computes the first one's result.
+
+        Args:
+          values: arrays in place of its values.
+          operands: arrays in place of operands, by step and position.
+        """
+        view, end = self.parts[1].view, self.parts[1].end
+        if self.substitute is None or end is None:
+            return False
+        now = view.tape.replay(values, operands, arrays=view.arrays)
+        return close(np.asarray(self.substitute), np.asarray(now[end]), self.search.tolerance)
 
     def described(self, *, last: bool = False) -> Difference:
         """Describe the first operation of each part, or the `last`."""
-        operations = [
-            None if value is None else places.operation(region.tape, value)
-            for region, value in zip(
-                self.regions, self.lasts() if last else self.firsts(), strict=True
-            )
-        ]
+        one, other = (part.operation(last=last) for part in self.parts)
         largest, relative = self.size()
-        return Difference(one=operations[0], other=operations[1], max_abs=largest, max_rel=relative)
+        return Difference(one=one, other=other, max_abs=largest, max_rel=relative)
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -131,11 +117,11 @@ def _rearranged(search: "Search") -> Divergence:
     """Describe outputs that hold the same numbers in another order."""
     one, other, slot = search.one.view, search.other.view, search.slots[0]
     a, b = one.tape.outputs[slot], other.tape.outputs[slot]
-    parts = ([one.tape.roots[a]], [other.tape.roots[b]])
-    array = np.asarray(one.arrays[a])
+    roots, array = ([one.tape.roots[a]], [other.tape.roots[b]]), np.asarray(one.arrays[a])
     if array.shape != np.shape(other.arrays[b]):
-        return Divergence(search, None, parts)
-    return Divergence(search, (a, b), parts, {b: array}, {}, array)
+        return Divergence(search, (Part(search.one, roots[0]), Part(search.other, roots[1])))
+    parts = Part(search.one, roots[0], a), Part(search.other, roots[1], b)
+    return Divergence(search, parts, {b: array}, substitute=array)
 
 
 def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
@@ -146,7 +132,7 @@ def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
         for a, b in pairs[:count]:
             if (found := check(a, b)) is not None:
                 return found
-    return Divergence(search, None, (first.values, second.values))
+    return Divergence(search, (Part(first, first.values), Part(second, second.values)))
 
 
 def first_rounding(first: Region, second: Region, slots: list[int]) -> Divergence | None:
@@ -290,24 +276,20 @@ class Search:
     def made(
         self, a: int, b: int, array: np.ndarray, agreeing: list[int], now: Sequence[Any]
     ) -> Divergence:
-        parts = [
-            sorted(region.ancestors.get(value, ()))
-            for region, value in ((self.one, a), (self.other, b))
-        ]
-        found = Divergence(self, (a, b), (parts[0], parts[1]), substitute=array)
-        if b not in self.other.boundary:
-            found.values = {b: array}
-            return found
-        tape = self.other.tape
-        for step in agreeing:
-            for position, value in enumerate(tape.steps[step].operands):
-                if tape.roots[value] == b:
-                    found.operands[step, position] = now[value]
-        for slot in self.slots_of(self.other, b) if not agreeing else ():
-            found.values[tape.outputs[slot]] = np.reshape(
-                array, np.shape(self.other.view.arrays[tape.outputs[slot]])
-            )
-        return found
+        values: dict[int, Any] = {b: array}
+        operands: dict[tuple[int, int], Any] = {}
+        if b in self.other.boundary:  # which other steps may read too
+            tape = self.other.tape
+            for step in agreeing:
+                for position, value in enumerate(tape.steps[step].operands):
+                    if tape.roots[value] == b:
+                        operands[step, position] = now[value]
+            slots = () if agreeing else self.slots_of(self.other, b)
+            outputs = [tape.outputs[slot] for slot in slots]
+            arrays = self.other.view.arrays
+            values = {value: np.reshape(array, np.shape(arrays[value])) for value in outputs}
+        parts = Part.ending_at(self.one, a), Part.ending_at(self.other, b)
+        return Divergence(self, parts, values, operands, array)
 
     def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:
         """Substitute a value in the arrangement in which two equal values, its arguments, agree.

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..types import Operation
+from . import places
 from .tape import Tape
 from .values import View, close
 
@@ -38,10 +40,77 @@ class Region:
         step = self.tape.steps[self.tape.producers[value]]
         return _data_roots(self.tape, step.operands)
 
-    def inputs(self, values: Iterable[int]) -> list[int]:
-        """Return the boundary of some values of the region."""
-        found = {source for value in values for source in self.sources(value)}
-        return sorted(found & self.boundary)
+    def steps(self, values: Iterable[int]) -> list[int]:
+        """Return the steps that compute some values, in order."""
+        producers = self.tape.producers
+        return sorted({producers[value] for value in values if value in producers})
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The part of a region that computes one result.
+
+    Attributes:
+      region: of the program.
+      values: what is computed in the part, in order, and leaves without a counterpart.
+      end: its result; None if none was found that ends a part of the other program, too.
+    """
+
+    region: Region
+    values: list[int]
+    end: int | None = None
+
+    @classmethod
+    def ending_at(cls, region: Region, end: int) -> "Part":
+        """Return the part that computes a value of the region."""
+        return cls(region, sorted(region.ancestors.get(end, ())), end)
+
+    @property
+    def view(self) -> View:
+        return self.region.view
+
+    @property
+    def tape(self) -> Tape:
+        return self.region.tape
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that compute its values, in order."""
+        return self.region.steps(self.values)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its operations."""
+        return {self.tape.steps[index].name for index in self.steps}
+
+    @property
+    def inputs(self) -> list[int]:
+        """The values with a counterpart from which it is computed."""
+        found = {source for value in self.values for source in self.region.sources(value)}
+        return sorted(found & self.region.boundary)
+
+    @property
+    def first(self) -> int | None:
+        """The first computed value, or the first leaf."""
+        computed = (value for value in self.values if value in self.tape.producers)
+        return next(computed, next(iter(self.values), None))
+
+    @property
+    def last(self) -> int | None:
+        """The first value with the numbers of its result; the first of all if it has no end."""
+        if self.end is None:
+            return self.first
+        # Adding a bias of 0 does not change the numbers: the product before it is the result.
+        numbers = self.view.core(self.end).numbers
+        same = (
+            value for value in self.values if close(self.view.core(value).numbers, numbers, 0.0)
+        )
+        return next(same, self.end)
+
+    def operation(self, *, last: bool = False) -> Operation | None:
+        """Describe its first operation, or the `last`; None if it is empty."""
+        value = self.last if last else self.first
+        return None if value is None else places.operation(self.tape, value)
 
 
 def consumers(tape: Tape, value: int) -> list[int]:

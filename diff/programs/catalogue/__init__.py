@@ -10,7 +10,7 @@ from .activations import activation
 from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
 from .dropout import dropout
-from .features import Finding, results, steps_of
+from .features import Finding
 from .norm_kinds import norm_kind
 from .norms import norm_axis, norm_epsilon
 from .order import flatten_order
@@ -63,31 +63,27 @@ def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
     a convolution's of another size, or where something else reads them too.
     """
     for earlier in explained:
-        firsts = list(zip(earlier.firsts(), found.parts, strict=True))
-        if all(first is None or first in part for first, part in firsts):
+        pairs = zip(earlier.parts, found.parts, strict=True)
+        if all(each.first is None or each.first in part.values for each, part in pairs):
             return True
     return False
 
 
 def where(found: Divergence, labels: tuple[str, str]) -> str:
     """Name the first operations of both parts."""
-    operations = [
-        None if value is None else places.operation(region.tape, value)
-        for region, value in zip(found.regions, found.firsts(), strict=True)
-    ]
     return "; ".join(
-        f"{label}: {places.shown(operation)}"
-        for label, operation in zip(labels, operations, strict=True)
+        f"{label}: {places.shown(part.operation())}"
+        for label, part in zip(labels, found.parts, strict=True)
     )
 
 
 def _unexplained(found: Divergence) -> str:
     largest, relative = found.size()
     names = []
-    for region, part in zip(found.regions, found.parts, strict=True):
-        steps = [region.tape.steps[i].name for i in steps_of(region, part)]
+    for part in found.parts:
+        steps = [part.tape.steps[index].name for index in part.steps]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
-    pair = results(found)
+    pair = found.results()
     if pair is not None and close(Core.of(pair[0]).numbers, Core.of(pair[1]).numbers):
         return f"the same numbers in another order, which differ by up to {largest:.3g}"
     return (

@@ -58,8 +58,7 @@ NAMED: dict[str, Callable[[Any], Any]] = {
 
 def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two functions of the same values, at least one of them a known activation."""
-    one, other = (region.view for region in found.regions)
-    other_region = found.search.other
+    one, other = (part.view for part in found.parts)
     for first, second in _common_inputs(found):
         for a, b in _result_pairs(found, first, second):
             named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
@@ -70,7 +69,9 @@ def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if whole is not None:
                 evidence += "; with the first one's results in both, what follows is equal"
                 return Finding("activation", evidence, whole)
-            if b in other_region.ancestors and (whole := found.search.forced(a, b, first, second)):
+            if b in found.search.other.ancestors and (
+                whole := found.search.forced(a, b, first, second)
+            ):
                 # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, whole)
     return None
@@ -118,30 +119,20 @@ def _of_both_signs(x: np.ndarray, y: np.ndarray) -> str | None:
     return None
 
 
-def _common_inputs(found: Divergence) -> Iterator[tuple[int, int]]:
-    """Yield the values that both programs have and that either part reads."""
-    one, other = (region.view for region in found.regions)
-    ours, theirs = found.inputs()
-    ends = found.ends or ()
-    for region, values in zip(found.regions, (ours, theirs), strict=True):
-        values.extend(
-            end
-            for end in ends[: 1 if region is found.regions[0] else 2]
-            if end in region.boundary and end not in values
-        )
-    seen = set()
-    for first in ours:
-        for second in other.find_all(one.core(first)):
-            seen.add((first, second))
-            yield first, second
-    for second in theirs:
-        for first in one.find_all(other.core(second)):
-            if (first, second) not in seen:
-                yield first, second
+def _common_inputs(found: Divergence) -> list[tuple[int, int]]:
+    """List the values that both programs have and that either part reads."""
+    one, other = (part.view for part in found.parts)
+    ours, theirs = (
+        [value for value in (*part.inputs, part.end) if value in part.region.boundary]
+        for part in found.parts
+    )
+    pairs = [(a, b) for a in ours for b in other.find_all(one.core(a))]
+    pairs += [(a, b) for b in theirs for a in one.find_all(other.core(b))]
+    return list(dict.fromkeys(pairs))
 
 
 def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:
-    one, other = found.regions
+    one, other = found.search.one, found.search.other
     for a in _exits(one, first):
         for b in _exits(other, second):
             if (a in one.ancestors or b in other.ancestors) and found.search.fits(a, b):

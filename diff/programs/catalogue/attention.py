@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region, consumers
+from ..regions import Part, consumers
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
@@ -15,9 +15,9 @@ MASKED = -1e4  # a logit below is masked
 def attention_scale(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find logits of attention that differ by a factor."""
     factor = features.ratio(found)
-    if factor is None or not all(_is_attention(r, p, e) for r, p, e in features.sides(found)):
+    if factor is None or not all(map(_is_attention, found.parts)):
         return None
-    scales = [_scale(region, part) for region, part, _ in features.sides(found)]
+    scales = [_scale(part) for part in found.parts]
     evidence = (
         f"logits are scaled by {scales[0]:.4g} in {labels[0]}, by {scales[1]:.4g} in {labels[1]} "
         f"(factor {factor:.4g}); with the first one's in both, what follows is equal"
@@ -27,8 +27,8 @@ def attention_scale(found: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find logits of a softmax that differ only where one program masks them."""
-    pair = features.results(found)
-    if pair is None or not all(_feeds_softmax(r, e) for r, _, e in features.sides(found)):
+    pair = found.results()
+    if pair is None or not all(map(_feeds_softmax, found.parts)):
         return None
     masked = [array <= MASKED for array in pair]
     seen = ~(masked[0] | masked[1])
@@ -51,9 +51,9 @@ def attention_mask(found: Divergence, labels: tuple[str, str]) -> Finding | None
 def attention_heads(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find products of two inputs that sum over heads of another size."""
     products = []
-    for region, part, _ in features.sides(found):
-        tape = region.tape
-        steps = (tape.steps[index] for index in features.steps_of(region, part))
+    for part in found.parts:
+        tape = part.tape
+        steps = (tape.steps[index] for index in part.steps)
         first = next((step for step in steps if _is_product_of_inputs(tape, step)), None)
         if first is None or features.leads_to(tape, first.results[0], ("exp",), 6) is None:
             return None
@@ -71,10 +71,10 @@ def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
     return step.name == "dot_general" and inputs
 
 
-def _scale(region: Region, part: list[int]) -> float:
+def _scale(part: Part) -> float:
     """Multiply the constants of a part's products and quotients."""
-    scale, tape = 1.0, region.tape
-    for index in features.steps_of(region, part):
+    scale, tape = 1.0, part.tape
+    for index in part.steps:
         name = tape.steps[index].name
         for constant in features.constants(tape, index):
             if name == "mul":
@@ -84,20 +84,18 @@ def _scale(region: Region, part: list[int]) -> float:
     return scale
 
 
-def _feeds_softmax(region: Region, end: int | None) -> bool:
-    return end is not None and features.leads_to(region.tape, end, ("exp",), 3) is not None
+def _feeds_softmax(part: Part, depth: int = 3) -> bool:
+    end = part.end
+    return end is not None and features.leads_to(part.tape, end, ("exp",), depth) is not None
 
 
-def _is_attention(region: Region, part: list[int], end: int | None) -> bool:
+def _is_attention(part: Part) -> bool:
     """Return whether a value becomes the logits of a softmax, with a product of two inputs."""
-    tape = region.tape
-    if end is None or features.leads_to(tape, end, ("exp",), 5) is None:
+    tape = part.tape
+    if part.end is None or not _feeds_softmax(part, 5):
         return False
-    near = [
-        *features.steps_of(region, part),
-        *(step for value in (end,) for step in consumers(tape, value)),
-        features.comes_from(tape, end, ("dot_general",), 4),
-    ]
+    product = features.comes_from(tape, part.end, ("dot_general",), 4)
+    near = [*part.steps, *consumers(tape, part.end), product]
     return any(
         index is not None and _is_product_of_inputs(tape, tape.steps[index]) for index in near
     )

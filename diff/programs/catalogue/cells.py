@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region, consumers, region
+from ..regions import Part, Region, consumers, region
 from ..tape import INPUTS, Tape
 from ..values import Core, View, close, layouts
 from . import features
@@ -19,8 +20,8 @@ GATES = ("logistic",)
 def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reset gate that is applied before the recurrent product in one program only."""
     for early, late in ((0, 1), (1, 0)):
-        product = _gate_then_product(found.regions[early])
-        gated = _product_then_gate(found.regions[late])
+        product = _gate_then_product(found.parts[early].region)
+        gated = _product_then_gate(found.parts[late].region)
         if product is None or gated is None:
             continue
         for whole in _ending_at(found, early, product, gated[0]):
@@ -35,14 +36,11 @@ def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an update gate that keeps the old state in one program, the new one in the other."""
-    view = found.search.other.view
-    if found.ends is None:
-        return None
-    for value in found.inputs()[1]:
-        if features.comes_from(view.tape, value, GATES, 3) is None:
+    part = found.parts[1]
+    for value in part.inputs:
+        if features.comes_from(part.tape, value, GATES, 3) is None:
             continue
-        now = view.tape.replay({value: 1 - view.arrays[value]}, arrays=view.arrays)
-        if features.ends_agree(found, now):
+        if found.agrees({value: 1 - part.view.arrays[value]}):
             evidence = (
                 f"the update gate z of {labels[0]} is 1 - z in {labels[1]}; with 1 - z there, the "
                 "results are equal"
@@ -54,7 +52,7 @@ def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 def forget_bias(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a constant added to a gate whose result is multiplied with the cell's state."""
     number = features.offset(found)
-    if number is None or not all(_is_gate(r, end) for r, _, end in features.sides(found)):
+    if number is None or not all(map(_is_gate, found.parts)):
         return None
     evidence = (
         f"the forget gate of {labels[0]} adds {number:.4g} to that of {labels[1]}; with it in "
@@ -67,16 +65,15 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find the permutation of a cell's gates after which the programs agree."""
     other = found.search.other
     view, tape = other.view, other.tape
-    for gates in _splits(tape, found.parts[1]):
+    for gates in _splits(tape, found.parts[1].values):
         best: tuple[int, Any, Any] | None = None
         for order in itertools.permutations(range(len(gates))):
             if order == tuple(range(len(gates))):
                 continue
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
-            arrays = tape.replay(values, arrays=view.arrays)
-            if found.ends is not None and not features.ends_agree(found, arrays):
+            if found.substitute is not None and not found.agrees(values):
                 continue
-            now = View(tape, arrays, view.tolerance)
+            now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
             outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
             left = len(region(found.search.one.view, now, outputs).values)
             if best is None or left < best[0]:
@@ -87,19 +84,15 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 f"another order of the gates: {labels[1]} has at positions {best[1]} what "
                 f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results agree"
             )
-            return Finding(name, evidence, _with_values(found, best[2]))
+            return Finding(name, evidence, replace(found, values=best[2], operands={}))
     return None
-
-
-def _with_values(found: Divergence, values: dict[int, Any]) -> Divergence:
-    return Divergence(found.search, found.ends, found.parts, values, {}, found.substitute)
 
 
 def _ending_at(found: Divergence, early: int, product: int, gated: int) -> Iterator[Divergence]:
     """Yield divergences that end soon after the early gate's product and the late gate."""
     soon = []
     for side, index in ((early, product), (1 - early, gated)):
-        region = found.regions[side]
+        region = found.parts[side].region
         start = region.tape.steps[index].results[0]
         soon.append([v for v in region.values if start in region.ancestors[v]][:4])
     for a, b in itertools.product(*(soon if early == 0 else soon[::-1])):
@@ -110,7 +103,7 @@ def _ending_at(found: Divergence, early: int, product: int, gated: int) -> Itera
 def _gate_then_product(region: Region) -> int | None:
     """Find a product with parameters of what a gate was multiplied with."""
     tape = region.tape
-    for index in features.steps_of(region, region.values):
+    for index in region.steps(region.values):
         if tape.steps[index].name != "dot_general":
             continue
         for value in tape.steps[index].operands:
@@ -123,7 +116,7 @@ def _gate_then_product(region: Region) -> int | None:
 def _product_then_gate(region: Region) -> tuple[int, int, int] | None:
     """Find a gate that multiplies a product with parameters: its step, position and the product."""
     tape = region.tape
-    for index in features.steps_of(region, region.values):
+    for index in region.steps(region.values):
         if tape.steps[index].name != "mul":
             continue
         position = _gate_operand(tape, index)
@@ -146,14 +139,14 @@ def _gate_operand(tape: Tape, index: int) -> int | None:
 
 def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, dot: int) -> bool:
     """Multiply the product's operand with the gate, and not its result; compare both ends."""
-    if found.ends is None:
+    part, early = found.parts[side], found.parts[1 - side]
+    view, tape = part.view, part.tape
+    if part.end is None or early.end is None:
         return False
-    view = found.regions[side].view
-    tape = view.tape
     # A bias inside the late gate's product has no counterpart.
-    without = {v: np.zeros_like(view.arrays[v]) for v in found.regions[side].leaves}
+    without = {v: np.zeros_like(view.arrays[v]) for v in part.region.leaves}
     gate = np.asarray(view.arrays[tape.steps[step].operands[position]])
-    wanted = found.regions[1 - side].view.core(found.ends[1 - side])
+    wanted = early.view.core(early.end)
     for place, value in enumerate(tape.steps[dot].operands):
         if not tape.depends[value] & INPUTS:
             continue
@@ -161,16 +154,16 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
         for arranged in layouts(gate, state.shape):
             operands = {(dot, place): state * arranged, (step, position): np.ones_like(gate)}
             now = tape.replay(without, operands, arrays=view.arrays)
-            core = Core.of(now[found.ends[side]])
+            core = Core.of(now[part.end])
             if close(core.numbers, wanted.numbers, view.tolerance):
                 return True
     return False
 
 
-def _is_gate(region: Region, end: int | None) -> bool:
+def _is_gate(part: Part) -> bool:
     """Return whether a value becomes a gate whose product is added to another."""
-    tape = region.tape
-    near = None if end is None else features.leads_to(tape, end, GATES, 2)
+    tape = part.tape
+    near = None if part.end is None else features.leads_to(tape, part.end, GATES, 2)
     if near is None:
         return False
     product = features.leads_to(tape, tape.steps[near].results[0], ("mul",), 1)

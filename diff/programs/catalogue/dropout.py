@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region, consumers
+from ..regions import Part, consumers
 from ..tape import KEY, Tape
 from . import features
 from .features import Finding
@@ -12,7 +12,7 @@ from .features import Finding
 def dropout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a factor between results that is the rate of a random mask nearby."""
     factor = features.ratio(found)
-    kept = [_kept(region, part, end) for region, part, end in features.sides(found)]
+    kept = [_kept(part) for part in found.parts]
     if kept == [None, None] or factor is None:
         return None
     for shares in _interpretations(kept):
@@ -35,11 +35,10 @@ def _interpretations(kept: list[float | None]) -> list[tuple[float, float]]:
     return [(a, b) for a in options[0] for b in options[1] if a > 0 and b > 0 and a != b]
 
 
-def _kept(region: Region, part: list[int], end: int | None) -> float | None:
+def _kept(part: Part) -> float | None:
     """Return the number with which uniform draws are compared for a mask near a part."""
-    tape = region.tape
-    near = features.steps_of(region, part)
-    for value in [*part, *(() if end is None else (end,))]:
+    tape, near = part.tape, part.steps
+    for value in [*part.values, *(() if part.end is None else (part.end,))]:
         near.extend(consumers(tape, value))
     for index in list(near):
         for value in tape.steps[index].operands:

@@ -1,13 +1,12 @@
 """What the entries of the catalogue look for in a part of a program."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region, consumers
+from ..regions import consumers
 from ..tape import Tape
 from ..values import close
 
@@ -36,22 +35,11 @@ class Constant:
     value: float
 
 
-def steps_of(region: Region, values: Iterable[int]) -> list[int]:
-    """Return the steps that compute some values, in order."""
-    producers = region.tape.producers
-    return sorted({producers[value] for value in values if value in producers})
-
-
-def names_of(region: Region, values: Iterable[int]) -> set[str]:
-    """Return the names of the operations that compute some values."""
-    return {region.tape.steps[index].name for index in steps_of(region, values)}
-
-
-def scalar(tape: Tape, value: int, arrays: Any = None) -> float | None:
+def scalar(tape: Tape, value: int) -> float | None:
     """Return the number that a constant holds everywhere; None if it is something else."""
     if not tape.is_constant(value):
         return None
-    array = (tape.arrays if arrays is None else arrays)[value]
+    array = tape.arrays[value]
     if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "fiub":
         return None
     return float(array.flat[0]) if np.all(array == array.flat[0]) else None
@@ -96,54 +84,28 @@ def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -
     return None
 
 
-def ends_agree(found: Divergence, arrays: list[Any]) -> bool:
-    """Return whether the second program's end, among other values, is the first one's result."""
-    assert found.ends is not None and found.substitute is not None
-    own = np.asarray(arrays[found.ends[1]])
-    return close(np.asarray(found.substitute), own, found.search.tolerance)
-
-
-def replayed(found: Divergence, operands: dict[tuple[int, int], Any]) -> list[Any]:
-    """Evaluate the second program with other operands."""
-    view = found.search.other.view
-    return view.tape.replay({}, operands, arrays=view.arrays)
-
-
-def like(tape: Tape, constant: Constant, value: float) -> np.ndarray:
-    """Return another number in the shape of a constant."""
-    operand = tape.steps[constant.step].operands[constant.position]
-    return np.full(np.shape(tape.arrays[operand]), value)
-
-
-def results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return both results in the second one's layout; None if the parts have no common end."""
-    if found.ends is None or found.substitute is None:
-        return None
-    own = np.asarray(found.search.other.view.arrays[found.ends[1]])
-    return np.asarray(found.substitute), own
-
-
 def ratio(found: Divergence) -> float | None:
     """Return by what number the first result is the second one multiplied; None if by none."""
-    pair = results(found)
-    if pair is None or not np.all(np.isfinite(pair)) or not np.any(pair[1]):
+    pair = _finite_results(found)
+    if pair is None or not np.any(pair[1]):
         return None
-    one, other = (array.astype(np.float64) for array in pair)
+    one, other = pair
     factor = float(np.sum(one * other) / np.sum(other * other))
     return factor if close(one, factor * other) else None
 
 
 def offset(found: Divergence) -> float | None:
     """Return the number by which the first result exceeds the second; None if it varies."""
-    pair = results(found)
-    if pair is None or not np.all(np.isfinite(pair)):
+    pair = _finite_results(found)
+    if pair is None:
         return None
-    one, other = (array.astype(np.float64) for array in pair)
+    one, other = pair
     number = float(np.mean(one - other))
     return number if close(one, other + number) else None
 
 
-def sides(found: Divergence) -> Iterator[tuple[Region, list[int], int | None]]:
-    """Yield each program's region, the values of its part and its end."""
-    ends = found.ends or (None, None)
-    yield from zip(found.regions, found.parts, ends, strict=True)
+def _finite_results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
+    pair = found.results()
+    if pair is None or not np.all(np.isfinite(pair)):
+        return None
+    return pair[0].astype(np.float64), pair[1].astype(np.float64)

@@ -81,13 +81,14 @@ def norm_kind(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     Confirmed by evaluating the first one's formula in the second program: the two results, which
     may hold a common scale, must have the ratio of the two formulas.
     """
-    roots = [_roots(region) for region in found.regions]
+    regions = found.search.one, found.search.other
+    roots = [_roots(region) for region in regions]
     if not all(roots):
         return None
     other = found.search.other
     firsts, seconds = (
         [value for root in side for value in _normalized(region, root.value)]
-        for region, side in zip(found.regions, roots, strict=True)
+        for region, side in zip(regions, roots, strict=True)
     )
     # In any arrangement: a norm may read an array with its axes moved.
     known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
@@ -95,7 +96,7 @@ def norm_kind(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         x = np.asarray(other.view.arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
-        norms = [_norms(region, side, x) for region, side in zip(found.regions, roots, strict=True)]
+        norms = [_norms(region, side, x) for region, side in zip(regions, roots, strict=True)]
         pairs = itertools.product(dict.fromkeys(firsts), dict.fromkeys(seconds))
         for a, b in pairs if all(norms) else ():
             result = np.asarray(other.view.arrays[b])

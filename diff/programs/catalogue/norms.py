@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region, consumers
-from ..values import Core, close
+from ..regions import Part, consumers
+from ..values import Core, View, close
 from . import features
 from .features import Constant, Finding
 
@@ -17,8 +17,8 @@ PRODUCTS = {"conv_general_dilated", "dot_general"}
 
 def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two epsilons, confirmed by the first one's in both programs."""
-    one, other = (_epsilon(*side) for side in features.sides(found))
-    if found.ends is None or not (one or other):
+    one, other = map(_epsilon, found.parts)
+    if found.substitute is None or not (one or other):
         return None
     numbers = [0.0 if epsilon is None else epsilon.value for epsilon in (one, other)]
     shown = f"epsilon {numbers[0]:g} in {labels[0]}, {numbers[1]:g} in {labels[1]}"
@@ -26,15 +26,11 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         offset = features.offset(found)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
     else:
-        tape = found.search.other.tape
-        replaced = {(other.step, other.position): features.like(tape, other, numbers[0])}
-        confirmed = features.ends_agree(found, features.replayed(found, replaced))
+        confirmed = found.agrees({}, {(other.step, other.position): np.asarray(numbers[0])})
     if confirmed:
         evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
         return Finding("norm_epsilon", evidence, _at(found, one, other))
-    places = [
-        _place(region, epsilon) for region, epsilon in zip(found.regions, (one, other), strict=True)
-    ]
+    places = [_place(part, each) for part, each in zip(found.parts, (one, other), strict=True)]
     if one and other and places[0] != places[1]:
         evidence = f"{shown}; added {places[0]} the root in the first, {places[1]} it in the second"
         return Finding("norm_epsilon", evidence, found)
@@ -43,16 +39,16 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find averages over other axes, which a root or a quotient then normalizes by."""
-    if not all(found.parts) or _sums(found) is not None:
+    if not all(part.values for part in found.parts) or _sums(found) is not None:
         # The average and the variance differ: both belong to one norm.
         found = _whole_norm(found) or found
     if (sums := _sums(found)) is None:
         return None
     first, second = sums
-    sizes = {np.size(_operand(r, index)) for r, index in zip(found.regions, sums, strict=True)}
+    sizes = {np.size(_operand(p.view, i)) for p, i in zip(found.parts, sums, strict=True)}
     if len(sizes) > 1:  # as after a convolution with another padding
         return None
-    counts = [_count(r, index) for r, index in zip(found.regions, sums, strict=True)]
+    counts = [_count(p.view, i) for p, i in zip(found.parts, sums, strict=True)]
     axes = _axes_as_in(found, first, second)
     if counts[0] == counts[1] and axes is None:
         return None
@@ -68,17 +64,19 @@ def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 
 def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
     """Let the parts begin with the epsilons."""
-    parts = [
-        part if part or epsilon is None else [region.tape.steps[epsilon.step].results[0]]
-        for region, part, epsilon in zip(found.regions, found.parts, epsilons, strict=True)
-    ]
-    return replace(found, parts=(parts[0], parts[1]))
+    one, other = (
+        part
+        if part.values or epsilon is None
+        else replace(part, values=[part.tape.steps[epsilon.step].results[0]])
+        for part, epsilon in zip(found.parts, epsilons, strict=True)
+    )
+    return replace(found, parts=(one, other))
 
 
 def _whole_norm(found: Divergence) -> Divergence | None:
     """Find the divergence that ends after the roots of both programs' norms."""
     normalized = []
-    for region in found.regions:
+    for region in (found.search.one, found.search.other):
         roots = {
             value
             for value in region.values
@@ -93,12 +91,12 @@ def _whole_norm(found: Divergence) -> Divergence | None:
     return None
 
 
-def _epsilon(region: Region, part: list[int], end: int | None) -> Constant | None:
+def _epsilon(part: Part) -> Constant | None:
     """Find the small constant that is added to, or bounds, what a root is taken of."""
-    tape = region.tape
+    tape = part.tape
     # Where it is too small to make a difference, the part ends before the sum or with it.
-    near = features.steps_of(region, part if part or end is None else [end])
-    for index in near:
+    near = part.values if part.values or part.end is None else [part.end]
+    for index in part.region.steps(near):
         step = tape.steps[index]
         if step.name not in ("add", "max", "clamp"):
             continue
@@ -111,58 +109,52 @@ def _epsilon(region: Region, part: list[int], end: int | None) -> Constant | Non
     return None
 
 
-def _place(region: Region, epsilon: Constant | None) -> str:
+def _place(part: Part, epsilon: Constant | None) -> str:
     if epsilon is None:
         return ""
-    result = region.tape.steps[epsilon.step].results[0]
-    return "after" if features.comes_from(region.tape, result, ("sqrt",), 3) else "before"
+    result = part.tape.steps[epsilon.step].results[0]
+    return "after" if features.comes_from(part.tape, result, ("sqrt",), 3) else "before"
 
 
 def _sums(found: Divergence) -> tuple[int, int] | None:
     """Return the first sum of each part; None if a part has none or is not that of one norm."""
-    if any(features.names_of(r, part) & PRODUCTS for r, part, _ in features.sides(found)):
-        return None
-    sums = [_reductions(region, part) for region, part, _ in features.sides(found)]
-    if not all(sums) or not all(_normalizes(*side) for side in features.sides(found)):
-        return None
-    return sums[0][0], sums[1][0]
+    sums = []
+    for part in found.parts:
+        steps = (index for index in part.steps if part.tape.steps[index].name == "reduce_sum")
+        first = next(steps, None)
+        if first is None or part.names & PRODUCTS or not _normalizes(part):
+            return None
+        sums.append(first)
+    return sums[0], sums[1]
 
 
-def _reductions(region: Region, part: list[int]) -> list[int]:
-    return [
-        index
-        for index in features.steps_of(region, part)
-        if region.tape.steps[index].name == "reduce_sum"
-    ]
-
-
-def _normalizes(region: Region, part: list[int], end: int | None) -> bool:
-    if features.names_of(region, part) & {"rsqrt", "sqrt"}:
+def _normalizes(part: Part) -> bool:
+    tape, roots = part.tape, ("rsqrt", "sqrt")
+    if not part.names.isdisjoint(roots):
         return True
-    if end is None:
+    if part.end is None:
         return False
-    tape, roots = region.tape, ("rsqrt", "sqrt")
-    if features.leads_to(tape, end, roots, 8) is not None:
+    if features.leads_to(tape, part.end, roots, 8) is not None:
         return True
-    beside = [v for index in consumers(tape, end) for v in tape.steps[index].operands]
+    beside = [v for index in consumers(tape, part.end) for v in tape.steps[index].operands]
     return any(features.comes_from(tape, value, roots, 4) is not None for value in beside)
 
 
-def _operand(region: Region, index: int) -> np.ndarray:
-    return np.asarray(region.view.arrays[region.tape.steps[index].operands[0]])
+def _operand(view: View, index: int) -> np.ndarray:
+    return np.asarray(view.arrays[view.tape.steps[index].operands[0]])
 
 
-def _count(region: Region, index: int) -> int:
-    result = region.view.arrays[region.tape.steps[index].results[0]]
-    return np.size(_operand(region, index)) // max(np.size(result), 1)
+def _count(view: View, index: int) -> int:
+    result = view.arrays[view.tape.steps[index].results[0]]
+    return np.size(_operand(view, index)) // max(np.size(result), 1)
 
 
 def _axes_as_in(found: Divergence, first: int, second: int) -> tuple[int, ...] | None:
     """Find the axes over which the second program's average would be the first one's."""
-    one = found.search.one.view
+    one, other = (part.view for part in found.parts)
     own = one.arrays[one.tape.steps[first].results[0]]
-    wanted = Core.of(own / _count(found.search.one, first))
-    array = _operand(found.search.other, second)
+    wanted = Core.of(own / _count(one, first))
+    array = _operand(other, second)
     for size in range(1, array.ndim + 1):
         for axes in itertools.combinations(range(array.ndim), size):
             mean = Core.of(np.mean(array, axes))

@@ -6,15 +6,13 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..values import close, layouts
-from . import features
 from .features import Finding
 
 
 def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand that holds the same numbers in another order, confirmed by exchanging it."""
-    one, other = (region.view for region in found.regions)
-    steps = [features.steps_of(r, part) for r, part, _ in features.sides(found)]
-    for first, second in itertools.product(*steps):
+    one, other = (part.view for part in found.parts)
+    for first, second in itertools.product(*(part.steps for part in found.parts)):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if left.name != right.name:
             continue
@@ -29,9 +27,7 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             ):
                 continue
             for array in layouts(mine, theirs.shape):
-                if features.ends_agree(
-                    found, features.replayed(found, {(second, position): array})
-                ):
+                if found.agrees({}, {(second, position): array}):
                     orders = _orders(np.asarray(one.arrays[one.tape.roots[a]]), mine, theirs)
                     evidence = (
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "

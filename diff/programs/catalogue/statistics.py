@@ -11,13 +11,12 @@ from ..divergence import Divergence
 from ..tape import INPUTS, STATE
 from ..values import View, close
 from ..wide import is_floating
-from . import features
 from .features import Finding
 
 
 def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find running statistics that are stored or corrected in another way."""
-    read = [r.tape.depends[value] for r, part, _ in features.sides(found) for value in part]
+    read = [part.tape.depends[value] for part in found.parts for value in part.values]
     if not read or any(mask & ~STATE for mask in read):
         return None
     largest, relative = found.size()
@@ -30,16 +29,14 @@ def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding 
 
 def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a norm that uses a running average in training, in one program or with another share."""
-    if found.ends is None:
-        return None
     uses, shares = [], []
-    for (region, part, end), read in zip(features.sides(found), found.inputs(), strict=True):
-        depends = region.tape.depends
-        uses.append(end is not None and bool(depends[end] & STATE))
+    for part in found.parts:
+        depends = part.tape.depends
+        uses.append(part.end is not None and bool(depends[part.end] & STATE))
         # The other program may have the running average too, and not normalize by it.
-        near = [*part[::-1], *read]
+        near = [*part.values[::-1], *part.inputs]
         mixed = [v for v in near if depends[v] & STATE and depends[v] & INPUTS]
-        known = (_share(region.view, value) for value in mixed)
+        known = (_share(part.view, value) for value in mixed)
         shares.append(next((share for share in known if share is not None), None))
     if not any(uses) or uses != [share is not None for share in shares]:
         return None

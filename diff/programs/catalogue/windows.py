@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Region
+from ..regions import Part
+from ..tape import Tape
 from ..values import Core, close
 from . import features
 from .features import Finding
@@ -44,7 +45,7 @@ class Window(NamedTuple):
 
 def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows that differ, confirmed by the first one's in the second program."""
-    one, other = (_window(region, part) for region, part, _ in features.sides(found))
+    one, other = map(_window, found.parts)
     if one is None or other is None or one.size != other.size:
         return None
     if (values := _padded_values(found, one, other)) is not None:
@@ -66,14 +67,14 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding(name, evidence, found, tuple(more))
 
 
-def _window(region: Region, part: list[int]) -> Window | None:
+def _window(part: Part) -> Window | None:
     """Describe the first convolution or pooling of a part."""
-    tape = region.tape
-    for index in features.steps_of(region, part):
+    tape = part.tape
+    for index in part.steps:
         step = tape.steps[index]
         if step.name != "conv_general_dilated" and step.name not in POOLS:
             continue
-        operand, before = _before_padding(region, step.operands[0])
+        operand, before = _before_padding(tape, step.operands[0])
         axes, own = _axes(step.equation)
         sizes = step.equation.params
         strides, dilation, window = (
@@ -103,10 +104,10 @@ def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, 
     if one.strides != other.strides or one.dilation != other.dilation:
         return None
     shown = []
-    for region, window in zip(found.regions, (one, other), strict=True):
-        tape, root = region.tape, region.tape.roots[window.operand]
+    for part, window in zip(found.parts, (one, other), strict=True):
+        tape, root = part.tape, part.tape.roots[window.operand]
         step = tape.steps[tape.producers[root]] if root in tape.producers else None
-        if root not in region.ancestors or step is None:
+        if root not in part.region.ancestors or step is None:
             shown.append("zeros")
         elif step.name == "pad":
             shown.append("a constant")
@@ -126,9 +127,8 @@ def _axes(equation: Any) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     return axes, tuple(tuple(params["padding"][axis]) for axis in axes)
 
 
-def _before_padding(region: Region, value: int) -> tuple[int, list[tuple[int, int]]]:
+def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
-    tape = region.tape
     none = [(0, 0)] * np.ndim(tape.arrays[value])
     step = tape.steps[tape.producers[value]] if value in tape.producers else None
     if step is None or step.name != "pad" or features.scalar(tape, step.operands[1]) is None:
@@ -140,7 +140,7 @@ def _before_padding(region: Region, value: int) -> tuple[int, list[tuple[int, in
 
 def _agrees(found: Divergence, one: Window, other: Window) -> bool:
     """Evaluate the second window with the first one's numbers and compare."""
-    views = [region.view for region in found.regions]
+    views = [part.view for part in found.parts]
     tape = views[1].tape
     step = tape.steps[other.step]
     params = dict(step.equation.params)
