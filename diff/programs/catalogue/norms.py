@@ -26,7 +26,10 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         offset = features.offset(found)
         confirmed = offset is not None and np.isclose(offset, numbers[0], rtol=1e-3)
     else:
-        confirmed = found.agrees({}, {(other.step, other.position): np.asarray(numbers[0])})
+        tape = found.parts[1].tape
+        operand = tape.steps[other.step].operands[other.position]
+        changed = np.full(np.shape(tape.arrays[operand]), numbers[0])
+        confirmed = found.agrees({}, {(other.step, other.position): changed})
     if confirmed:
         evidence = f"{shown}; with {numbers[0]:g} in both, the results are equal"
         return Finding("norm_epsilon", evidence, _at(found, one, other))

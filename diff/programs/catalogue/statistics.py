@@ -29,6 +29,8 @@ def differing_statistics(found: Divergence, labels: tuple[str, str]) -> Finding 
 
 def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a norm that uses a running average in training, in one program or with another share."""
+    if found.substitute is None:
+        return None
     uses, shares = [], []
     for part in found.parts:
         depends = part.tape.depends
