@@ -23,8 +23,7 @@ from .findings import (
     unexplained,
     verdict_of,
 )
-from .gradients.backward import first_backward_difference
-from .gradients.causes import explain_gradients
+from .gradients.causes import explain_gradients, first_backward_difference
 from .inputs import batch_of, carry_of
 from .loading import load_network
 from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
@@ -51,9 +50,8 @@ from .measures.weights import (
 )
 from .modes import explain_modes
 from .outputs import Output, match_outputs
-from .pairing.layouts import find_transposed, layout_cause
 from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
-from .pairing.pair import pair_parameters
+from .pairing.pair import find_transposed, layout_cause, pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 from .programs import first_bit_difference, first_large_difference, precision_cause, record_both

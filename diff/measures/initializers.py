@@ -13,7 +13,7 @@ from ...core.network import Network, Variables
 from ..pairing.parameters import Pairing, Parameter
 from ..types import Cause
 from .compiling import quick_jit
-from .samples import LEVEL, two_samples
+from .randomness import LEVEL, two_samples
 
 NUM_KEYS = 1000
 MAX_DRAWN = 2**28  # parameters drawn in all; larger networks get fewer keys

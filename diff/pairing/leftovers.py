@@ -11,9 +11,8 @@ import numpy as np
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
 from ..types import Cause, Side
-from .alignment import align_uses
 from .parameters import Pair, Pairing, Parameter, is_inner_bias
-from .use_order import Uses
+from .use_order import Uses, align_uses
 
 BIASES = ("bias", "b", "beta", "offset")
 

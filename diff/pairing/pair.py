@@ -1,6 +1,7 @@
-"""Pair the parameters of two networks, as far as possible."""
+"""Pair the parameters of two networks, as far as possible, and find those that are transposed."""
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...backends.guessing import guess
@@ -8,9 +9,11 @@ from ...backends.naming import normalize_separators
 from ...backends.pairing import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
-from .alignment import align_uses
+from ..types import Cause
 from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
-from .use_order import Uses
+from .use_order import Uses, align_uses
+
+MAX_MATRICES = 8  # that are tried transposed
 
 
 def pair_parameters(
@@ -115,3 +118,70 @@ def _kind(parameter: Parameter) -> str:
 def _listed(side: Mapping[str, Parameter], most: int = 4) -> str:
     shown = ", ".join(str(each) for each in list(side.values())[:most])
     return f"{shown} and {len(side) - most} more" if len(side) > most else shown
+
+
+def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:
+    """Yield sets of pairs, by index, that may be stored as transposed matrices of each other.
+
+    Matrices whose layout only the author knows come first, together and one by one; then all pairs
+    of two matrices.
+    """
+
+    def unknown(pair: Pair) -> bool:
+        return any(
+            leaf.unknown for leaf in (pairing.one[pair.one].leaf, pairing.other[pair.other].leaf)
+        )
+
+    square = [
+        index
+        for index, pair in enumerate(pairing.pairs)
+        if not pair.transposed and _is_square(pairing.one[pair.one].shape)
+    ]
+    square.sort(key=lambda index: not unknown(pairing.pairs[index]))
+    square = square[:MAX_MATRICES]
+    doubtful = tuple(index for index in square if unknown(pairing.pairs[index]))
+    sets = [doubtful, *((index,) for index in square), tuple(square)]
+    yield from dict.fromkeys(filter(None, [*sets, *itertools.combinations(square, 2)]))
+
+
+def find_transposed(
+    pairing: Pairing, agrees: Callable[[Pairing], bool], labels: tuple[str, str]
+) -> tuple[Pairing, list[Cause]]:
+    """Transpose matrices until the outputs agree.
+
+    Args:
+      pairing: at which they do not.
+      agrees: whether the outputs agree at a pairing.
+      labels: of both networks.
+
+    Returns:
+      The pairing at which they agree, with a cause for each matrix; the given one if there is none.
+    """
+    for chosen in candidates(pairing):
+        turned = replace(
+            pairing,
+            pairs=tuple(
+                replace(pair, transposed=True) if index in chosen else pair
+                for index, pair in enumerate(pairing.pairs)
+            ),
+        )
+        if agrees(turned):
+            return turned, [layout_cause(pairing, turned.pairs[index], labels) for index in chosen]
+    return pairing, []
+
+
+def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause:
+    """Describe a pair of matrices that are stored as transposed matrices of each other."""
+    one, other = pairing.one[pair.one], pairing.other[pair.other]
+    square = _is_square(one.shape)
+    evidence = (
+        "the outputs agree if one of the two is transposed, and differ if both hold the same values"
+        if square
+        else f"one is {list(one.shape)}, the other {list(other.shape)}"
+    )
+    where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
+    return Cause("kernel_layout", where, evidence)
+
+
+def _is_square(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 and shape[0] == shape[1] > 1

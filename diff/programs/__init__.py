@@ -1,8 +1,8 @@
 """Align two traced programs by their values and name the causes of a difference."""
 
+from .arithmetic import precision_cause
 from .bits import first_bit_difference, first_large_difference
 from .explain import Explanation, explain, explain_tapes
-from .precision import precision_cause
 from .recorder import Program, record
 from .recording import record_both
 

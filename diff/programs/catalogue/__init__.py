@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
+from ..tape import PARAMS
 from ..values import Core, close
 from .activations import activation
 from .attention import attention_heads, attention_mask, attention_scale
@@ -14,9 +15,21 @@ from .features import Finding
 from .norm_kinds import norm_kind
 from .norms import norm_axis, norm_epsilon
 from .order import flatten_order
-from .parameters import unpaired_parameter
 from .statistics import differing_statistics, mixed_statistics
 from .windows import padding
+
+
+def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a part that reads a parameter without a counterpart, such as a bias."""
+    for part, label in zip(found.parts, labels, strict=True):
+        for value in part.values:
+            if value in part.region.leaves and part.tape.depends[value] == PARAMS:
+                name = "missing_bias" if part.names == {"add"} else "unpaired_parameter"
+                shown = part.tape.leaves[value]
+                evidence = f"{shown} of {label} has no equal parameter in the other network"
+                return Finding(name, evidence, found)
+    return None
+
 
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first.

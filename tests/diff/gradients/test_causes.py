@@ -11,8 +11,11 @@ import pytest
 
 from tests.diff.programs import families as f
 from tests.diff.programs.planted import sides
-from triglot.diff.gradients.backward import first_backward_difference
-from triglot.diff.gradients.causes import Explained, explain_gradients
+from triglot.diff.gradients.causes import (
+    Explained,
+    explain_gradients,
+    first_backward_difference,
+)
 from triglot.diff.measures.subject import Subject
 
 pytestmark = pytest.mark.library_promotion("norms broadcast and promote")

@@ -10,10 +10,9 @@ import triglot
 from tests.diff import networks as nets
 from triglot.core.network import Leaf
 from triglot.diff.loading import load_network
-from triglot.diff.pairing.alignment import align
 from triglot.diff.pairing.pair import pair_parameters
 from triglot.diff.pairing.parameters import Pairing, Parameter
-from triglot.diff.pairing.use_order import read_uses
+from triglot.diff.pairing.use_order import align, read_uses
 
 
 def paired(one: Any, other: Any, mapping: dict[str, str] | None = None) -> Pairing:
