@@ -17,6 +17,7 @@ from .findings import (
     agree,
     computation_causes,
     dtype_causes,
+    explain_modes,
     first_measured,
     gradient_causes,
     merged,
@@ -48,7 +49,6 @@ from .measures.weights import (
     with_noise,
     with_transposed,
 )
-from .modes import explain_modes
 from .outputs import Output, match_outputs
 from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters

@@ -1,15 +1,25 @@
-"""Verdict and causes from what was measured."""
+"""Verdict and causes from what was measured, and from the traced programs of each mode."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from .measures.numbers import OUTPUTS, Measurement
+from ..core.errors import describe
+from ..core.types import PyTree
+from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import Subject
 from .pairing.parameters import Pairing
+from .programs import Explanation, explain, explain_tapes
+from .programs.catalogue.statistics import states_after
+from .programs.tape import STATE
+from .programs.wide import is_floating
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
-from .types import Cause, Difference, Operation
+from .types import Cause, Difference, Operation, Side
+
+SCALE = 1.25
+STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 
 
 def verdict_of(measurements: Sequence[Measurement]) -> str:
@@ -109,3 +119,63 @@ def unexplained(measurements: Sequence[Measurement]) -> Cause:
     apart = next((each for each in measurements if not each.agrees), None)
     where = f"{apart.quantity.name}: {apart.native.where}" if apart else OUTPUTS
     return Cause("unknown", where, "no entry of the catalogue explains the difference")
+
+
+def explain_modes(
+    one: Side,
+    other: Side,
+    inputs: PyTree,
+    *,
+    modes: Collection[str],
+    with_state: bool,
+    key: jax.Array,
+    notes: list[str],
+) -> tuple[Difference | None, list[Cause]]:
+    """Name the causes of a difference in each mode in which the outputs differ.
+
+    Args:
+      one, other, inputs, key: those of `explain`.
+      modes: in which the outputs differ.
+      with_state: whether outputs differ after updates of the state. Causes are then looked for with
+        the statistics of one batch, too: the initial ones hide how they are used and updated.
+      notes: what could not be explained is added.
+
+    Returns:
+      The first difference, and the causes.
+    """
+    causes: list[Cause] = []
+    found: dict[str, Explanation] = {}
+    for mode in (EVALUATION, TRAINING):
+        if mode in modes or with_state:
+            try:
+                found[mode] = explain(one, other, inputs, train=mode == TRAINING, key=key)
+            except Exception as error:  # an operation that cannot be evaluated alone
+                notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
+    first: Difference | None = None
+    for mode, explanation in found.items():
+        if mode in modes:
+            named = list(explanation.causes)
+            if mode == EVALUATION and TRAINING in found:  # only training updates statistics
+                named = [cause for cause in named if cause.name != "norm_momentum"]
+            causes, first = merged(causes, named), first or explanation.first_difference
+    if with_state and TRAINING in found:
+        is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
+        states = states_after(found[TRAINING].views, explained=is_explained)
+        for mode in (TRAINING, EVALUATION):
+            if mode in found and not any(cause.name in STATISTICS for cause in causes):
+                explanation = _after(found[mode], states, (one.label, other.label))
+                causes = merged(causes, explanation.causes)
+                first = first or explanation.first_difference
+    return first, causes
+
+
+def _after(before: Explanation, states: tuple[list[Any], list[Any]], labels: Any) -> Explanation:
+    """Explain the programs of one mode again, at another state."""
+    tapes = before.views[0].tape, before.views[1].tape
+    arrays = []
+    for tape, state in zip(tapes, states, strict=True):
+        leaves = [value for value in tape.leaves if tape.depends[value] == STATE]
+        # Other statistics than those of the batch, whose average with the batch's shows nothing.
+        moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
+        arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
+    return explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]))

@@ -1,6 +1,6 @@
 """The first operation whose results differ: in a bit, by more than rounding, or when compiled."""
 
-from collections.abc import Callable, Sequence
+import bisect
 from typing import Any
 
 import jax
@@ -57,32 +57,25 @@ def first_large_difference(
 
 
 def _compiled_difference(one: View, other: View) -> Difference | None:
-    outputs = list(zip(one.tape.outputs, other.tape.outputs, strict=True))
-    if all(_difference_of(one.tape, other.tape, *pair) is None for pair in outputs):
+    def size(pair: tuple[int, int]) -> tuple[float, float] | None:
+        """Compile both programs up to a value each; None if the results are equal bit for bit."""
+        first, second = _compiled(one.tape, pair[0]), _compiled(other.tape, pair[1])
+        if np.array_equal(first, second, equal_nan=True):
+            return None
+        return divergence.difference(first.astype(np.float64), second.astype(np.float64))
+
+    outputs = zip(one.tape.outputs, other.tape.outputs, strict=True)
+    if (last := next(filter(size, outputs), None)) is None:
         return None
-    pairs = _pairs(one, other) + outputs
-    # Of the parts that end at one pair each, the first has equal results and the last differs.
-    low, high = (
-        -1,
-        next(
-            i
-            for i, pair in enumerate(pairs)
-            if i >= len(pairs) - len(outputs) and _difference_of(one.tape, other.tape, *pair)
-        ),
-    )
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _difference_of(one.tape, other.tape, *pairs[middle]) is None:
-            low = middle
-        else:
-            high = middle
-    sizes = _difference_of(one.tape, other.tape, *pairs[high])
-    assert sizes is not None
-    a, b = (view.tape.roots[value] for view, value in zip((one, other), pairs[high], strict=True))
-    operations = places.operation(one.tape, a), places.operation(other.tape, b)
+    # Of the parts that end at one pair each, the last differs.
+    pairs = _pairs(one, other)
+    index = bisect.bisect_left(pairs, True, key=lambda pair: size(pair) is not None)
+    a, b = [*pairs, last][index]
+    sizes = size((a, b))
+    assert sizes is not None  # for the type checker
     return Difference(
-        one=operations[0],
-        other=operations[1],
+        one=places.operation(one.tape, one.tape.roots[a]),
+        other=places.operation(other.tape, other.tape.roots[b]),
         max_abs=sizes[0],
         max_rel=sizes[1],
         compiled_only=True,
@@ -102,34 +95,18 @@ def _pairs(one: View, other: View) -> list[tuple[int, int]]:
     return found
 
 
-def _difference_of(one: Tape, other: Tape, a: int, b: int) -> tuple[float, float] | None:
-    """Compile both programs up to a value each; None if the results are equal bit for bit."""
-    results = [np.asarray(compiled(tape, [v])[0]) for tape, v in ((one, a), (other, b))]
-    if np.array_equal(*results, equal_nan=True):
-        return None
-    first, second = (array.astype(np.float64) for array in results)
-    return divergence.difference(first, second)
-
-
-def compiled(tape: Tape, wanted: Sequence[int]) -> list[Any]:
-    """Compile and run the steps of a tape on which some values depend."""
+def _compiled(tape: Tape, wanted: int) -> np.ndarray:
+    """Compile and run the steps of a tape on which a value depends."""
     leaves = [value for value in tape.leaves if tape.depends[value] & DATA]
-    run = _program(tape, leaves, wanted)
-    return jax.jit(run)([tape.arrays[value] for value in leaves])
-
-
-def _program(
-    tape: Tape, leaves: Sequence[int], wanted: Sequence[int]
-) -> Callable[[list[Any]], list[Any]]:
     # What does not depend on data, such as random draws, is a constant of the program.
-    steps = [tape.steps[index] for index in tape.needed(wanted)]
+    steps = [tape.steps[index] for index in tape.needed([wanted])]
     steps = [step for step in steps if tape.depends[step.results[0]] & DATA]
 
-    def run(arrays: list[Any]) -> list[Any]:
+    def run(arrays: list[Any]) -> Any:
         known = dict(zip(leaves, arrays, strict=True))
         for step in steps:
             operands = [known.get(value, tape.arrays[value]) for value in step.operands]
             known.update(zip(step.results, bind(step.equation, operands), strict=True))
-        return [known.get(value, tape.arrays[value]) for value in wanted]
+        return known.get(wanted, tape.arrays[wanted])
 
-    return run
+    return np.asarray(jax.jit(run)([tape.arrays[value] for value in leaves]))

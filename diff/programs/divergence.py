@@ -235,7 +235,7 @@ class Search:
         reading = [
             step
             for step in consumers(self.other.tape, b)
-            if any(self.is_open(self.other, value) for value in tape.steps[step].results)
+            if any(value in self.other.ancestors for value in tape.steps[step].results)
         ]
         spread = [
             index
@@ -309,9 +309,6 @@ class Search:
         """Return whether one of some values has the same numbers."""
         return any(close(core.numbers, each.numbers, self.tolerance) for each in cores)
 
-    def is_open(self, region: Region, value: int) -> bool:
-        return value in region.ancestors
-
     def results(self, region: Region, value: int) -> list[Core]:
         """Return the results of the steps that read a value and have no counterpart."""
         own = region.view.core(value)
@@ -319,7 +316,7 @@ class Search:
             region.view.core(result)
             for step in consumers(region.tape, value)
             for result in region.tape.steps[step].results
-            if self.is_open(region, result)
+            if result in region.ancestors
         ]
         return [core for core in cores if not close(core.numbers, own.numbers, self.tolerance)]
 

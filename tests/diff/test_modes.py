@@ -9,8 +9,8 @@ import pytest
 
 from tests.diff.programs.downstream import DOWNSTREAM, SPEC, UPSTREAM, network
 from tests.diff.programs.planted import sides
+from triglot.diff.findings import explain_modes
 from triglot.diff.measures.numbers import EVALUATION, TRAINING
-from triglot.diff.modes import explain_modes
 
 pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
 
