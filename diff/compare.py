@@ -43,7 +43,6 @@ from .measures.randomness import Randomness, compare_randomness
 from .measures.subject import Subject
 from .measures.weights import (
     canonical,
-    names_of_sides,
     put,
     shared_values,
     with_noise,
@@ -199,7 +198,8 @@ class _Comparison:
           frozen: values of parameters that the other side holds outside its parameters.
           repaired: set biases and scales that the other side lacks to 0 and 1.
         """
-        shared = names_of_sides(pairing)
+        named_pairs = pairing.by_name().items()
+        shared = {n: p.one for n, p in named_pairs}, {n: p.other for n, p in named_pairs}
         ones = [pair.one for pair in pairing.pairs]
         others = [pair.other for pair in pairing.pairs]
         turned: tuple[set[str], set[str]] = (set(), set())

@@ -79,7 +79,7 @@ def gradient_causes(
     one, other = (jax.tree.map(_largest, dict(own)) for own in gradients)
     largest = max((*one.values(), *other.values()), default=0.0)
     causes = []
-    for name, pair in zip(pairing.shared_names(), pairing.pairs, strict=True):
+    for name, pair in pairing.by_name().items():
         sizes = one[name], other[name]
         if (sizes[0] == 0.0) == (sizes[1] == 0.0) or max(sizes) < 1e-6 * largest:
             continue

@@ -1,5 +1,6 @@
 """What a comparison of two networks is made of and what it finds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..core.network import Codec, Network, Variables
@@ -31,6 +32,13 @@ def codec_of(network: Network) -> Codec:
       TriglotError: if it has none.
     """
     return network.require_codec("parameters have no names to compare by")
+
+
+def listed(items: Iterable[object], most: int = 3) -> str:
+    """Write the first few of some names, and how many more there are."""
+    shown = list(map(str, items))
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ...core.types import PyTree
 from ..measures.numbers import DOUBLE_EPS, SINGLE_TOLERANCE, distance
 from ..measures.subject import Subject, double_precision
 from ..programs import first_large_difference, places, record_both
-from ..types import Cause, Difference, Operation
+from ..types import Cause, Difference, Operation, listed
 from .rules import CUSTOM, STOP, Program, Rule
 
 MOST_RULES = 3  # tried together, of those that change a gradient
@@ -128,10 +128,9 @@ def _cause(rule: Rule, stopped: list[str], subject: Subject) -> Cause:
     label = subject.label
     where = f"{label}: {places.shown(rule.operation)}"
     if stopped:
-        names = ", ".join(subject.names[name] for name in stopped[:3])
-        more = f" and {len(stopped) - 3} more" if stopped[3:] else ""
+        names = listed(subject.names[name] for name in stopped)
         evidence = (
-            f"{names}{more} of {label} get no gradient at all behind a stop_gradient; without it, "
+            f"{names} of {label} get no gradient at all behind a stop_gradient; without it, "
             "both networks have equal gradients"
         )
         return Cause("not_trainable", where, evidence)

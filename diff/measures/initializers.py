@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.network import Network, Variables
 from ..pairing.parameters import Pairing, Parameter
-from ..types import Cause
+from ..types import Cause, listed
 from .compiling import quick_jit
 from .randomness import LEVEL, two_samples
 
@@ -138,14 +138,12 @@ def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[C
     apart = [row for row in rows if row.differs]
     if not apart:
         return ()
-    where = ", ".join(row.name for row in apart[:3])
-    where += f" and {len(apart) - 3} more" if len(apart) > 3 else ""
     first = apart[0]
     evidence = (
         f"over {num_keys} keys {first.name} has {first.one} in the first and {first.other} in the "
         f"second (p = {first.p_value:.1g}); this does not change the verdict"
     )
-    return (Cause("initializer", where, evidence),)
+    return (Cause("initializer", listed(row.name for row in apart), evidence),)
 
 
 def _statistics(array: jax.Array) -> dict[str, jax.Array]:

@@ -96,19 +96,10 @@ def shared_values(
     """
     values: dict[str, np.ndarray] = {}
     copies: dict[str, np.ndarray] = {}  # of an array that the other side shares
-    for name, pair in zip(pairing.shared_names(), pairing.pairs, strict=True):
+    for name, pair in pairing.by_name().items():
         own, theirs = (pair.other, pair.one) if from_other else (pair.one, pair.other)
         array = copies.setdefault(theirs, named[own])
         dtypes = pairing.one[pair.one].dtype, pairing.other[pair.other].dtype
         coarse = max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).eps))
         values[name] = array.astype(coarse).astype(array.dtype)
     return values
-
-
-def names_of_sides(pairing: Pairing) -> tuple[dict[str, str], dict[str, str]]:
-    """Map the names that both sides share to each side's own."""
-    shared = pairing.shared_names()
-    return (
-        {name: pair.one for name, pair in zip(shared, pairing.pairs, strict=True)},
-        {name: pair.other for name, pair in zip(shared, pairing.pairs, strict=True)},
-    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
-from ..types import Cause, Side
+from ..types import Cause, Side, listed
 from .parameters import Pair, Pairing, Parameter, is_inner_bias
 from .use_order import Uses, align_uses
 
@@ -162,7 +162,7 @@ def leftover_causes(
                     Cause(
                         name,
                         f"{', '.join(each.name for each in vectors)} ({owner.label})",
-                        f"{owner.label} has {_listed(vectors)}; {lacking.label} has no such "
+                        f"{owner.label} has {listed(vectors)}; {lacking.label} has no such "
                         "parameter",
                     )
                 )
@@ -171,7 +171,7 @@ def leftover_causes(
                 Cause(
                     "architecture",
                     f"{', '.join(each.name for each in left[:3])} ({owner.label})",
-                    f"{_listed(left)} of {owner.label} {'has' if len(left) == 1 else 'have'} no "
+                    f"{listed(left)} of {owner.label} {'has' if len(left) == 1 else 'have'} no "
                     f"counterpart in {lacking.label}",
                 )
             )
@@ -206,8 +206,3 @@ def _is_vector(
 
 def _module(name: str) -> str:
     return name.rpartition("/")[0]
-
-
-def _listed(parameters: Sequence[Parameter], most: int = 3) -> str:
-    more = f" and {len(parameters) - most} more" if len(parameters) > most else ""
-    return ", ".join(str(each) for each in parameters[:most]) + more

@@ -9,7 +9,7 @@ from ...backends.naming import normalize_separators
 from ...backends.pairing import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
-from ..types import Cause
+from ..types import Cause, listed
 from .parameters import Pair, Pairing, Parameter, is_inner_bias, read_parameters
 from .use_order import Uses, align_uses
 
@@ -52,8 +52,8 @@ def pair_parameters(
         found, source = _found(one, other, uses)
     if one and other and not found:
         raise TriglotError(
-            f"{shown} have no parameter in common: the first has {_listed(one)}, the second "
-            f"{_listed(other)}."
+            f"{shown} have no parameter in common: the first has {listed(one.values(), 4)}, the "
+            f"second {listed(other.values(), 4)}."
         )
     return Pairing(one, other, tuple(found), source)
 
@@ -113,11 +113,6 @@ def _named(mapping: Mapping[str, str]) -> set[str]:
 def _kind(parameter: Parameter) -> str:
     leaf = parameter.leaf
     return "" if leaf.unknown else leaf.layer
-
-
-def _listed(side: Mapping[str, Parameter], most: int = 4) -> str:
-    shown = ", ".join(str(each) for each in list(side.values())[:most])
-    return f"{shown} and {len(side) - most} more" if len(side) > most else shown
 
 
 def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:

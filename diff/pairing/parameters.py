@@ -74,10 +74,10 @@ class Pairing:
         """Return it with more pairs."""
         return replace(self, pairs=(*self.pairs, *pairs))
 
-    def shared_names(self) -> list[str]:
+    def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""
         ones = [pair.one for pair in self.pairs]
-        return [pair.one if ones.count(pair.one) == 1 else pair.other for pair in self.pairs]
+        return {p.one if ones.count(p.one) == 1 else p.other: p for p in self.pairs}
 
 
 def is_inner_bias(name: str) -> bool:

@@ -90,13 +90,9 @@ def _inner(equation: Any) -> Any:
 
     Of several, such as the branches of a condition, the last one is read.
     """
-    found = None
-    for value in equation.params.values():
-        for each in value if isinstance(value, tuple | list) else (value,):
-            jaxpr = getattr(each, "jaxpr", each)
-            if hasattr(jaxpr, "eqns") and len(jaxpr.invars) <= len(equation.invars):
-                found = jaxpr
-    return found
+    number = len(equation.invars)
+    inside = [each for each in jex.jaxprs_in_params(equation.params) if len(each.invars) <= number]
+    return inside[-1] if inside else None
 
 
 def align_uses(

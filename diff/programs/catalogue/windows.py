@@ -7,11 +7,12 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import Part
-from ..tape import Tape
+from ..tape import Step, Tape
 from ..values import Core, close
 from . import features
 from .features import Finding
 
+CONVOLUTION = "conv_general_dilated"
 POOLS = ("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum")
 NAMES = {"padding": "padding", "strides": "stride", "dilation": "dilation"}
 
@@ -21,6 +22,7 @@ class Window(NamedTuple):
 
     Attributes:
       step: of the tape.
+      positions: of the spatial axes among the parameters of the step's equation.
       operand: the value that it reads, before any padding of its own.
       shape: of the operand, per spatial axis.
       size, strides, dilation: per spatial axis.
@@ -28,6 +30,7 @@ class Window(NamedTuple):
     """
 
     step: int
+    positions: tuple[int, ...]
     operand: int
     shape: tuple[int, ...]
     size: tuple[int, ...]
@@ -71,32 +74,37 @@ def _window(part: Part) -> Window | None:
     """Describe the first convolution or pooling of a part."""
     tape = part.tape
     for index in part.steps:
-        step = tape.steps[index]
-        if step.name != "conv_general_dilated" and step.name not in POOLS:
-            continue
-        operand, before = _before_padding(tape, step.operands[0])
-        axes, own = _axes(step.equation)
-        sizes = step.equation.params
-        strides, dilation, window = (
-            sizes["window_strides"],
-            sizes.get("rhs_dilation") or sizes.get("window_dilation"),
-            sizes.get("window_dimensions"),
-        )
-        if window is None:  # a convolution's parameters are listed by spatial axis
-            numbers = sizes["dimension_numbers"]
-            kernel = tape.arrays[step.operands[1]].shape
-            window = tuple(kernel[axis] for axis in numbers.rhs_spec[2:])
+        step, params = tape.steps[index], tape.steps[index].equation.params
+        if step.name == CONVOLUTION:
+            numbers, kernel = params["dimension_numbers"], np.shape(tape.arrays[step.operands[1]])
+            axes = numbers.lhs_spec[2:]
+            positions, size = range(len(axes)), tuple(kernel[i] for i in numbers.rhs_spec[2:])
+        elif step.name in POOLS:
+            whole = params["window_dimensions"]
+            positions = axes = [axis for axis, number in enumerate(whole) if number > 1]
+            size = tuple(whole[axis] for axis in axes)
         else:
-            strides, dilation, window = (
-                tuple(numbers[axis] for axis in axes) for numbers in (strides, dilation, window)
-            )
-        total = tuple(
-            (low + before[axis][0], high + before[axis][1])
-            for axis, (low, high) in zip(axes, own, strict=True)
+            continue
+        strides, dilation, own = ([params[key][i] for i in positions] for key in _keys(step))
+        operand, before = _before_padding(tape, step.operands[0])
+        pads = zip((before[axis] for axis in axes), own, strict=True)
+        return Window(
+            step=index,
+            positions=tuple(positions),
+            operand=operand,
+            shape=tuple(np.shape(tape.arrays[operand])[axis] for axis in axes),
+            size=size,
+            strides=tuple(strides),
+            dilation=tuple(dilation),
+            padding=tuple((one[0] + two[0], one[1] + two[1]) for one, two in pads),
         )
-        shape = tuple(np.shape(tape.arrays[operand])[axis] for axis in axes)
-        return Window(index, operand, shape, tuple(window), tuple(strides), tuple(dilation), total)
     return None
+
+
+def _keys(step: Step) -> tuple[str, str, str]:
+    """Name the parameters of an equation that hold strides, dilation and padding."""
+    dilation = "rhs_dilation" if step.name == CONVOLUTION else "window_dilation"
+    return "window_strides", dilation, "padding"
 
 
 def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, str] | None:
@@ -118,15 +126,6 @@ def _padded_values(found: Divergence, one: Window, other: Window) -> tuple[str, 
     return None if shown[0] == shown[1] else (shown[0], shown[1])
 
 
-def _axes(equation: Any) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Return the spatial axes of an equation's operand and the padding along them."""
-    params = equation.params
-    if equation.primitive.name == "conv_general_dilated":
-        return params["dimension_numbers"].lhs_spec[2:], tuple(params["padding"])
-    axes = tuple(axis for axis, size in enumerate(params["window_dimensions"]) if size > 1)
-    return axes, tuple(tuple(params["padding"][axis]) for axis in axes)
-
-
 def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]:
     """Return the value that a `pad` with zeros enlarges to this one, and by how much."""
     none = [(0, 0)] * np.ndim(tape.arrays[value])
@@ -140,30 +139,20 @@ def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]
 
 def _agrees(found: Divergence, one: Window, other: Window) -> bool:
     """Evaluate the second window with the first one's numbers and compare."""
-    views = [part.view for part in found.parts]
-    tape = views[1].tape
+    view, tape = found.parts[1].view, found.parts[1].tape
     step = tape.steps[other.step]
     params = dict(step.equation.params)
-    axes, _ = _axes(step.equation)
-    changed = {
-        "padding": one.padding,
-        "window_strides": one.strides,
-        "rhs_dilation": one.dilation,
-        "window_dilation": one.dilation,
-    }
-    for key, numbers in changed.items():
-        if key in params and step.name in POOLS:
-            whole = list(params[key])
-            for axis, number in zip(axes, numbers, strict=True):
-                whole[axis] = number
-            params[key] = tuple(whole)
-        elif key in params:
-            params[key] = numbers
-    arrays = [views[1].arrays[v] for v in (other.operand, *step.operands[1:])]
+    for key, numbers in zip(_keys(step), (one.strides, one.dilation, one.padding), strict=True):
+        whole = list(params[key])
+        for position, number in zip(other.positions, numbers, strict=True):
+            whole[position] = number
+        params[key] = tuple(whole)
+    arrays = [view.arrays[value] for value in (other.operand, *step.operands[1:])]
     with jax.enable_x64(True):
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
-    wanted = views[0].core(views[0].tape.steps[one.step].results[0])
-    return close(Core.of(result).numbers, wanted.numbers, views[0].tolerance)
+    first = found.parts[0].view
+    wanted = first.core(first.tape.steps[one.step].results[0])
+    return close(Core.of(result).numbers, wanted.numbers, first.tolerance)
 
 
 def _listed(numbers: Any) -> str:
