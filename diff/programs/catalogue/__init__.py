@@ -12,8 +12,7 @@ from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
 from .dropout import dropout
 from .features import Finding
-from .norm_kinds import norm_kind
-from .norms import norm_axis, norm_epsilon
+from .norms import norm_epsilon, norm_form
 from .order import flatten_order
 from .statistics import differing_statistics, mixed_statistics
 from .windows import padding
@@ -38,9 +37,8 @@ ENTRIES: Sequence[Entry] = (
     dropout,
     differing_statistics,
     mixed_statistics,
-    norm_kind,
+    norm_form,
     norm_epsilon,
-    norm_axis,
     padding,
     flatten_order,
     attention_mask,

@@ -1,18 +1,235 @@
-"""Normalization: its epsilon and its axes."""
+"""Norms: what they subtract, over which groups and axes they average, and their epsilon."""
 
 import itertools
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part, consumers
-from ..values import Core, View, close
+from ..regions import Part, Region, consumers
+from ..values import Core, close
 from . import features
 from .features import Constant, Finding
 
 MAX_EPSILON = 0.1
-PRODUCTS = {"conv_general_dilated", "dot_general"}
+DEPTH = 5  # operations from a root to the normalized array
+
+
+@dataclass(frozen=True)
+class Root:
+    """A root by which a program normalizes.
+
+    Attributes:
+      value: the root.
+      epsilon: what is added to it or to what it is taken of.
+      outside: whether it is added to the root.
+    """
+
+    value: int
+    epsilon: float
+    outside: bool
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A normalization of an array `x`, or of `x - mean(x)`, by its root mean square.
+
+    Attributes:
+      centred: whether the mean is subtracted first.
+      shape: in which the array is averaged; one axis may be split in groups.
+      axes: over which it is averaged.
+      groups: into which an axis is split; 1 if none is.
+      root: has the epsilon.
+    """
+
+    centred: bool
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    groups: int
+    root: Root
+
+    @property
+    def form(self) -> tuple[bool, int, tuple[int, ...], bool]:
+        """What two norms have in common that differ in the size of epsilon only."""
+        return self.centred, self.groups, self.axes, self.root.outside
+
+    @property
+    def count(self) -> int:
+        """How many values are averaged."""
+        return int(np.prod([self.shape[axis] for axis in self.axes]))
+
+    def __str__(self) -> str:
+        name = f"GroupNorm of {self.groups} groups, by" if self.groups > 1 else "a norm by"
+        what = "mean and variance" if self.centred else "the root mean square (RMSNorm)"
+        return f"{name} {what} over {self.count} values"
+
+    def divisor(self, x: np.ndarray) -> np.ndarray:
+        """Return what the array is divided by."""
+        average = np.mean(np.square(self.numerator(x)), self.axes, keepdims=True)
+        if self.root.outside:
+            return np.sqrt(average) + self.root.epsilon
+        return np.sqrt(average + self.root.epsilon)
+
+    def numerator(self, x: np.ndarray) -> np.ndarray:
+        """Return the array in the norm's shape, without its mean where that is subtracted."""
+        own = x.reshape(self.shape)
+        return own - np.mean(own, self.axes, keepdims=True) if self.centred else own
+
+    def normalized(self, x: np.ndarray) -> np.ndarray:
+        """Normalize an array."""
+        return (self.numerator(x) / self.divisor(x)).reshape(x.shape)
+
+
+def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find two norms of one array that differ in what they subtract, in their groups or axes, or
+    where epsilon is added.
+
+    Confirmed by evaluating the first one's formula in the second program: the two results, which
+    may hold a common scale, must have the ratio of the two formulas.
+    """
+    regions = found.search.one, found.search.other
+    roots = [_roots(region) for region in regions]
+    other = found.search.other
+    firsts, seconds = (
+        {value for root in side for value in _normalized(region, root.value)}
+        for region, side in zip(regions, roots, strict=True)
+    )
+    # In any arrangement: a norm may read an array with its axes moved.
+    known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
+    for source in known if all(roots) else ():
+        x = np.asarray(other.view.arrays[source])
+        if x.ndim < 2 or x.dtype.kind != "f":
+            continue
+        norms = [_norms(region, side, x) for region, side in zip(regions, roots, strict=True)]
+        # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
+        if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
+            continue
+        pairs = sorted(itertools.product(*norms), key=lambda pair: len(_differences(*pair)))
+        for a, b in itertools.product(sorted(firsts), sorted(seconds)) if pairs else ():
+            result = np.asarray(other.view.arrays[b])
+            if x.size != result.size or not found.search.fits(a, b):
+                continue
+            for array in found.search.substitutes(a, b):
+                own = np.asarray(array), result
+                for pair in pairs:
+                    if _are_results(own, x, pair, found.search.tolerance):
+                        whole = found.search.made(a, b, array, [], other.view.arrays)
+                        return _finding(whole, pair, labels)
+    return None
+
+
+def _are_results(
+    arrays: tuple[np.ndarray, np.ndarray], x: np.ndarray, norms: tuple[Norm, Norm], tolerance: float
+) -> bool:
+    """Return whether two arrays are the results of two norms of `x`, up to a common factor."""
+    one, other = (norm.normalized(x).reshape(arrays[1].shape) for norm in norms)
+    return close(arrays[0] * other, arrays[1] * one, tolerance)
+
+
+def _differences(one: Norm, other: Norm) -> list[str]:
+    """Name the causes for which two norms have different forms."""
+    causes = ("norm_kind", "norm_kind", "norm_axis", "norm_epsilon")
+    parts = zip(causes, one.form, other.form, strict=True)
+    return [cause for cause, first, second in parts if first != second]
+
+
+def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str]) -> Finding:
+    one, other = norms
+    name = _differences(one, other)[0]
+    confirmed = "with the first one's formula in both, the results are equal"
+    epsilons = "; ".join(
+        f"epsilon {norm.root.epsilon:g} {'added to' if norm.root.outside else 'under'} the root in "
+        f"{label}"
+        for norm, label in zip(norms, labels, strict=True)
+    )
+    if name == "norm_epsilon":
+        return Finding(name, f"{epsilons}; {confirmed}", found)
+    evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
+    if name == "norm_axis":
+        evidence = (
+            f"averages over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
+            f"over axes {one.axes} instead of {other.axes} the second gives the first one's "
+            "averages"
+        )
+    same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
+    return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
+
+
+def _roots(region: Region) -> list[Root]:
+    """List the roots of a region, with what is added before or after."""
+    tape, found = region.tape, []
+    for value in region.values:
+        step = tape.steps[tape.producers[value]]
+        if step.name not in ("rsqrt", "sqrt"):
+            continue
+        source = tape.roots[step.operands[0]]
+        inside = [tape.producers[source]] if source in tape.producers else []
+        places = [(index, False) for index in inside]
+        places += [(index, True) for index in consumers(tape, value) if step.name == "sqrt"]
+        own = [
+            Root(value, constant.value, outside)
+            for index, outside in places
+            if tape.steps[index].name == "add"
+            for constant in features.constants(tape, index)
+        ]
+        found += own or [Root(value, 0.0, False)]
+    return found
+
+
+def _normalized(region: Region, root: int) -> list[int]:
+    """List the values that are computed from a root in a few products and quotients."""
+    tape, level, found = region.tape, {root}, []
+    for _ in range(DEPTH):
+        following = {
+            result
+            for value in level
+            for index in consumers(tape, value)
+            if tape.steps[index].name in ("mul", "div", "add")
+            for result in tape.steps[index].results
+            if result in region.ancestors
+        }
+        found += sorted(following - set(found))
+        level = following
+    return found
+
+
+def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
+    """List the norms of an array `[B, ...]` whose divisors a program has."""
+    tape, view = region.tape, region.view
+    found = []
+    for root, (shape, groups, axes) in itertools.product(roots, _averages(x.shape)):
+        own = np.asarray(view.arrays[root.value], np.float64)
+        if tape.steps[tape.producers[root.value]].name == "rsqrt":
+            own = 1 / own
+        wanted = _repeated(own + root.epsilon if root.outside else own, x.size)
+        for centred in (True, False):
+            norm = Norm(centred, shape, axes, groups, root)
+            if close(_repeated(norm.divisor(x), x.size), wanted, view.tolerance):
+                found.append(norm)
+    return found
+
+
+def _repeated(array: np.ndarray, size: int) -> np.ndarray:
+    """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
+    numbers = Core.of(array).numbers
+    return np.repeat(numbers, size // numbers.size)
+
+
+def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tuple[int, ...]]]:
+    """Yield what a norm may average over: a shape, the number of groups in it, and axes."""
+    for size in range(1, len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), size):
+            yield shape, 1, axes
+    for split in sorted({1, len(shape) - 1}):  # where libraries have the channels
+        for groups in range(2, shape[split]):
+            if shape[split] % groups:
+                continue
+            grouped = (*shape[:split], groups, shape[split] // groups, *shape[split + 1 :])
+            rest = [axis for axis in range(1, len(grouped)) if axis not in (split, split + 1)]
+            for size in range(len(rest) + 1):
+                for axes in itertools.combinations(rest, size):
+                    yield grouped, groups, tuple(sorted((*axes, split + 1)))
 
 
 def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -40,31 +257,6 @@ def norm_epsilon(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def norm_axis(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find averages over other axes, which a root or a quotient then normalizes by."""
-    if not all(part.values for part in found.parts) or _sums(found) is not None:
-        # The average and the variance differ: both belong to one norm.
-        found = _whole_norm(found) or found
-    if (sums := _sums(found)) is None:
-        return None
-    first, second = sums
-    sizes = {np.size(_operand(p.view, i)) for p, i in zip(found.parts, sums, strict=True)}
-    if len(sizes) > 1:  # as after a convolution with another padding
-        return None
-    counts = [_count(p.view, i) for p, i in zip(found.parts, sums, strict=True)]
-    axes = _axes_as_in(found, first, second)
-    if counts[0] == counts[1] and axes is None:
-        return None
-    evidence = f"averages over {counts[0]} values in {labels[0]}, over {counts[1]} in {labels[1]}"
-    if axes is not None:
-        own = found.search.other.tape.steps[second].equation.params["axes"]
-        evidence += (
-            f"; over axes {_listed(axes)} instead of {_listed(own)} the second gives the first "
-            "one's averages"
-        )
-    return Finding("norm_axis", evidence, found)
-
-
 def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
     """Let the parts begin with the epsilons."""
     one, other = (
@@ -74,24 +266,6 @@ def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
         for part, epsilon in zip(found.parts, epsilons, strict=True)
     )
     return replace(found, parts=(one, other))
-
-
-def _whole_norm(found: Divergence) -> Divergence | None:
-    """Find the divergence that ends after the roots of both programs' norms."""
-    normalized = []
-    for region in (found.search.one, found.search.other):
-        roots = {
-            value
-            for value in region.values
-            if region.tape.steps[region.tape.producers[value]].name in ("rsqrt", "sqrt")
-        }
-        normalized.append({v for v in region.values if roots & region.ancestors[v]})
-    for a, b in found.search.pairs():
-        if a in normalized[0] and b in normalized[1]:
-            whole = found.search.next_agree(a, b)
-            if whole is not None:
-                return whole
-    return None
 
 
 def _epsilon(part: Part) -> Constant | None:
@@ -117,54 +291,3 @@ def _place(part: Part, epsilon: Constant | None) -> str:
         return ""
     result = part.tape.steps[epsilon.step].results[0]
     return "after" if features.comes_from(part.tape, result, ("sqrt",), 3) else "before"
-
-
-def _sums(found: Divergence) -> tuple[int, int] | None:
-    """Return the first sum of each part; None if a part has none or is not that of one norm."""
-    sums = []
-    for part in found.parts:
-        steps = (index for index in part.steps if part.tape.steps[index].name == "reduce_sum")
-        first = next(steps, None)
-        if first is None or part.names & PRODUCTS or not _normalizes(part):
-            return None
-        sums.append(first)
-    return sums[0], sums[1]
-
-
-def _normalizes(part: Part) -> bool:
-    tape, roots = part.tape, ("rsqrt", "sqrt")
-    if not part.names.isdisjoint(roots):
-        return True
-    if part.end is None:
-        return False
-    if features.leads_to(tape, part.end, roots, 8) is not None:
-        return True
-    beside = [v for index in consumers(tape, part.end) for v in tape.steps[index].operands]
-    return any(features.comes_from(tape, value, roots, 4) is not None for value in beside)
-
-
-def _operand(view: View, index: int) -> np.ndarray:
-    return np.asarray(view.arrays[view.tape.steps[index].operands[0]])
-
-
-def _count(view: View, index: int) -> int:
-    result = view.arrays[view.tape.steps[index].results[0]]
-    return np.size(_operand(view, index)) // max(np.size(result), 1)
-
-
-def _axes_as_in(found: Divergence, first: int, second: int) -> tuple[int, ...] | None:
-    """Find the axes over which the second program's average would be the first one's."""
-    one, other = (part.view for part in found.parts)
-    own = one.arrays[one.tape.steps[first].results[0]]
-    wanted = Core.of(own / _count(one, first))
-    array = _operand(other, second)
-    for size in range(1, array.ndim + 1):
-        for axes in itertools.combinations(range(array.ndim), size):
-            mean = Core.of(np.mean(array, axes))
-            if close(mean.numbers, wanted.numbers, one.tolerance):
-                return axes
-    return None
-
-
-def _listed(axes: tuple[int, ...]) -> str:
-    return "(" + ", ".join(map(str, axes)) + ")"
