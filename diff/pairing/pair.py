@@ -41,13 +41,13 @@ def pair_parameters(
     if mapping:
         followed = follow_mapping(mapping, one, other, shown, partial=True)
         stated = [Pair(name, target.name) for name, target in followed.items()]
-        found, source = [pair for pair in stated if _same(one, other, pair)], "stated"
-        if wrong := [pair for pair in stated if pair not in found and pair.one in _named(mapping)]:
+        found, source = _with_transposed(one, other, stated), "stated"
+        named = {*map(normalize_separators, mapping)} - {pair.one for pair in found}
+        if wrong := [pair for pair in stated if pair.one in named]:
             raise TriglotError(
                 f"the mapping pairs {one[wrong[0].one]} with {other[wrong[0].other]}: their shapes "
                 "differ."
             )
-        found = _with_transposed(one, other, found)
     else:
         found, source = _found(one, other, uses)
     if one and other and not found:
@@ -67,20 +67,18 @@ def _found(
     named = _with_transposed(one, other, named)
     if len(named) == min(len(one), len(other)):
         return named, "by name"
-    layers = tuple({name: _kind(p) for name, p in side.items()} for side in (one, other))
-    try:
-        guessed = guess(one, other, "", (layers[0], layers[1]))
-        return [Pair(name, guessed[name]) for name in one], "guessed by shape and order"
-    except TriglotError:
-        pass
+    layers = [{name: _kind(p) for name, p in side.items()} for side in (one, other)]
+    attempts = [(one, other, layers)]
     cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
     if any(parameter.leaf.note for side in cells for parameter in side.values()):
-        alike = tuple(dict.fromkeys(side, "") for side in cells)
-        try:  # two variants of a recurrent cell, whose gates have the same names
-            guessed = guess(cells[0], cells[1], "", (alike[0], alike[1]))
-            return [Pair(name, guessed[name]) for name in cells[0]], "guessed by shape and order"
+        # Two variants of a recurrent cell, whose gates have the same names.
+        attempts.append((*cells, [dict.fromkeys(side, "") for side in cells]))
+    for first, second, kinds in attempts:
+        try:
+            guessed = guess(first, second, "", (kinds[0], kinds[1]))
+            return [Pair(name, guessed[name]) for name in first], "guessed by shape and order"
         except TriglotError:
-            pass
+            continue
     aligned = align_uses((one, other), uses())
     pairs = [Pair(*names) for names in aligned]
     order = {name: index for index, name in enumerate(one)}
@@ -100,14 +98,6 @@ def _with_transposed(
         elif len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
             kept.append(replace(pair, transposed=True))
     return kept
-
-
-def _same(one: Mapping[str, Parameter], other: Mapping[str, Parameter], pair: Pair) -> bool:
-    return bool(_with_transposed(one, other, [pair]))
-
-
-def _named(mapping: Mapping[str, str]) -> set[str]:
-    return {normalize_separators(name) for name in mapping}
 
 
 def _kind(parameter: Parameter) -> str:

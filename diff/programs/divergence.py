@@ -220,14 +220,15 @@ class Search:
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
         """Check whether a step that reads the substituted value agrees with the first program."""
-        wanted = self.results(self.one, a)
-        own = self.one.view.core(a)
-        reached = [
-            core
+        core, own = self.one.view.core, self.one.view.core(a)
+        results = [
+            value
             for step in consumers(self.one.tape, a)
-            for core in map(self.one.view.core, self.one.tape.steps[step].results)
-            if not close(core.numbers, own.numbers, self.tolerance)
+            for value in self.one.tape.steps[step].results
+            if not close(core(value).numbers, own.numbers, self.tolerance)
         ]
+        reached = list(map(core, results))
+        wanted = [core(value) for value in results if value in self.one.ancestors]
         ends = set(self.slots_of(self.one, a)) & set(self.slots_of(self.other, b))
         if not wanted and not ends:
             return None
@@ -308,17 +309,6 @@ class Search:
     def is_among(self, core: Core, cores: list[Core]) -> bool:
         """Return whether one of some values has the same numbers."""
         return any(close(core.numbers, each.numbers, self.tolerance) for each in cores)
-
-    def results(self, region: Region, value: int) -> list[Core]:
-        """Return the results of the steps that read a value and have no counterpart."""
-        own = region.view.core(value)
-        cores = [
-            region.view.core(result)
-            for step in consumers(region.tape, value)
-            for result in region.tape.steps[step].results
-            if result in region.ancestors
-        ]
-        return [core for core in cores if not close(core.numbers, own.numbers, self.tolerance)]
 
     def slots_of(self, region: Region, value: int) -> list[int]:
         roots = region.tape.roots

@@ -12,7 +12,7 @@ from jax.extend import core as jex
 from ...core.tracing.jaxprs import ends_of_scan, evaluate
 from ...core.types import PyTree
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
-from .wide import widen
+from .wide import to_host, widen
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 # Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
@@ -79,7 +79,7 @@ def record(
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
             shown = jax.tree_util.keystr(path, simple=True, separator="/")
             known = shared.get(shown, leaf) if shared and not part else leaf
-            values.append(tape.add(widen(known) if wide else _on_host(leaf), mask))
+            values.append(tape.add(widen(known) if wide else to_host(leaf), mask))
             tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
     with evaluation_types(wide):
         results = [value.index for value in recorder.inline(closed, values)]
@@ -105,7 +105,7 @@ class _Recorder:
         return [read(atom) for atom in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
-        return self.tape.add(widen(array) if self.tape.is_wide else _on_host(array))
+        return self.tape.add(widen(array) if self.tape.is_wide else to_host(array))
 
     def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
         name = equation.primitive.name
@@ -221,11 +221,6 @@ def num_equations(closed: Any) -> int:
         repeated = equation.params["length"] if equation.primitive.name == "scan" else 1
         count += 1 + repeated * max(inner, default=0)
     return count
-
-
-def _on_host(array: Any) -> Any:
-    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
-    return array if is_key else np.asarray(array)
 
 
 def _keeps_values(equation: Any) -> bool:

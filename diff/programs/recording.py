@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...core.errors import TriglotError
@@ -13,7 +12,7 @@ from ..measures.weights import canonical
 from ..types import Side, codec_of
 from .recorder import Program, record
 from .tape import Tape
-from .wide import is_floating
+from .wide import is_floating, to_host
 
 BATCH = 3  # examples that are evaluated
 
@@ -89,14 +88,11 @@ def _share(
 
 
 def _small(array: Any) -> Any:
-    if jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key):
-        return array
-    known = np.asarray(array)
+    known = to_host(array)
     return _generic(known[:BATCH] if known.ndim else known, 0)
 
 
-def _generic(array: Any, seed: int) -> np.ndarray:
-    known = np.asarray(array)
+def _generic(known: Any, seed: int) -> Any:
     if not is_floating(known.dtype) or not known.size or np.any(known != known.flat[0]):
         return known
     noise = np.random.default_rng(seed).uniform(-0.3, 0.3, known.shape)

@@ -1,5 +1,6 @@
 """Find which values of two programs have no counterpart, and which of them reach the results."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,8 @@ class Region:
         if value not in self.tape.producers:
             return []
         step = self.tape.steps[self.tape.producers[value]]
-        return _data_roots(self.tape, step.operands)
+        roots = (self.tape.roots[operand] for operand in step.operands)
+        return [root for root in roots if not self.tape.is_constant(root)]
 
     def steps(self, values: Iterable[int]) -> list[int]:
         """Return the steps that compute some values, in order."""
@@ -134,15 +136,11 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
     """Walk back from results that differ, over the values that the other program lacks."""
     tape, found = view.tape, Region(view)
     start = [tape.roots[value] for value in results]
-    matched: dict[int, bool] = {}
     reached: set[int] = set()
 
+    @functools.cache
     def has_counterpart(value: int) -> bool:
-        if value not in matched:
-            array = view.arrays[value]
-            known = not isinstance(array, np.ndarray) or other.has(view.core(value))
-            matched[value] = known
-        return matched[value]
+        return not isinstance(view.arrays[value], np.ndarray) or other.has(view.core(value))
 
     pending = [value for value in start if not has_counterpart(value)]
     while pending:
@@ -167,8 +165,3 @@ def region(view: View, other: View, results: Sequence[int]) -> Region:
             own |= found.ancestors.get(source, frozenset())
         found.ancestors[value] = frozenset(own)
     return found
-
-
-def _data_roots(tape: Tape, operands: Iterable[int]) -> list[int]:
-    roots = (tape.roots[value] for value in operands)
-    return [root for root in roots if not tape.is_constant(root)]

@@ -70,14 +70,18 @@ def is_floating(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.floating)
 
 
+def to_host(array: Any) -> Any:
+    """Convert an array to NumPy. Keys are left alone."""
+    is_key = jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key)
+    return array if is_key else np.asarray(array)
+
+
 def widen(array: Any) -> Any:
     """Convert an array to NumPy, and to float64 if it is floating. Keys are left alone.
 
     A scalar becomes the shortest decimal number that rounds to it: 1e-05, not 9.99999975e-06.
     """
-    if jnp.issubdtype(jnp.result_type(array), jax.dtypes.prng_key):
-        return array
-    known = np.asarray(array)
+    known = to_host(array)
     if not is_floating(known.dtype) or known.dtype == np.float64:
         return known
     if known.ndim == 0:
@@ -88,7 +92,7 @@ def widen(array: Any) -> Any:
 def bind_native(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     """Evaluate one equation as it was traced."""
     typed = [_typed(a, v.aval.dtype) for a, v in zip(arrays, equation.invars, strict=True)]
-    return [_to_host(array) for array in bind(equation, typed)]
+    return [to_host(array) for array in bind(equation, typed)]
 
 
 def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -146,8 +150,3 @@ def _slice(x: np.ndarray, starts: Any, limits: Any, strides: Any) -> np.ndarray:
 
 def _typed(array: Any, dtype: Any) -> Any:
     return np.asarray(array, dtype) if isinstance(array, np.ndarray) else array
-
-
-def _to_host(array: Any) -> Any:
-    is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-    return array if is_key else np.asarray(array)
