@@ -19,8 +19,6 @@ from .rules import CUSTOM, STOP, Program, Rule
 
 MOST_RULES = 3  # tried together, of those that change a gradient
 
-Chosen = tuple[frozenset[Rule], frozenset[Rule]]  # of each network
-
 
 class Explained(NamedTuple):
     """Why gradients differ.
@@ -60,58 +58,42 @@ def explain_gradients(
 def _explain(
     subjects: tuple[Subject, Subject], key: jax.Array, train: bool, tolerance: float
 ) -> Explained | None:
-    one, other = (Program(subject, key, train=train) for subject in subjects)
+    programs = [Program(subject, key, train=train) for subject in subjects]
 
-    def agree(chosen: Chosen) -> bool:
-        pair = one.gradients(chosen[0]), other.gradients(chosen[1])
-        return distance(*pair, together=True).max_rel <= tolerance
+    def agree(without: frozenset[Rule]) -> bool:
+        one, other = (program.gradients(without) for program in programs)
+        return distance(one, other, together=True).max_rel <= tolerance
 
-    found = next(filter(agree, _candidates((one, other), tolerance)), None)
+    found = next(filter(agree, _candidates(programs, tolerance)), None)
     if found is None:
         return None
-    for side, rule in ((i, rule) for i in (0, 1) for rule in found[i]):
-        fewer = _minus(found, side, rule)
-        found = fewer if agree(fewer) else found
+    for rule in (rule for program in programs for rule in program.rules):
+        found = found - {rule} if rule in found and agree(found - {rule}) else found
     causes: list[Cause] = []
-    operations: list[Operation | None] = [None, None]
-    for side, program in enumerate((one, other)):
-        for rule in (rule for rule in program.rules if rule in found[side]):
-            operations[side] = operations[side] or rule.operation
-            stopped = _stopped(program, found[side], rule) if rule.kind == STOP else []
-            causes.append(_cause(rule, stopped, subjects[side]))
-    return Explained(causes, (operations[0], operations[1]))
+    firsts: list[Operation | None] = []
+    for program, subject in zip(programs, subjects, strict=True):
+        own = [rule for rule in program.rules if rule in found]
+        firsts.append(own[0].operation if own else None)
+        for rule in own:
+            stopped = _stopped(program, found, rule) if rule.kind == STOP else []
+            causes.append(_cause(rule, stopped, subject))
+    return Explained(causes, (firsts[0], firsts[1]))
 
 
-def _candidates(programs: tuple[Program, Program], tolerance: float) -> Iterator[Chosen]:
+def _candidates(programs: Sequence[Program], tolerance: float) -> Iterator[frozenset[Rule]]:
     """Yield sets of rules, small ones of those that change a gradient first, then all of a kind."""
-    effective = [
-        (side, rule)
-        for side, program in enumerate(programs)
-        for rule in program.rules
-        if _changes(program, rule, tolerance)
-    ]
+    rules = [(program, rule) for program in programs for rule in program.rules]
+    effective = [rule for program, rule in rules if _changes(program, rule, tolerance)]
     for size in range(1, MOST_RULES + 1):
-        for chosen in itertools.combinations(effective, size):
-            yield _by_side(chosen)
+        yield from map(frozenset, itertools.combinations(effective, size))
     # One `stop_gradient` behind another has no effect of its own.
-    everything = [(side, rule) for side, program in enumerate(programs) for rule in program.rules]
     for kinds in ((STOP,), (CUSTOM,), (STOP, CUSTOM)):
-        yield _by_side([each for each in everything if each[1].kind in kinds])
+        yield frozenset(rule for _, rule in rules if rule.kind in kinds)
 
 
 def _changes(program: Program, rule: Rule, tolerance: float) -> bool:
     pair = program.gradients(), program.gradients(frozenset({rule}))
     return distance(*pair, together=True).max_rel > tolerance
-
-
-def _by_side(chosen: Sequence[tuple[int, Rule]]) -> Chosen:
-    one, other = (frozenset(rule for side, rule in chosen if side == i) for i in (0, 1))
-    return one, other
-
-
-def _minus(chosen: Chosen, side: int, rule: Rule) -> Chosen:
-    one, other = (each - {rule} if i == side else each for i, each in enumerate(chosen))
-    return one, other
 
 
 def _stopped(program: Program, chosen: frozenset[Rule], rule: Rule) -> list[str]:

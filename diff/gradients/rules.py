@@ -63,14 +63,16 @@ class Program:
         """Compute the gradients by shared name.
 
         Args:
-          without: rules to leave out: a `stop_gradient` becomes the identity, and a function with a
-            custom derivative is differentiated operation by operation.
+          without: rules to leave out; those of other programs have no effect. A `stop_gradient`
+            becomes the identity, and a function with a custom derivative is differentiated
+            operation by operation.
         """
-        if without not in self._known:
-            left = {id(equation) for rule in without for equation in rule.equations}
+        own = without.intersection(self.rules)
+        if own not in self._known:
+            left = {id(equation) for rule in own for equation in rule.equations}
             found = quick_jit(lambda params: self._gradients(params, left))
-            self._known[without] = jax.tree.map(np.asarray, found(self._subject.variables.params))
-        return self._known[without]
+            self._known[own] = jax.tree.map(np.asarray, found(self._subject.variables.params))
+        return self._known[own]
 
     def _gradients(self, params: PyTree, left: set[int]) -> dict[str, Any]:
         names = [name for name, _ in self._subject.outputs]
