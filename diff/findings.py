@@ -12,7 +12,7 @@ from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import Subject
 from .pairing.parameters import Pairing
 from .programs import Explanation, explain, explain_tapes
-from .programs.catalogue.statistics import states_after
+from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL

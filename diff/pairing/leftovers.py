@@ -1,7 +1,7 @@
 """Parameters that only one of two networks has: shared, frozen, missing, or of another design."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -57,7 +57,7 @@ def find_shared(
         f"{parties[few].label} uses one parameter {uses[few].count(found[0][0])} times where "
         f"{parties[many].label} has copies, which start equal here and are trained apart",
     )
-    return pairing.adding(list(added.values())), [cause]
+    return replace(pairing, pairs=(*pairing.pairs, *added.values())), [cause]
 
 
 @dataclass(frozen=True)

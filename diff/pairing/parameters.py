@@ -1,7 +1,7 @@
 """The parameters of two networks, and the pairs between them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import jax
 
@@ -69,10 +69,6 @@ class Pairing:
         """The second network's parameters without a counterpart."""
         paired = {pair.other for pair in self.pairs}
         return tuple(self.other[name] for name in self.other if name not in paired)
-
-    def adding(self, pairs: Sequence[Pair]) -> "Pairing":
-        """Return it with more pairs."""
-        return replace(self, pairs=(*self.pairs, *pairs))
 
     def by_name(self) -> dict[str, Pair]:
         """Name each pair by the first side's name, or by the second's if the first's is shared."""

@@ -1,7 +1,7 @@
 """Another dtype or precision: the values agree in float64, not as the programs state them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -91,7 +91,12 @@ def _error(native: Tape, wide: Tape) -> float:
 
 def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, str]] | None:
     """Find equal values that one program computes in a type in which the other does not."""
-    for a, matches in _matches(one, other):
+    for a in one.compared():
+        if a not in one.tape.producers or one.core(a).numbers.size == 1:
+            continue
+        matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
+        if not matches:
+            continue
         own = [_dtype(one.tape, v) for v in one.find_all(one.core(a)) if v in one.tape.producers]
         theirs = [_dtype(other.tape, b) for b in matches]
         first = next((dtype for dtype in own if dtype not in theirs), own[0])
@@ -99,14 +104,6 @@ def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, st
         if first != second and is_floating(first):
             return (a, matches[0]), (str(first), str(second))
     return None
-
-
-def _matches(one: View, other: View) -> Iterator[tuple[int, list[int]]]:
-    for a in one.compared():
-        if a in one.tape.producers and one.core(a).numbers.size > 1:
-            found = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
-            if found:
-                yield a, found
 
 
 def _dtype(tape: Tape, value: int) -> np.dtype[Any]:

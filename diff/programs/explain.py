@@ -11,7 +11,7 @@ from ..types import Cause, Difference, Side
 from . import divergence
 from .arithmetic import arithmetic_difference, mixes_types
 from .catalogue import is_consequence, name_causes
-from .catalogue.statistics import norm_momentum
+from .catalogue.training import norm_momentum
 from .divergence import Divergence
 from .recording import record_both
 from .tape import Tape

@@ -45,35 +45,27 @@ def operation(tape: Tape, value: int) -> Operation:
         )
     step = tape.steps[tape.producers[value]]
     if tape.is_update:
-        return Operation(step.name, source_in_update(step), section(step))
-    return Operation(step.name, source(step), scope(tape, step))
+        # A library's layer has no line of an algorithm where an adapter of triglot calls it.
+        return Operation(step.name, source(_in_loops(step), ALGORITHMS), section(step))
+    return Operation(step.name, source((*step.callers, step.equation)), scope(tape, step))
 
 
 def called(equation: Any, callers: tuple[Any, ...], *, name: str) -> Operation:
     """Describe an equation of a traced program that is on no tape, with the calls that hold it."""
     step = Step(equation, (), (), callers)
-    return Operation(name, source(step), scope(Tape(is_wide=False), step))
+    return Operation(name, source((*callers, equation)), scope(Tape(is_wide=False), step))
 
 
-def source(step: Step) -> str:
+def source(equations: tuple[Any, ...], own: tuple[str, ...] = ()) -> str:
     """Return `file:line` of the user's innermost module, else of the library's layer.
 
     Frames outside the network's adapter belong to the caller of the comparison and are left out.
+
+    Args:
+      equations: the first with a line decides. A called function may have been traced for another
+        network, so its callers come first.
+      own: parts of triglot whose lines count as a user's.
     """
-    # A called function may have been traced for another network, so its callers come first.
-    return _innermost((*step.callers, step.equation))
-
-
-def source_in_update(step: Step) -> str:
-    """Return `file:line` of the innermost line of a user or of triglot's algorithms.
-
-    A library's layer has no such line where an adapter of triglot calls it: then it is the layer's.
-    """
-    return _innermost(_in_loops(step), ALGORITHMS)
-
-
-def _innermost(equations: tuple[Any, ...], own: tuple[str, ...] = ()) -> str:
-    """Find the line of the first equation that has one; `own` are parts of triglot that count."""
     layer = ""
     for equation in equations:
         for frame in _frames(equation):

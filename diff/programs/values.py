@@ -75,18 +75,14 @@ def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> b
 
 def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
     """Yield the arrangements of an array in another shape by permuting and joining axes."""
-    seen = set()
     if array.size != int(np.prod(shape)):
         return
-    for axes in itertools.permutations(range(array.ndim)):
-        moved = array.transpose(axes)
-        if moved.shape == tuple(shape):
-            yield moved
-    for axes in itertools.permutations(range(array.ndim)):
-        moved = array.transpose(axes)
-        if moved.shape != tuple(shape) and moved.shape not in seen:
-            seen.add(moved.shape)
-            yield moved.reshape(shape)
+    moves = [array.transpose(axes) for axes in itertools.permutations(range(array.ndim))]
+    yield from (moved for moved in moves if moved.shape == tuple(shape))
+    others: dict[tuple[int, ...], np.ndarray] = {}
+    for moved in moves:
+        others.setdefault(moved.shape, moved)
+    yield from (moved.reshape(shape) for own, moved in others.items() if own != tuple(shape))
     for axes in itertools.permutations(range(len(shape))):
         split = array.reshape([shape[axis] for axis in axes])
         moved = split.transpose(np.argsort(axes))

@@ -10,11 +10,10 @@ from ..values import Core, close
 from .activations import activation
 from .attention import attention_heads, attention_mask, attention_scale
 from .cells import forget_bias, gate_order, gru_variant, update_gate
-from .dropout import dropout
 from .features import Finding
 from .norms import norm_epsilon, norm_form
 from .order import flatten_order
-from .statistics import differing_statistics, mixed_statistics
+from .training import differing_statistics, dropout, mixed_statistics
 from .windows import padding
 
 
