@@ -145,8 +145,8 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     notes: list[str] = []
     values = [_values(side, setup) for side in (one, other)]
     native = _distances(*values)
-    canonical: dict[Quantity, Distance] | None = None
-    double: dict[Quantity, Distance] | None = None
+    canonical: dict[Quantity, Distance] = {}
+    double: dict[Quantity, Distance] = {}
     try:
         pair = one.canonical(), other.canonical()
         canonical = _distances(*(_values(side, setup) for side in pair))
@@ -166,8 +166,8 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
                 double = _distances(*(_values(side, setup) for side in wide))
         except Exception as error:
             notes.append(f"double precision was not measured: {describe(error)}")
-    precise = double is not None and set(coarse) == {"float64"}
-    if double is not None and not precise:
+    precise = bool(double) and set(coarse) == {"float64"}
+    if double and not precise:
         found = sorted({dtype for dtype in coarse if dtype != "float64"})
         notes.append(f"a network computes in {' and '.join(found)} with float64 weights too")
     eps = min(_eps(dtype) for dtype in coarse)
@@ -175,8 +175,8 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
         Measurement(
             quantity,
             native[quantity],
-            None if canonical is None else canonical[quantity],
-            None if double is None else double[quantity],
+            canonical.get(quantity),
+            double.get(quantity),
             None if precise else eps * _factor(quantity),
         )
         for quantity in native

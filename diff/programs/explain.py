@@ -1,5 +1,6 @@
 """Explain why two traced programs give different results."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +50,8 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
     Raises:
       TriglotError: if a network has no codec or gives another number of outputs.
     """
-
-    def record(*, wide: bool) -> Tapes:
-        return record_both(one, other, inputs, train=train, key=key, wide=wide)
-
-    return explain_tapes(record(wide=True), (one.label, other.label), lambda: record(wide=False))
+    record = functools.partial(record_both, one, other, inputs, train=train, key=key)
+    return explain_tapes(record(wide=True), (one.label, other.label), record)
 
 
 def explain_tapes(

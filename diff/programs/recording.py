@@ -47,11 +47,7 @@ def record_both(
         _share((one, other), named, shared)
         inputs = jax.tree.map(_small, inputs)
     tapes = [
-        record(
-            _forward(side, params, inputs, train, key),
-            wide=wide,
-            shared=values if wide else None,
-        )
+        record(_forward(side, params, inputs, train, key), wide=wide, shared=values)
         for side, params, values in zip((one, other), named, shared, strict=True)
     ]
     if len(tapes[0].outputs) != len(tapes[1].outputs):

@@ -7,14 +7,8 @@ from .. import places
 from ..divergence import Divergence
 from ..tape import PARAMS
 from ..values import Core, close
-from .activations import activation
-from .attention import attention_heads, attention_mask, attention_scale
-from .cells import forget_bias, gate_order, gru_variant, update_gate
+from . import activations, attention, cells, norms, order, training, windows
 from .features import Finding
-from .norms import norm_epsilon, norm_form
-from .order import flatten_order
-from .training import differing_statistics, dropout, mixed_statistics
-from .windows import padding
 
 
 def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -33,21 +27,21 @@ Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first.
 ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
-    dropout,
-    differing_statistics,
-    mixed_statistics,
-    norm_form,
-    norm_epsilon,
-    padding,
-    flatten_order,
-    attention_mask,
-    attention_scale,
-    gru_variant,
-    update_gate,
-    forget_bias,
-    gate_order,
-    attention_heads,
-    activation,
+    training.dropout,
+    training.differing_statistics,
+    training.mixed_statistics,
+    norms.norm_form,
+    norms.norm_epsilon,
+    windows.padding,
+    order.flatten_order,
+    attention.attention_mask,
+    attention.attention_scale,
+    cells.gru_variant,
+    cells.update_gate,
+    cells.forget_bias,
+    cells.gate_order,
+    attention.attention_heads,
+    activations.activation,
 )
 
 

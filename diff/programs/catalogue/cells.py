@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part, Region, consumers, region
+from ..regions import Part, Region, region
 from ..tape import INPUTS, Tape
 from ..values import Core, View, close, layouts
 from . import features
@@ -193,13 +193,5 @@ def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
 
 def _reached(tape: Tape, values: list[int]) -> set[int]:
     """Return what is computed from some values within a few steps."""
-    found, level = set(values), set(values)
-    for _ in range(4):
-        level = {
-            result
-            for value in level
-            for index in consumers(tape, tape.roots[value])
-            for result in tape.steps[index].results
-        }
-        found |= level
-    return found
+    steps = (tape.steps[index] for index in features.onward(tape, values, 4))
+    return {*values, *(result for step in steps for result in step.results)}

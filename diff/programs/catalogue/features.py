@@ -1,6 +1,6 @@
 """What the entries of the catalogue look for in a part of a program."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,30 +57,38 @@ def constants(tape: Tape, index: int) -> list[Constant]:
 
 def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
     """Return the first step of such a name that reads a value, or what is computed of it."""
-    level = {tape.roots[value]}
+    found = (i for i in onward(tape, [value], depth) if tape.steps[i].name in names)
+    return next(found, None)
+
+
+def onward(
+    tape: Tape, values: Iterable[int], depth: int, names: Collection[str] | None = None
+) -> Iterator[int]:
+    """Yield the steps that read some values, then those that read their results, and so on.
+
+    Args:
+      tape: of the program.
+      values: to start from.
+      depth: how often results are followed.
+      names: of the steps that are followed; None for all.
+    """
+    level = {tape.roots[value] for value in values}
     for _ in range(depth):
-        following: set[int] = set()
-        for root in level:
-            for index in consumers(tape, root):
-                if tape.steps[index].name in names:
-                    return index
-                following.update(tape.steps[index].results)
-        level = following
-    return None
+        steps = [index for root in level for index in consumers(tape, root)]
+        steps = [index for index in steps if names is None or tape.steps[index].name in names]
+        yield from steps
+        level = {result for index in steps for result in tape.steps[index].results}
 
 
 def comes_from(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:
     """Return the last step of such a name from which a value is computed."""
     level = {tape.roots[value]}
     for _ in range(depth):
-        preceding: set[int] = set()
-        for root in level:
-            if root in tape.producers:
-                index = tape.producers[root]
-                if tape.steps[index].name in names:
-                    return index
-                preceding.update(tape.roots[v] for v in tape.steps[index].operands)
-        level = preceding
+        steps = [tape.producers[root] for root in level if root in tape.producers]
+        for index in steps:
+            if tape.steps[index].name in names:
+                return index
+        level = {tape.roots[v] for index in steps for v in tape.steps[index].operands}
     return None
 
 

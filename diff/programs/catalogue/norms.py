@@ -179,19 +179,9 @@ def _roots(region: Region) -> list[Root]:
 
 def _normalized(region: Region, root: int) -> list[int]:
     """List the values that are computed from a root in a few products and quotients."""
-    tape, level, found = region.tape, {root}, []
-    for _ in range(DEPTH):
-        following = {
-            result
-            for value in level
-            for index in consumers(tape, value)
-            if tape.steps[index].name in ("mul", "div", "add")
-            for result in tape.steps[index].results
-            if result in region.ancestors
-        }
-        found += sorted(following - set(found))
-        level = following
-    return found
+    steps = features.onward(region.tape, [root], DEPTH, ("mul", "div", "add"))
+    results = (result for index in steps for result in region.tape.steps[index].results)
+    return [result for result in results if result in region.ancestors]
 
 
 def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
