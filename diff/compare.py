@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
-from ..core.errors import describe, user_error_context
+from ..core.errors import user_error_context
 from ..core.network import Network, num_params
 from ..core.specs import Spec
 from .findings import (
@@ -55,7 +55,7 @@ from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 from .programs import first_bit_difference, first_large_difference, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .types import Cause, Difference, Side
+from .types import Cause, Difference, Side, noted
 
 BATCHES = (1, 32)
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
@@ -323,15 +323,13 @@ class _Comparison:
             return None, []
         how: Any = {"train": setup.learning_mode == TRAINING, "key": setup.key}
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
-        try:
+        with noted(notes, "the gradients could not be aligned"):
             if (found := explain_gradients(subjects, **how)) is None:
                 return first_backward_difference(*subjects, **how), []
-        except Exception as error:  # an operation that cannot be evaluated alone
-            notes.append(f"the gradients could not be aligned: {describe(error)}")
-            return None, []
-        one, other = found.operations
-        located = Difference(one=one, other=other, max_abs=native.max_abs, max_rel=native.max_rel)
-        return located, found.causes
+            one, other = found.operations
+            size: Any = {"max_abs": native.max_abs, "max_rel": native.max_rel}
+            return Difference(one=one, other=other, **size), found.causes
+        return None, []
 
     def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
         programs = [side.traced(self.keys["training"], True) for side in subjects]
@@ -350,14 +348,10 @@ class _Comparison:
         if not apart:
             return None
         inputs, train = subjects[0].batches[apart[0].batch], apart[0].mode == TRAINING
-        try:
+        with noted(notes, "the first rounding was not located"):
             key = self.keys["training"]
-            return first_bit_difference(
-                *record_both(*subjects, inputs, train=train, key=key, exact=True)
-            )
-        except Exception as error:  # an operation that cannot be evaluated alone
-            notes.append(f"the first rounding was not located: {describe(error)}")
-            return None
+            tapes = record_both(*subjects, inputs, train=train, key=key, exact=True)
+            return first_bit_difference(*tapes)
 
     def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
@@ -410,11 +404,8 @@ class _Comparison:
         )
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
         if modes and (pairing.only_one or pairing.only_other):
-            sides = self.subjects(pairing, frozen)
-            try:
-                train = modes[0] == TRAINING
+            sides, train = self.subjects(pairing, frozen), modes[0] == TRAINING
+            with noted(notes, "the first difference was not located"):
                 tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
                 first = first_large_difference(*tapes)
-            except Exception as error:  # an operation that cannot be evaluated alone
-                notes.append(f"the first difference was not located: {describe(error)}")
         return first, causes

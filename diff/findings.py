@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.errors import describe
 from ..core.types import PyTree
 from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import Subject
@@ -16,7 +15,7 @@ from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
-from .types import Cause, Difference, Operation, Side
+from .types import Cause, Difference, Operation, Side, noted
 
 SCALE = 1.25
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
@@ -147,10 +146,8 @@ def explain_modes(
     found: dict[str, Explanation] = {}
     for mode in (EVALUATION, TRAINING):
         if mode in modes or with_state:
-            try:
+            with noted(notes, f"the programs in {mode} could not be aligned"):
                 found[mode] = explain(one, other, inputs, train=mode == TRAINING, key=key)
-            except Exception as error:  # an operation that cannot be evaluated alone
-                notes.append(f"the programs in {mode} could not be aligned: {describe(error)}")
     first: Difference | None = None
     for mode, explanation in found.items():
         if mode in modes:

@@ -122,13 +122,11 @@ def _from_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Netwo
     with user_error_context(f"{shown} failed when it was called with a key"):
         made = _traced(function, jax.random.key(0))
     library = _library_of(made)
-    if library is None or isinstance(made, Network):
-        return load_network(made, inputs, name=shown)
-    if library.name == "equinox":
+    if library is not None and library.name == "equinox":
         return _lift(library, function, inputs, shown)
-    if library.name == "nnx":
+    if library is not None and library.name == "nnx":
         return _lift(library, lambda rngs: function(rngs.params()), inputs, shown)
-    return _lift(library, made, inputs, shown)
+    return load_network(made, inputs, name=shown)
 
 
 def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
@@ -136,18 +134,14 @@ def _traced(function: Callable[..., Any], key: jax.Array) -> Any:
     made = []
 
     def call(key: jax.Array) -> None:
-        made.append(function(key) if _takes_position(function) else function(key=key))
+        first = next(iter(parameters(function).values()))
+        made.append(function(key=key) if first.kind == first.KEYWORD_ONLY else function(key))
 
     try:
         jax.eval_shape(call, key)
     except jax.errors.JAXTypeError:  # such as a constructor that computes float(jnp.sqrt(d))
         call(key)
     return made[-1]
-
-
-def _takes_position(function: Callable[..., Any]) -> bool:
-    first = next(iter(parameters(function).values()))
-    return first.kind != first.KEYWORD_ONLY
 
 
 def _from_inputs_or_key(function: Callable[..., Any], inputs: Inputs, shown: str) -> Network:

@@ -1,8 +1,10 @@
-"""What a comparison of two networks is made of and what it finds."""
+"""What a comparison of two networks is made of, what it finds, and words for it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..core.errors import describe
 from ..core.network import Codec, Network, Variables
 
 
@@ -32,6 +34,20 @@ def codec_of(network: Network) -> Codec:
       TriglotError: if it has none.
     """
     return network.require_codec("parameters have no names to compare by")
+
+
+@contextmanager
+def noted(notes: list[str], what: str) -> Iterator[None]:
+    """Add to the notes what failed, and go on: such as an operation that cannot be evaluated alone.
+
+    Args:
+      notes: of the report.
+      what: was not measured or located.
+    """
+    try:
+        yield
+    except Exception as error:
+        notes.append(f"{what}: {describe(error)}")
 
 
 def listed(items: Iterable[object], most: int = 3) -> str:

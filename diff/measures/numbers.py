@@ -23,11 +23,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.errors import describe
 from ...core.network import Variables
 from ...core.tracing.jaxprs import walk
 from ...core.types import PyTree
 from ..programs.tape import LAYOUT
+from ..types import noted
 from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision, to_double
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
@@ -147,11 +147,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     native = _distances(*values)
     canonical: dict[Quantity, Distance] = {}
     double: dict[Quantity, Distance] = {}
-    try:
+    with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
         pair = one.canonical(), other.canonical()
         canonical = _distances(*(_values(side, setup) for side in pair))
-    except Exception as error:  # a custom layer that canonical arithmetic cannot rewrite
-        notes.append(f"canonical arithmetic was not measured: {describe(error)}")
     coarse = [_coarsest(side, setup) for side in (one, other)]
     if all(each.identical for each in native.values()):
         notes.append("double precision was not measured: all bits are equal without it")
@@ -160,12 +158,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     elif not all(coarse):
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
-        try:
-            with double_precision():
-                wide = one.in_double(), other.in_double()
-                double = _distances(*(_values(side, setup) for side in wide))
-        except Exception as error:
-            notes.append(f"double precision was not measured: {describe(error)}")
+        with noted(notes, "double precision was not measured"), double_precision():
+            wide = one.in_double(), other.in_double()
+            double = _distances(*(_values(side, setup) for side in wide))
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
         found = sorted({dtype for dtype in coarse if dtype != "float64"})
