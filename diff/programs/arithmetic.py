@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from .wide import is_floating
 
 # The relative error of float32 programs against float64, with room for long sums.
 ROUNDING = 2e-5
+Operations: TypeAlias = tuple[Operation | None, Operation | None]
 PRODUCTS = ("dot_general", "conv_general_dilated")
 DEFAULT = "default"
 ROUNDED = "rounding"
@@ -58,17 +60,17 @@ def arithmetic_difference(
     deviation = (
         f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
-    found: list[tuple[Operation | None, Operation | None]] = []
+    found: list[Operations] = []
     if (types := _other_types(*wide)) is not None:
         values, shown = types
         one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
-        where = f"{labels[0]}: {places.shown(one)}; {labels[1]}: {places.shown(other)}"
         evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
-        causes.append(Cause("dtype", where, evidence))
+        causes.append(Cause("dtype", places.of_both((one, other), labels), evidence))
         found.append((one, other))
     if (precision := compare_precisions(equations, labels)) is not None:
-        causes.append(Cause("precision", precision.where, precision.counts + deviation))
-        found.append(precision.operations)
+        cause, operations = precision
+        causes.append(replace(cause, evidence=cause.evidence + deviation))
+        found.append(operations)
     if found:
         outputs = [
             np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
@@ -119,20 +121,6 @@ class Stated(NamedTuple):
     callers: tuple[Any, ...]
 
 
-class OtherPrecision(NamedTuple):
-    """Two programs that state other precisions.
-
-    Attributes:
-      counts: how often each states it, in words.
-      where: the first such operation.
-      operations: of both programs; None for one that has no such operation.
-    """
-
-    counts: str
-    where: str
-    operations: tuple[Operation | None, Operation | None]
-
-
 def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause | None:
     """Compare the precisions that two programs state for their products.
 
@@ -149,21 +137,25 @@ def precision_cause(programs: Sequence[Any], labels: tuple[str, str]) -> Cause |
     found = compare_precisions(list(map(walk, programs)), labels)
     if found is None:
         return None
+    cause, _ = found
     evidence = (
-        f"{found.counts}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
+        f"{cause.evidence}: no effect on this {jax.default_backend()}, but a GPU or TPU rounds "
         "products of lower precision more; this does not change the verdict"
     )
-    return Cause("precision", found.where, evidence)
+    return replace(cause, evidence=evidence)
 
 
 def compare_precisions(
     programs: Sequence[Iterable[tuple[Any, tuple[Any, ...]]]], labels: tuple[str, str]
-) -> OtherPrecision | None:
+) -> tuple[Cause, Operations] | None:
     """Compare the precisions of products, and the bits to which arrays are rounded.
 
     Args:
       programs: the equations of both networks, each with the calls that hold it.
       labels: of both networks.
+
+    Returns:
+      The cause, with how often each program states it, and the first such operations.
     """
     stated = [list(_stated(program)) for program in programs]
     counts = [Counter(each.precision for each in side) for side in stated]
@@ -187,7 +179,7 @@ def compare_precisions(
     )
     side = int(counts[1][name] > counts[0][name])
     where = f"{labels[side]}: {places.shown((one, other)[side])}"
-    return OtherPrecision(shown, where, (one, other))
+    return Cause("precision", where, shown), (one, other)
 
 
 def _stated(program: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterable[Stated]:

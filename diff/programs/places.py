@@ -2,6 +2,7 @@
 
 import re
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,12 @@ def shown(operation: Operation | None) -> str:
         return "no counterpart"
     place = " of ".join(part for part in (operation.name, operation.scope) if part)
     return f"{place} ({operation.source})" if operation.source else place
+
+
+def of_both(operations: Iterable[Operation | None], labels: tuple[str, str]) -> str:
+    """Write an operation of each of two networks."""
+    pairs = zip(labels, operations, strict=True)
+    return "; ".join(f"{label}: {shown(operation)}" for label, operation in pairs)
 
 
 def _layer(step: Step) -> str:

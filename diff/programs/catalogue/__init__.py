@@ -51,13 +51,11 @@ def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause]
     Returns:
       The causes, and the divergence that they explain, which may be larger than the one given.
     """
-    for entry in ENTRIES:
-        finding = entry(found, labels)
-        if finding is not None:
-            place = where(finding.divergence, labels)
-            named = [(finding.name, finding.evidence), *finding.more]
-            return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
-    return [Cause("unknown", where(found, labels), _unexplained(found))], found
+    findings = (entry(found, labels) for entry in ENTRIES)
+    finding = next(filter(None, findings), None) or Finding("unknown", _unexplained(found), found)
+    place = places.of_both((part.operation() for part in finding.divergence.parts), labels)
+    named = [(finding.name, finding.evidence), *finding.more]
+    return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
 
 
 def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
@@ -71,14 +69,6 @@ def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
         if all(each.first is None or each.first in part.values for each, part in pairs):
             return True
     return False
-
-
-def where(found: Divergence, labels: tuple[str, str]) -> str:
-    """Name the first operations of both parts."""
-    return "; ".join(
-        f"{label}: {places.shown(part.operation())}"
-        for label, part in zip(labels, found.parts, strict=True)
-    )
 
 
 def _unexplained(found: Divergence) -> str:

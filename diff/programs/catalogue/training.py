@@ -84,11 +84,8 @@ def norm_momentum(
         f"{label}: new = {', new = '.join(side)}"
         for side, label in zip(formulas, labels, strict=True)
     ]
-    where = [
-        f"{label}: {places.shown(places.operation(view.tape, values[0]))}"
-        for view, values, label in zip((one, other), (ours, theirs), labels, strict=True)
-    ]
-    return Cause("norm_momentum", "; ".join(where), "; ".join(shown))
+    firsts = places.operation(one.tape, ours[0]), places.operation(other.tape, theirs[0])
+    return Cause("norm_momentum", places.of_both(firsts, labels), "; ".join(shown))
 
 
 def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], list[Any]]:
