@@ -1,7 +1,7 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,7 +55,7 @@ from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 from .programs import first_bit_difference, first_large_difference, precision_cause, record_both
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .types import Cause, Difference, Side, noted
+from .types import Cause, Difference, noted
 
 BATCHES = (1, 32)
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
@@ -107,25 +107,6 @@ def diff_networks(
     return _Comparison((networks[0], networks[1]), inputs, mapping, seed).report()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Start(Side):
-    """One network at its initial weights.
-
-    Attributes:
-      drawn: what its initializer draws.
-      batches: its inputs by batch size.
-    """
-
-    drawn: Initial
-    batches: dict[int, Any]
-
-    def outputs(self, size: int) -> Any:
-        """Return the shapes of the outputs for a batch."""
-        return jax.eval_shape(
-            lambda v, i: self.network.apply(v, i)[0], self.variables, self.batches[size]
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class _Comparison:
     """The steps of one comparison; each is computed once."""
@@ -147,31 +128,34 @@ class _Comparison:
         return (first, second) if first != second else (f"{first}, one", f"{second}, other")
 
     @cached_property
-    def starts(self) -> tuple[_Start, _Start]:
+    def drawn(self) -> tuple[Initial, Initial]:
+        made = []
+        for network, name in zip(self.networks, ("one", "other"), strict=True):
+            with user_error_context(f"{network.name!r} failed when it was initialized"):
+                made.append(initialize(network, self.keys[name]))
+        return made[0], made[1]
+
+    @cached_property
+    def starts(self) -> tuple[Subject, Subject]:
+        """Both networks at their initial variables."""
         whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
         one, other = (
-            self._start(*each, whole)
-            for each in zip(self.networks, self.labels, ("one", "other"), strict=True)
+            Subject(
+                label=label,
+                network=network,
+                variables=drawn.variables,
+                names={},
+                batches={size: self._batch(network, drawn, whole, size) for size in BATCHES},
+            )
+            for label, network, drawn in zip(self.labels, self.networks, self.drawn, strict=True)
         )
         return one, other
 
-    def _start(self, network: Network, label: str, key: str, whole: Any) -> _Start:
-        with user_error_context(f"{network.name!r} failed when it was initialized"):
-            drawn = initialize(network, self.keys[key])
-        variables, batches = drawn.variables, {}
-        for size in BATCHES:
-            batches[size] = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
-            if network.recurrent:
-                carry = carry_of(network, variables, size, self.keys["carry"])
-                batches[size] = batches[size], carry
-        return _Start(
-            label=label,
-            network=network,
-            variables=variables,
-            names={},
-            drawn=drawn,
-            batches=batches,
-        )
+    def _batch(self, network: Network, drawn: Initial, whole: Any, size: int) -> Any:
+        few = jax.tree.map(lambda leaf: leaf[:size], whole)
+        if not network.recurrent:
+            return few
+        return few, carry_of(network, drawn.variables, size, self.keys["carry"])
 
     @cached_property
     def outputs(self) -> list[Output]:
@@ -179,13 +163,13 @@ class _Comparison:
         for side in self.starts:
             what = f"{side.network.name!r} failed on {describe_inputs(self.inputs)}"
             with user_error_context(what):
-                shapes.append(side.outputs(1))
+                shapes.append(_shapes(side, side.example))
         return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
 
     @cached_property
     def targets(self) -> tuple[np.ndarray, ...]:
         random = np.random.default_rng(self.seed)
-        leaves = jax.tree.leaves(self.starts[0].outputs(max(BATCHES)))
+        leaves = jax.tree.leaves(_shapes(self.starts[0], self.starts[0].inputs))
         return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
 
     def subjects(
@@ -226,12 +210,11 @@ class _Comparison:
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
             subjects.append(
-                Subject(
-                    label=start.label,
+                replace(
+                    start,
                     network=network,
                     variables=put(network, start.variables, named),
                     names=shared[index],
-                    batches=start.batches,
                     outputs=tuple((each.name, each.indices[index]) for each in self.outputs),
                     targets=self.targets,
                 )
@@ -247,8 +230,8 @@ class _Comparison:
         pairing, shared = find_shared(pairing, self._uses, one, other)
         causes += shared
         frozen = (
-            find_frozen(pairing.only_one, one, other, other.batches[1]),
-            find_frozen(pairing.only_other, other, one, one.batches[1]),
+            find_frozen(pairing.only_one, one, other, other.example),
+            find_frozen(pairing.only_other, other, one, one.example),
         )
         causes += [each.cause for side in frozen for each in side]
         known = {each.name for side in frozen for each in side}
@@ -292,8 +275,8 @@ class _Comparison:
         if "precision" not in {cause.name for cause in causes}:
             causes = [*causes, *self._stated_precision(subjects)]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
-        rows = compare_initializers(one.drawn, other.drawn, pairing)
-        num_keys = min(one.drawn.num_keys, other.drawn.num_keys)
+        rows = compare_initializers(*self.drawn, pairing)
+        num_keys = min(each.num_keys for each in self.drawn)
         made = [network.name for network in self.networks if not network.random_start]
         if made:
             notes.append(f"initializers were not compared: {made[0]!r} has its weights already")
@@ -355,7 +338,7 @@ class _Comparison:
 
     def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
-            read_uses(side.network, side.variables, side.batches[1], indices)
+            read_uses(side.network, side.variables, side.example, indices)
             for side, indices in zip(
                 self.starts, zip(*(each.indices for each in self.outputs), strict=True), strict=True
             )
@@ -393,7 +376,7 @@ class _Comparison:
         apart = {each.quantity.mode for each in measurements if not each.agrees
                  and each.quantity.name == OUTPUTS}  # fmt: skip
         modes = sorted({*apart, TRAINING} if random else apart)
-        inputs, key = self.starts[0].batches[max(BATCHES)], self.keys["training"]
+        inputs, key = self.starts[0].inputs, self.keys["training"]
         first, causes = explain_modes(
             *self.subjects(pairing, frozen, repaired=True),
             inputs,
@@ -409,3 +392,8 @@ class _Comparison:
                 tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
                 first = first_large_difference(*tapes)
         return first, causes
+
+
+def _shapes(side: Subject, inputs: Any) -> Any:
+    """Return the shapes of a network's outputs."""
+    return jax.eval_shape(lambda v, i: side.network.apply(v, i)[0], side.variables, inputs)

@@ -97,20 +97,19 @@ def find(one: View, other: View) -> Divergence | None:
     slots = differing(one, other, one.tolerance)
     if not slots:
         return None
-    regions = (
-        region(one, other, [one.tape.outputs[slot] for slot in slots]),
-        region(other, one, [other.tape.outputs[slot] for slot in slots]),
-    )
-    if not any(found.values or found.leaves for found in regions):
-        return _rearranged(Search(*regions, slots))
-    exact = first_rounding(*regions, slots) if one.tolerance == 0 else None
-    return exact or smallest(*regions, slots)
+    first = region(one, other, [one.tape.outputs[slot] for slot in slots])
+    second = region(other, one, [other.tape.outputs[slot] for slot in slots])
+    search = Search(first, second, slots)
+    if not any(found.values or found.leaves for found in (first, second)):
+        return _rearranged(search)
+    exact = first_rounding(search) if one.tolerance == 0 else None
+    return exact or smallest(search)
 
 
 def find_hidden(one: View, other: View) -> Divergence | None:
     """Find the first rounding of two programs that differs, whether or not it reaches an output."""
     regions = region(one, other, one.compared()), region(other, one, other.compared())
-    return first_rounding(*regions, [])
+    return first_rounding(Search(*regions, []))
 
 
 def _rearranged(search: "Search") -> Divergence:
@@ -124,25 +123,25 @@ def _rearranged(search: "Search") -> Divergence:
     return Divergence(search, parts, {b: array}, substitute=array)
 
 
-def smallest(first: Region, second: Region, slots: list[int]) -> Divergence:
+def smallest(search: "Search") -> Divergence:
     """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
-    search = Search(first, second, slots)
     pairs = list(search.pairs())
     for check, count in ((search.next_agree, MAX_PAIRS), (search.later_agree, MAX_REPLAYS)):
         for a, b in pairs[:count]:
             if (found := check(a, b)) is not None:
                 return found
-    return Divergence(search, (Part(first, first.values), Part(second, second.values)))
+    one, other = search.one, search.other
+    return Divergence(search, (Part(one, one.values), Part(other, other.values)))
 
 
-def first_rounding(first: Region, second: Region, slots: list[int]) -> Divergence | None:
+def first_rounding(search: "Search") -> Divergence | None:
     """Find the first parts whose results are equal up to rounding only; None if there are none.
 
     A single operation with equal operands is such a part. A sum in another order has other partial
     sums, so that its part is long, and it is found by substitution; unlike in `smallest`, in the
     order of the first program.
     """
-    search, likely = Search(first, second, slots), None
+    first, second, likely = search.one, search.other, None
     for a in first.values:
         for b in second.view.find_all(first.view.core(a), ROUNDING):
             if b not in second.ancestors or b in second.leaves:

@@ -72,13 +72,11 @@ def norm_momentum(
     ours, theirs = _unmatched(one, other), _unmatched(other, one)
     if not ours or not theirs:
         return None
-    shares = [
-        [_share(view, value) for value in values]
+    formulas = [
+        sorted({_formula(*share) for value in values if (share := _share(view, value))})
         for view, values in zip(own, (ours, theirs), strict=True)
     ]
-    known = [[share for share in side if share is not None] for side in shares]
-    formulas = [sorted({_formula(*share) for share in side}) for side in known]
-    if not all(known) or formulas[0] == formulas[1]:
+    if not all(formulas) or formulas[0] == formulas[1]:
         return None
     shown = [
         f"{label}: new = {', new = '.join(side)}"
