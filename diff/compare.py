@@ -34,9 +34,9 @@ from .measures.numbers import (
     OUTPUTS,
     STATE,
     TRAINING,
-    ForwardPair,
     Measurement,
     Setup,
+    forward_agreement,
     measure,
 )
 from .measures.randomness import Randomness, compare_randomness
@@ -245,9 +245,11 @@ class _Comparison:
         located, found = self._explain_gradients(subjects, setup, measurements, notes)
         causes += found or gradient_causes(pairing, measured.gradients, self.labels)
         if not agree(measurements, OUTPUTS):
-            forward = ForwardPair(subjects, self.keys["training"])
+            agreement = forward_agreement(subjects, setup.key)
             pairing, found = find_transposed(
-                pairing, lambda turned: self._agrees_at(turned, frozen, forward), self.labels
+                pairing,
+                lambda turned: agreement(self.subjects(turned, frozen, repaired=True)),
+                self.labels,
             )
             causes += found
         verdict = verdict_of(measurements)
@@ -358,11 +360,6 @@ class _Comparison:
         if not is_random:
             return setup, None
         return setup, compare_randomness(subjects, (one, other), self.keys["random"])
-
-    def _agrees_at(self, pairing: Pairing, frozen: Any, forward: ForwardPair) -> bool:
-        """Compare the outputs in evaluation alone, with missing biases and scales repaired."""
-        subjects = self.subjects(pairing, frozen, repaired=True)
-        return forward.agree(*(side.variables for side in subjects))
 
     def _explain(
         self,

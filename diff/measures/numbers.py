@@ -15,7 +15,7 @@ rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,12 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.network import Variables
 from ...core.tracing.jaxprs import walk
-from ...core.types import PyTree
 from ..programs.tape import LAYOUT
 from ..types import noted
-from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision, to_double
+from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
 SINGLE_FACTOR = 256
@@ -327,25 +325,29 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-class ForwardPair:
-    """The outputs of two networks in evaluation, compiled once for many weights."""
+def forward_agreement(
+    subjects: tuple[Subject, Subject], key: jax.Array
+) -> Callable[[tuple[Subject, Subject]], bool]:
+    """Compile two networks' calls in evaluation, once for many weights.
 
-    def __init__(self, subjects: tuple[Subject, Subject], key: jax.Array) -> None:
-        self.subjects = tuple(replace(side, double=True) for side in subjects)
-        self.inputs, self.key = tuple(side.inputs for side in subjects), key
+    Returns:
+      A function of both networks at some weights: whether their outputs agree in float64, or in
+      float32 if a network fails there.
+    """
+    calls = [replace(side, double=True).forward for side in subjects]
 
-    def agree(self, one: Variables, other: Variables) -> bool:
-        """Return whether the outputs agree in float64, or in float32 if a network fails there."""
+    def largest(sides: Sequence[Subject]) -> float:
+        outputs = [
+            jax.tree.map(np.asarray, call(side.variables, side.inputs, key, False)[0])
+            for call, side in zip(calls, sides, strict=True)
+        ]
+        return distance(outputs[0], outputs[1]).max_rel
+
+    def agree(sides: tuple[Subject, Subject]) -> bool:
         try:
             with double_precision():
-                sides = to_double((one, other)), to_double(self.inputs)
-                return self._distance(*sides).max_rel <= DOUBLE_EPS
+                return largest([side.in_double() for side in sides]) <= DOUBLE_EPS
         except Exception:
-            return self._distance((one, other), self.inputs).max_rel <= SINGLE_TOLERANCE
+            return largest(sides) <= SINGLE_TOLERANCE
 
-    def _distance(self, variables: PyTree, inputs: PyTree) -> Distance:
-        outputs = [
-            side.forward(own, given, self.key, False)[0]
-            for side, own, given in zip(self.subjects, variables, inputs, strict=True)
-        ]
-        return distance(*(jax.tree.map(np.asarray, each) for each in outputs))
+    return agree

@@ -82,8 +82,7 @@ class Norm:
 
 
 def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find two norms of one array that differ in what they subtract, in their groups or axes, or
-    where epsilon is added.
+    """Find norms of one array that differ in more than the size of epsilon: in kind, axes or place.
 
     Confirmed by evaluating the first one's formula in the second program: the two results, which
     may hold a common scale, must have the ratio of the two formulas.
