@@ -120,7 +120,7 @@ def compare_initializers(one: Initial, other: Initial, pairing: Pairing) -> list
     rows = []
     for pair in pairing.pairs:
         first, second = one.statistics[pair.one], other.statistics[pair.other]
-        p_value = min(_p_values(first, second))
+        p_value = min(two_samples(first[name].ravel(), second[name].ravel()) for name in first)
         rows.append(
             InitializerRow(
                 pair.one,
@@ -151,11 +151,6 @@ def _statistics(array: jax.Array) -> dict[str, jax.Array]:
     # Far from each other, so that an orthogonal matrix's are nearly independent.
     few = np.linspace(0, max(flat.size - 1, 0), min(NUM_ELEMENTS, flat.size)).astype(int)
     return {"elements": flat[few], "mean": jnp.mean(flat), "square": jnp.mean(flat**2)}
-
-
-def _p_values(one: dict[str, Any], other: dict[str, Any]) -> list[float]:
-    elements = [two_samples(one["elements"].reshape(-1), other["elements"].reshape(-1))]
-    return elements + [two_samples(one[name], other[name]) for name in ("mean", "square")]
 
 
 def _summary(drawn: dict[str, Any], parameter: Parameter) -> Draws:

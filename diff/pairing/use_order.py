@@ -7,8 +7,7 @@ import jax
 from jax.extend import core as jex
 
 from ...core.network import Network, Variables
-from ...core.tracing.jaxprs import needed
-from ...core.tracing.jaxprs import variables as tracing_variables
+from ...core.tracing.jaxprs import leaves_read
 from ...core.types import PyTree
 from ..programs.tape import LAYOUT
 from ..types import codec_of
@@ -49,19 +48,14 @@ def read_uses(
         own = Variables(params=codec.decode(named), state=variables.state)
         return jax.tree.leaves(network.apply(own, inputs)[0])
 
-    jaxpr = jax.make_jaxpr(forward)(named).jaxpr
-    names = sorted(named)
-    reaches: dict[str, set[int]] = {name: set() for name in names}
-    for number, index in enumerate(outputs):
-        read = set(tracing_variables([jaxpr.outvars[index]]))
-        for equation in needed(jaxpr.eqns, [jaxpr.outvars[index]]):
-            read.update(tracing_variables(equation.invars))
-        for name, var in zip(names, jaxpr.invars, strict=True):
-            if var in read:
-                reaches[name].add(number)
+    jaxpr, names = jax.make_jaxpr(forward)(named).jaxpr, sorted(named)
+    read = [leaves_read(lambda named, i=index: forward(named)[i], named) for index in outputs]
+    reaches = {
+        name: frozenset(number for number, leaves in enumerate(read) if leaf in leaves)
+        for leaf, name in enumerate(names)
+    }
     known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
-    fixed = {name: frozenset(numbers) for name, numbers in reaches.items()}
-    return Uses(tuple(_uses(jaxpr, known)), fixed)
+    return Uses(tuple(_uses(jaxpr, known)), reaches)
 
 
 def _uses(jaxpr: Any, known: dict[Any, tuple[str, ...]]) -> Iterator[str]:

@@ -118,7 +118,8 @@ class _Recorder:
             return self.unroll(equation, operands)
         if name == "while" and self.tape.is_update:
             return self.iterate(equation, operands)
-        if name == "select_n" and not self.tape.is_update and self.is_random(operands[0]):
+        is_random = name == "select_n" and self.tape.depends[operands[0].index] == KEY
+        if is_random and not self.tape.is_update:
             operands = [self.keeping(operands), *operands[1:]]
         return self.step(equation, operands)
 
@@ -144,9 +145,6 @@ class _Recorder:
                 tape.roots[value.index] = tape.roots[source.index]
         tape.steps.append(step)
         return results
-
-    def is_random(self, value: Value) -> bool:
-        return self.tape.depends[value.index] == KEY
 
     def keeping(self, operands: Sequence[Value]) -> Value:
         """Return a mask that selects the operand that is not 0 everywhere."""

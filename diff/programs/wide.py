@@ -123,7 +123,8 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
         with np.errstate(all="ignore"):
             if name in ON_HOST:
                 return [np.asarray(ON_HOST[name](*arrays))]
-            if name in ARRANGED and len(arrays) == 1 and _is_float64(params):
+            is_float64 = params.get("new_dtype", np.float64) == np.float64
+            if name in ARRANGED and len(arrays) == 1 and is_float64:
                 return [np.asarray(ARRANGED[name](arrays[0], params))]
     if name == "select_n" and all(isinstance(array, np.ndarray) for array in arrays):
         which = np.broadcast_to(arrays[0].astype(np.intp), arrays[1].shape)
@@ -131,10 +132,6 @@ def bind_wide(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     if changed:
         equation = equation.replace(params=params)
     return [widen(array) for array in bind(equation, arrays)]
-
-
-def _is_float64(params: dict[str, Any]) -> bool:
-    return params.get("new_dtype", np.float64) == np.float64
 
 
 def _broadcast(array: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
