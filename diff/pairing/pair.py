@@ -72,7 +72,7 @@ def _found(
     cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
     if any(parameter.leaf.note for side in cells for parameter in side.values()):
         # Two variants of a recurrent cell, whose gates have the same names.
-        attempts.append((*cells, [dict.fromkeys(side, "") for side in cells]))
+        attempts.append((cells[0], cells[1], [dict.fromkeys(side, "") for side in cells]))
     for first, second, kinds in attempts:
         try:
             guessed = guess(first, second, "", (kinds[0], kinds[1]))

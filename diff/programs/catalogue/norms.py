@@ -104,7 +104,9 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
         if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
             continue
-        pairs = sorted(itertools.product(*norms), key=lambda pair: len(_differences(*pair)))
+        pairs = sorted(
+            itertools.product(norms[0], norms[1]), key=lambda pair: len(_differences(*pair))
+        )
         for a, b in itertools.product(sorted(firsts), sorted(seconds)) if pairs else ():
             result = np.asarray(other.view.arrays[b])
             if x.size != result.size or not found.search.fits(a, b):
