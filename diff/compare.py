@@ -230,8 +230,8 @@ class _Comparison:
         pairing, shared = find_shared(pairing, self._uses, one, other)
         causes += shared
         frozen = (
-            find_frozen(pairing.only_one, one, other, other.example),
-            find_frozen(pairing.only_other, other, one, one.example),
+            find_frozen(pairing.only_one, one, other),
+            find_frozen(pairing.only_other, other, one),
         )
         causes += [each.cause for side in frozen for each in side]
         known = {each.name for side in frozen for each in side}

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
+from ..measures.subject import Subject
 from ..types import Cause, Side, listed
 from .parameters import Pair, Pairing, Parameter, is_inner_bias
 from .use_order import Uses, align_uses
@@ -75,9 +76,7 @@ class Frozen:
     cause: Cause
 
 
-def find_frozen(
-    left: Sequence[Parameter], owner: Side, other: Side, inputs: PyTree
-) -> list[Frozen]:
+def find_frozen(left: Sequence[Parameter], owner: Side, other: Subject) -> list[Frozen]:
     """Find arrays in the state or among the constants of `other` that fit `owner`'s parameters.
 
     Vectors count only beside a matrix of the same module, since statistics have their shape.
@@ -85,9 +84,8 @@ def find_frozen(
     Args:
       left: the parameters of `owner` without a counterpart.
       owner, other: the networks, with their initial variables.
-      inputs: a batch for `other`.
     """
-    arrays = [(name, array) for name, array in _outside(other, inputs) if array.size > 1]
+    arrays = [(name, array) for name, array in _outside(other) if array.size > 1]
     found: list[Frozen] = []
     for parameter in sorted(left, key=lambda each: -len(each.shape)):
         beside = any(_module(each.name) == _module(parameter.name) for each in found)
@@ -109,25 +107,22 @@ def find_frozen(
     return found
 
 
-def _outside(side: Side, inputs: PyTree) -> list[tuple[str, np.ndarray]]:
+def _outside(side: Subject) -> list[tuple[str, np.ndarray]]:
     """List the floating-point arrays of a network that are not parameters, with their places."""
-    state = [
-        (f"state {path}".strip(), leaf) for path, leaf in by_path(side.variables.state).items()
-    ]
-    closed = jax.make_jaxpr(lambda params, inputs: side.network.apply(
-        Variables(params=params, state=side.variables.state), inputs
-    ))(side.variables.params, inputs)  # fmt: skip
+    held_state = side.variables.state
+
+    def call(params: PyTree, inputs: PyTree) -> Any:
+        return side.network.apply(Variables(params=params, state=held_state), inputs)
+
+    closed = jax.make_jaxpr(call)(side.variables.params, side.example)
+    state = [(f"state {path}".strip(), leaf) for path, leaf in by_path(held_state).items()]
     constants = [("a constant", const) for const in closed.consts]
     held: list[tuple[str, np.ndarray]] = []
     for place, array in [*state, *constants]:
         floating = hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jnp.floating)
-        if floating and not any(_equal(array, known) for _, known in held):
+        if floating and not any(np.array_equal(np.asarray(array), known) for _, known in held):
             held.append((place, np.asarray(array)))
     return held
-
-
-def _equal(one: Any, other: np.ndarray) -> bool:
-    return one.shape == other.shape and bool(np.array_equal(np.asarray(one), other))
 
 
 def _arranged(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:

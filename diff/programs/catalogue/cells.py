@@ -66,25 +66,25 @@ def gate_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     other = found.search.other
     view, tape = other.view, other.tape
     for gates in _splits(tape, found.parts[1].values):
-        best: tuple[int, Any, Any] | None = None
-        for order in itertools.permutations(range(len(gates))):
-            if order == tuple(range(len(gates))):
-                continue
+        own, *others = itertools.permutations(range(len(gates)))
+        agreeing: list[tuple[int, tuple[int, ...], dict[int, Any]]] = []
+        for order in others:
             values = {gate: view.arrays[gates[i]] for gate, i in zip(gates, order, strict=True)}
             if found.substitute is not None and not found.agrees(values):
                 continue
             now = View(tape, tape.replay(values, arrays=view.arrays), view.tolerance)
             outputs = [found.search.one.tape.outputs[slot] for slot in found.search.slots]
             left = len(region(found.search.one.view, now, outputs).values)
-            if best is None or left < best[0]:
-                best = (left, order, values)
-        if best is not None and best[0] < len(found.search.one.values) // 2:
+            if left < len(found.search.one.values) // 2:
+                agreeing.append((left, order, values))
+        if agreeing:
+            _, order, values = min(agreeing, key=lambda each: each[0])
             name = "lstm_forget_bias" if len(gates) == 4 else "gru_variant"
             evidence = (
-                f"another order of the gates: {labels[1]} has at positions {best[1]} what "
-                f"{labels[0]} has at {tuple(range(len(gates)))}; in one order, the results agree"
+                f"another order of the gates: {labels[1]} has at positions {order} what "
+                f"{labels[0]} has at {own}; in one order, the results agree"
             )
-            return Finding(name, evidence, replace(found, values=best[2], operands={}))
+            return Finding(name, evidence, replace(found, values=values, operands={}))
     return None
 
 
@@ -184,14 +184,9 @@ def _splits(tape: Tape, part: list[int]) -> list[list[int]]:
     found = []
     for pieces in groups.values():
         sizes = {np.shape(tape.arrays[piece]) for piece in pieces}
-        if len(pieces) in (3, 4) and len(sizes) == 1 and part:
-            reached = _reached(tape, pieces)
-            if reached.intersection(part):
+        if len(pieces) in (3, 4) and len(sizes) == 1:
+            near = (tape.steps[index] for index in features.onward(tape, pieces, 4))
+            reached = {*pieces, *(result for step in near for result in step.results)}
+            if not reached.isdisjoint(part):
                 found.append(pieces)
     return found
-
-
-def _reached(tape: Tape, values: list[int]) -> set[int]:
-    """Return what is computed from some values within a few steps."""
-    steps = (tape.steps[index] for index in features.onward(tape, values, 4))
-    return {*values, *(result for step in steps for result in step.results)}
