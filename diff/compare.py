@@ -11,7 +11,7 @@ import numpy as np
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
 from ..core.errors import user_error_context
-from ..core.network import Network, num_params
+from ..core.network import Network, Variables, num_params
 from ..core.specs import Spec
 from .findings import (
     agree,
@@ -48,7 +48,7 @@ from .measures.weights import (
     with_noise,
     with_transposed,
 )
-from .outputs import Output, match_outputs
+from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
 from .pairing.parameters import Pairing, is_inner_bias
@@ -137,40 +137,45 @@ class _Comparison:
 
     @cached_property
     def starts(self) -> tuple[Subject, Subject]:
-        """Both networks at their initial variables."""
-        whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
+        """Both networks at their initial variables, with the outputs that they share."""
+        given = [
+            (network, drawn.variables, self._batches(network, drawn.variables))
+            for network, drawn in zip(self.networks, self.drawn, strict=True)
+        ]
+        shapes = [self._shapes(*each) for each in given]
+        names = self.networks[0].name, self.networks[1].name
+        shared = match_outputs(shapes[0], shapes[1], names)
+        random, leaves = np.random.default_rng(self.seed), jax.tree.leaves(shapes[0])
+        targets = tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in shared)
         one, other = (
             Subject(
-                label=label,
+                label=self.labels[index],
                 network=network,
-                variables=drawn.variables,
+                variables=variables,
                 names={},
-                batches={size: self._batch(network, drawn, whole, size) for size in BATCHES},
+                batches=batches,
+                outputs=tuple((each.name, each.indices[index]) for each in shared),
+                targets=targets,
             )
-            for label, network, drawn in zip(self.labels, self.networks, self.drawn, strict=True)
+            for index, (network, variables, batches) in enumerate(given)
         )
         return one, other
 
-    def _batch(self, network: Network, drawn: Initial, whole: Any, size: int) -> Any:
-        few = jax.tree.map(lambda leaf: leaf[:size], whole)
-        if not network.recurrent:
-            return few
-        return few, carry_of(network, drawn.variables, size, self.keys["carry"])
+    def _batches(self, network: Network, variables: Variables) -> dict[int, Any]:
+        whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
+        found = {}
+        for size in BATCHES:
+            found[size] = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
+            if network.recurrent:
+                found[size] = found[size], carry_of(network, variables, size, self.keys["carry"])
+        return found
 
-    @cached_property
-    def outputs(self) -> list[Output]:
-        shapes = []
-        for side in self.starts:
-            what = f"{side.network.name!r} failed on {describe_inputs(self.inputs)}"
-            with user_error_context(what):
-                shapes.append(_shapes(side, side.example))
-        return match_outputs(shapes[0], shapes[1], (self.networks[0].name, self.networks[1].name))
-
-    @cached_property
-    def targets(self) -> tuple[np.ndarray, ...]:
-        random = np.random.default_rng(self.seed)
-        leaves = jax.tree.leaves(_shapes(self.starts[0], self.starts[0].inputs))
-        return tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in self.outputs)
+    def _shapes(self, network: Network, variables: Variables, batches: dict[int, Any]) -> Any:
+        """Return the shapes of a network's outputs for the largest batch."""
+        with user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}"):
+            return jax.eval_shape(
+                lambda v, i: network.apply(v, i)[0], variables, batches[max(BATCHES)]
+            )
 
     def subjects(
         self, pairing: Pairing, frozen: tuple[list[Frozen], list[Frozen]], *, repaired: bool = False
@@ -209,22 +214,15 @@ class _Comparison:
                     named[name] = np.full_like(array, name.endswith("scale"))
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
+            variables = put(network, start.variables, named)
             subjects.append(
-                replace(
-                    start,
-                    network=network,
-                    variables=put(network, start.variables, named),
-                    names=shared[index],
-                    outputs=tuple((each.name, each.indices[index]) for each in self.outputs),
-                    targets=self.targets,
-                )
+                replace(start, network=network, variables=variables, names=shared[index])
             )
         return subjects[0], subjects[1]
 
     def report(self) -> Report:
         """Run the comparison."""
-        self.outputs  # noqa: B018 (networks without equal outputs are refused first)
-        one, other = self.starts
+        one, other = self.starts  # networks without equal outputs are refused first
         pairing = pair_parameters(self.networks, self._uses, self.mapping)
         causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
         pairing, shared = find_shared(pairing, self._uses, one, other)
@@ -340,10 +338,8 @@ class _Comparison:
 
     def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
-            read_uses(side.network, side.variables, side.example, indices)
-            for side, indices in zip(
-                self.starts, zip(*(each.indices for each in self.outputs), strict=True), strict=True
-            )
+            read_uses(side.network, side.variables, side.example, [i for _, i in side.outputs])
+            for side in self.starts
         )
         return one, other
 
@@ -389,8 +385,3 @@ class _Comparison:
                 tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
                 first = first_large_difference(*tapes)
         return first, causes
-
-
-def _shapes(side: Subject, inputs: Any) -> Any:
-    """Return the shapes of a network's outputs."""
-    return jax.eval_shape(lambda v, i: side.network.apply(v, i)[0], side.variables, inputs)

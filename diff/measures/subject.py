@@ -36,8 +36,8 @@ class Subject(Side):
     """
 
     batches: Mapping[int, PyTree]
-    outputs: tuple[tuple[str, int], ...] = ()
-    targets: tuple[np.ndarray, ...] = ()
+    outputs: tuple[tuple[str, int], ...]
+    targets: tuple[np.ndarray, ...]
     double: bool = False
 
     @property
