@@ -273,7 +273,9 @@ class _Comparison:
             else:
                 first = None
         if "precision" not in {cause.name for cause in causes}:
-            causes = [*causes, *self._stated_precision(subjects)]
+            programs = [side.traced(setup.key, True) for side in subjects]
+            precision = precision_cause(programs, self.labels)
+            causes = [*causes, *filter(None, [precision])]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
         rows = compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
@@ -313,11 +315,6 @@ class _Comparison:
             size: Any = {"max_abs": native.max_abs, "max_rel": native.max_rel}
             return Difference(one=one, other=other, **size), found.causes
         return None, []
-
-    def _stated_precision(self, subjects: tuple[Subject, Subject]) -> list[Cause]:
-        programs = [side.traced(self.keys["training"], True) for side in subjects]
-        found = precision_cause(programs, self.labels)
-        return [] if found is None else [found]
 
     def _rounding(
         self,

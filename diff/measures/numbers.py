@@ -163,7 +163,9 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
     if double and not precise:
         found = sorted({dtype for dtype in coarse if dtype != "float64"})
         notes.append(f"a network computes in {' and '.join(found)} with float64 weights too")
-    eps = min(_eps(dtype) for dtype in coarse)
+    # Without double precision the arithmetic is that of the weights, at best float32.
+    finest = min(float(jnp.finfo(dtype or "float32").eps) for dtype in coarse)
+    eps = max(finest, float(np.finfo(np.float32).eps))
     measurements = [
         Measurement(
             quantity,
@@ -200,11 +202,6 @@ def _unjudged_noise(measurements: list[Measurement], notes: list[str]) -> list[M
 
 def _factor(quantity: Quantity) -> int:
     return STEP_FACTOR if quantity.name in (ONE_STEP, *LONG) else SINGLE_FACTOR
-
-
-def _eps(dtype: str) -> float:
-    # Without double precision the arithmetic is that of the weights, at best float32.
-    return max(float(jnp.finfo(dtype or "float32").eps), float(jnp.finfo("float32").eps))
 
 
 def _coarsest(side: Subject, setup: Setup) -> str:

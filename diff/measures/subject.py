@@ -91,11 +91,8 @@ class Subject(Side):
 
     def is_random(self, key: jax.Array) -> bool:
         """Return whether outputs or state depend on the key in training."""
-
-        def call(key: jax.Array, variables: Variables, inputs: PyTree) -> Any:
-            return self.apply(variables, inputs, key, True)
-
-        return bool(leaves_read(call, key, self.variables, self.example))
+        arguments = key, self.variables, self.example
+        return bool(leaves_read(lambda k, v, i: self.apply(v, i, k, True), *arguments))
 
     @property
     def _jit(self) -> Callable[..., Any]:

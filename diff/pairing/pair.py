@@ -67,7 +67,10 @@ def _found(
     named = _with_transposed(one, other, named)
     if len(named) == min(len(one), len(other)):
         return named, "by name"
-    layers = [{name: _kind(p) for name, p in side.items()} for side in (one, other)]
+    layers = [
+        {name: "" if p.leaf.unknown else p.leaf.layer for name, p in side.items()}
+        for side in (one, other)
+    ]
     attempts = [(one, other, layers)]
     cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
     if any(parameter.leaf.note for side in cells for parameter in side.values()):
@@ -98,11 +101,6 @@ def _with_transposed(
         elif len(shapes[0]) == 2 and shapes[0] == shapes[1][::-1]:
             kept.append(replace(pair, transposed=True))
     return kept
-
-
-def _kind(parameter: Parameter) -> str:
-    leaf = parameter.leaf
-    return "" if leaf.unknown else leaf.layer
 
 
 def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:

@@ -51,35 +51,33 @@ def arithmetic_difference(
       The causes, `dtype` and `precision`, and the first operations with other types; none if both
       programs are as exact as float32.
     """
-    causes: list[Cause] = []
-    first: Difference | None = None
     errors = [_error(tape, view.tape) for tape, view in zip(native, wide, strict=True)]
     if max(errors) <= ROUNDING:
-        return causes, first
+        return [], None
     equations = [[(step.equation, step.callers) for step in view.tape.steps] for view in wide]
     deviation = (
         f"; the outputs deviate from float64 by {errors[0]:.2g} and {errors[1]:.2g} of their size"
     )
-    found: list[Operations] = []
+    found: list[tuple[Cause, Operations]] = []
     if (types := _other_types(*wide)) is not None:
         values, shown = types
         one, other = (places.operation(v.tape, at) for v, at in zip(wide, values, strict=True))
         evidence = f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}{deviation}"
-        causes.append(Cause("dtype", places.of_both((one, other), labels), evidence))
-        found.append((one, other))
+        cause = Cause("dtype", places.of_both((one, other), labels), evidence)
+        found.append((cause, (one, other)))
     if (precision := compare_precisions(equations, labels)) is not None:
         cause, operations = precision
-        causes.append(replace(cause, evidence=cause.evidence + deviation))
-        found.append(operations)
-    if found:
-        outputs = [
-            np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
-            for tape in native
-        ]
-        largest, relative = difference(*outputs)
-        one, other = found[0]
-        first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
-    return causes, first
+        found.append((replace(cause, evidence=cause.evidence + deviation), operations))
+    if not found:
+        return [], None
+    outputs = [
+        np.concatenate([np.ravel(tape.arrays[v]).astype(np.float64) for v in tape.outputs])
+        for tape in native
+    ]
+    largest, relative = difference(*outputs)
+    one, other = found[0][1]
+    first = Difference(one=one, other=other, max_abs=largest, max_rel=relative)
+    return [cause for cause, _ in found], first
 
 
 def _error(native: Tape, wide: Tape) -> float:
