@@ -125,9 +125,8 @@ def differing(one: View, other: View, tolerance: float) -> list[int]:
     pairs = zip(one.tape.outputs, other.tape.outputs, strict=False)
     found = []
     for index, (first, second) in enumerate(pairs):
-        a, b = (np.asarray(view.arrays[v]) for view, v in ((one, first), (other, second)))
-        wide = [array.astype(np.float64) for array in (a, b)]
-        if a.shape != b.shape or not close(wide[0], wide[1], tolerance):
+        a, b = np.asarray(one.arrays[first]), np.asarray(other.arrays[second])
+        if not close(a.astype(np.float64), b.astype(np.float64), tolerance):
             found.append(index)
     return found
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,6 @@ class View:
     def __init__(self, tape: Tape, arrays: Sequence[Any], tolerance: float = TOLERANCE) -> None:
         self.tape, self.arrays, self.tolerance = tape, arrays, tolerance
         self._cores: dict[int, Core] = {}
-        self._by_size: dict[int, tuple[list[int], np.ndarray, np.ndarray]] | None = None
 
     def core(self, value: int) -> Core:
         """Return the core of a value's root."""
@@ -135,18 +135,6 @@ class View:
     def find_all(self, core: Core, tolerance: float | None = None) -> Iterator[int]:
         """Yield the values with the same numbers, up to this tolerance or the view's."""
         tolerance = self.tolerance if tolerance is None else tolerance
-        if self._by_size is None:
-            groups: dict[int, list[int]] = {}
-            for value in self.compared():
-                groups.setdefault(self.core(value).numbers.size, []).append(value)
-            self._by_size = {
-                size: (
-                    values,
-                    np.array([self.core(value).probe for value in values]),
-                    np.array([self.core(value).scale for value in values]),
-                )
-                for size, values in groups.items()
-            }
         if core.numbers.size not in self._by_size:
             return
         values, probes, scales = self._by_size[core.numbers.size]
@@ -154,3 +142,16 @@ class View:
         for index in np.flatnonzero(np.abs(probes - core.probe) <= allowed):
             if close(core.numbers, self.core(values[index]).numbers, tolerance):
                 yield values[index]
+
+    @cached_property
+    def _by_size(self) -> dict[int, tuple[list[int], np.ndarray, np.ndarray]]:
+        """The values by the number of their elements, with their probes and scales."""
+        groups: dict[int, list[int]] = {}
+        for value in self.compared():
+            groups.setdefault(self.core(value).numbers.size, []).append(value)
+        found = {}
+        for size, values in groups.items():
+            cores = [self.core(value) for value in values]
+            probes, scales = [core.probe for core in cores], [core.scale for core in cores]
+            found[size] = values, np.array(probes), np.array(scales)
+        return found

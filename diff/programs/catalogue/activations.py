@@ -142,7 +142,7 @@ def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[
 def _exits(region: Region, argument: int) -> list[int]:
     """Return the functions of one value that something else reads, the last one first."""
     tape = region.tape
-    computed, exits = {argument}, []
+    computed = {argument}
     for step in tape.steps[tape.producers.get(argument, -1) + 1 :]:
         if step.name not in ELEMENTWISE:
             continue
@@ -152,10 +152,10 @@ def _exits(region: Region, argument: int) -> list[int]:
         if own and all(features.scalar(tape, value) is not None for value in rest):
             computed.update(step.results)
     outputs = {tape.roots[value] for value in tape.outputs}
-    for value in computed:
-        outside = any(
-            not computed.issuperset(tape.steps[index].results) for index in consumers(tape, value)
-        )
-        if outside or value in outputs:
-            exits.append(value)
+    exits = [
+        value
+        for value in computed
+        if value in outputs
+        or any(not computed.issuperset(tape.steps[i].results) for i in consumers(tape, value))
+    ]
     return sorted(exits, reverse=True)
