@@ -13,41 +13,14 @@ from ..backends.libraries import title
 from ..core.errors import user_error_context
 from ..core.network import Network, Variables, num_params
 from ..core.specs import Spec
-from .findings import (
-    agree,
-    computation_causes,
-    dtype_causes,
-    explain_modes,
-    first_measured,
-    gradient_causes,
-    merged,
-    unexplained,
-    verdict_of,
-)
+from . import findings
 from .gradients.causes import explain_gradients, first_backward_difference
 from .inputs import batch_of, carry_of
 from .loading import load_network
-from .measures.initializers import Initial, compare_initializers, initialize, initializer_causes
-from .measures.numbers import (
-    EVALUATION,
-    GRADIENTS,
-    OUTPUTS,
-    STATE,
-    TRAINING,
-    Measurement,
-    Setup,
-    forward_agreement,
-    measure,
-)
-from .measures.randomness import Randomness, compare_randomness
+from .measures import distributions, numbers, weights
+from .measures.distributions import Initial, Randomness
+from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subject
-from .measures.weights import (
-    canonical,
-    put,
-    shared_values,
-    with_noise,
-    with_transposed,
-)
 from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
@@ -132,7 +105,7 @@ class _Comparison:
         made = []
         for network, name in zip(self.networks, ("one", "other"), strict=True):
             with user_error_context(f"{network.name!r} failed when it was initialized"):
-                made.append(initialize(network, self.keys[name]))
+                made.append(distributions.initialize(network, self.keys[name]))
         return made[0], made[1]
 
     @cached_property
@@ -196,13 +169,15 @@ class _Comparison:
             if pair.transposed:  # on the side where no other pair has the same array
                 side = 0 if others.count(pair.other) > 1 and ones.count(pair.one) == 1 else 1
                 turned[side].add((pair.one, pair.other)[side])
-        networks = [with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)]
+        networks = [
+            weights.with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)
+        ]
         own = [
-            with_noise(canonical(network, start.variables), self.seed + index)
+            weights.with_noise(weights.canonical(network, start.variables), self.seed + index)
             for index, (network, start) in enumerate(zip(networks, self.starts, strict=True))
         ]
         from_other = self.networks[0].random_start and not self.networks[1].random_start
-        values = shared_values(pairing, own[from_other], from_other=from_other)
+        values = weights.shared_values(pairing, own[from_other], from_other=from_other)
         subjects = []
         for index, (network, start) in enumerate(zip(networks, self.starts, strict=True)):
             left = (pairing.only_one, pairing.only_other)[index]
@@ -214,7 +189,7 @@ class _Comparison:
                     named[name] = np.full_like(array, name.endswith("scale"))
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
-            variables = put(network, start.variables, named)
+            variables = weights.put(network, start.variables, named)
             subjects.append(
                 replace(start, network=network, variables=variables, names=shared[index])
             )
@@ -236,21 +211,21 @@ class _Comparison:
         causes += leftover_causes(pairing, known, one, other)
         subjects = self.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
-        dtypes_apart = dtype_causes(pairing, subjects, setup)
+        dtypes_apart = findings.dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
-        measured = measure(*subjects, setup, same_dtypes=not dtypes_apart)
+        measured = numbers.measure(*subjects, setup, same_dtypes=not dtypes_apart)
         measurements, notes = measured.measurements, measured.notes
         located, found = self._explain_gradients(subjects, setup, measurements, notes)
-        causes += found or gradient_causes(pairing, measured.gradients, self.labels)
-        if not agree(measurements, OUTPUTS):
-            agreement = forward_agreement(subjects, setup.key)
+        causes += found or findings.gradient_causes(pairing, measured.gradients, self.labels)
+        if not findings.agree(measurements, OUTPUTS):
+            agreement = numbers.forward_agreement(subjects, setup.key)
             pairing, found = find_transposed(
                 pairing,
                 lambda turned: agreement(self.subjects(turned, frozen, repaired=True)),
                 self.labels,
             )
             causes += found
-        verdict = verdict_of(measurements)
+        verdict = findings.verdict_of(measurements)
         if len(setup.modes) == 1 and random is None:
             notes.append("training and evaluation are the same program, measured once")
         first: Difference | None = None
@@ -264,12 +239,12 @@ class _Comparison:
             if verdict == DIFFERENT:
                 if pairing.only_one or pairing.only_other:  # named above, with what they mean
                     explained = [cause for cause in explained if cause.name not in UNPAIRED]
-                causes = merged(causes, explained)
-                causes = merged(causes, computation_causes(measured.dtypes, self.labels))
-                causes = causes or [unexplained(measurements)]
-                first = first or located or first_measured(measurements)
+                computed = findings.computation_causes(measured.dtypes, self.labels)
+                causes = findings.merged(findings.merged(causes, explained), computed)
+                causes = causes or [findings.unexplained(measurements)]
+                first = first or located or findings.first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
-                verdict, causes = DIFFERENT, merged(causes, dropout)
+                verdict, causes = DIFFERENT, findings.merged(causes, dropout)
             else:
                 first = None
         if "precision" not in {cause.name for cause in causes}:
@@ -277,7 +252,7 @@ class _Comparison:
             precision = precision_cause(programs, self.labels)
             causes = [*causes, *filter(None, [precision])]
         rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
-        rows = compare_initializers(*self.drawn, pairing)
+        rows = distributions.compare_initializers(*self.drawn, pairing)
         num_keys = min(each.num_keys for each in self.drawn)
         made = [network.name for network in self.networks if not network.random_start]
         if made:
@@ -287,7 +262,7 @@ class _Comparison:
             verdict=verdict,
             first_difference=first,
             first_rounding=rounding,
-            causes=(*causes, *initializer_causes(rows, num_keys)),
+            causes=(*causes, *distributions.initializer_causes(rows, num_keys)),
             pairing=pairing,
             num_params=(num_params(one.variables.params), num_params(other.variables.params)),
             measurements=tuple(measurements),
@@ -304,7 +279,7 @@ class _Comparison:
         notes: list[str],
     ) -> tuple[Difference | None, list[Cause]]:
         """Locate other gradients and name their causes where all outputs are equal."""
-        if not agree(measurements, OUTPUTS) or agree(measurements, GRADIENTS):
+        if not findings.agree(measurements, OUTPUTS) or findings.agree(measurements, GRADIENTS):
             return None, []
         how: Any = {"train": setup.learning_mode == TRAINING, "key": setup.key}
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
@@ -352,7 +327,7 @@ class _Comparison:
         setup = Setup(key, modes, learning, learns)
         if not is_random:
             return setup, None
-        return setup, compare_randomness(subjects, (one, other), self.keys["random"])
+        return setup, distributions.compare_randomness(subjects, (one, other), self.keys["random"])
 
     def _explain(
         self,
@@ -367,11 +342,11 @@ class _Comparison:
                  and each.quantity.name == OUTPUTS}  # fmt: skip
         modes = sorted({*apart, TRAINING} if random else apart)
         inputs, key = self.starts[0].inputs, self.keys["training"]
-        first, causes = explain_modes(
+        first, causes = findings.explain_modes(
             *self.subjects(pairing, frozen, repaired=True),
             inputs,
             modes=modes,
-            with_state=random is None and not agree(measurements, STATE),
+            with_state=random is None and not findings.agree(measurements, STATE),
             key=key,
             notes=notes,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .measures.initializers import InitializerRow
+from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Measurement
 from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation

@@ -10,7 +10,7 @@ import pytest
 from triglot import from_haiku
 from triglot.core.network import Network
 from triglot.core.specs import Box
-from triglot.diff.measures.initializers import compare_initializers, initialize
+from triglot.diff.measures.distributions import compare_initializers, initialize
 from triglot.diff.pairing.parameters import Pair, Pairing, read_parameters
 
 INITS = hk.initializers
