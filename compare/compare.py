@@ -7,15 +7,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.sharding import fewest_devices
 from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices, choose_executor
-from ..jobs.custom import custom_files
-from ..jobs.executor import Executor
+from ..jobs.job import Executor
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.options import JobOptions, continuing
 from ..machine.files import make_new_folder
@@ -63,9 +61,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         before = against.read(options.against, options) if options.against else None
         checked = check(options)
 
-    def modules() -> dict[str, Path]:
+    def custom() -> list[str]:
         parts = [own_parts(replace(options, env=env)) for env in environments(options)]
-        return custom_files([*itertools.chain(*parts), *options.network])
+        return [*itertools.chain(*parts), *options.network]
 
     def default_devices() -> int:
         """Count those of the comparison `before`, which would have other bits, or the most."""
@@ -73,7 +71,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
 
     begun = read_facts(options.out, WHAT)
     # Without a choice one training at a time runs, so that speeds can be compared.
-    executor = choose_executor(options, WHAT, begun, modules)
+    executor = choose_executor(options, WHAT, begun, custom)
     with closing(executor) if executor else nullcontext():
         devices = choose_devices(
             options.devices, options.out, WHAT, begun, executor, default_devices

@@ -14,7 +14,7 @@ from ..training.devices import make
 from .options import CompareOptions
 
 if TYPE_CHECKING:
-    from ..jobs.running import RunningJob
+    from ..jobs.job import RunningJob
 
 
 def start(arguments: Mapping[str, Any], running: "RunningJob") -> None:

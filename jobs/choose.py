@@ -1,6 +1,6 @@
 """Choose what runs the jobs of a command, and how many cores and devices each has."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import jax
 from ..core.errors import TriglotError, unknown
 from ..core.hyper import check_count
 from ..machine.cores import free_cores
-from .executor import Executor
+from .job import Executor
 from .ledger import other_options
 from .local import LocalExecutor
 from .options import JobOptions
@@ -56,7 +56,7 @@ def choose_executor(
     options: JobOptions,
     what: str,
     begun: Mapping[str, Any] | None,
-    modules: Callable[[], Mapping[str, Path]],
+    custom: Callable[[], Iterable[str]],
     *,
     default: str = SEQUENTIAL,
 ) -> Executor | None:
@@ -66,7 +66,7 @@ def choose_executor(
       options: of the command.
       what: is in its folder, such as `sweep`.
       begun: the facts of the folder; None for a new one.
-      modules: finds the files of custom code, by their path relative to a folder on `sys.path`.
+      custom: names the custom components; see `custom_files`.
       default: the executor for a new folder, if no option names one.
 
     Returns:
@@ -92,7 +92,7 @@ def choose_executor(
     if name == RAY:
         from .cluster import connect
 
-        return connect(options.address, options.jobs, modules())
+        return connect(options.address, options.jobs, custom())
     if not on_cpu():
         raise TriglotError(
             f"--executor local runs each job on one CPU core, and JAX uses {jax.devices()[0]}: "

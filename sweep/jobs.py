@@ -8,12 +8,10 @@ from typing import Any
 
 from ..core.errors import TriglotError
 from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, choose_executor, on_cpu
-from ..jobs.custom import custom_files
-from ..jobs.executor import Executor, Task
+from ..jobs.job import Executor, RunningJob, Task
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.local import HereExecutor
 from ..jobs.run import run_tasks
-from ..jobs.running import RunningJob
 from ..machine.cores import free_cores
 from ..machine.interrupt import Interrupt, Signalled
 from ..registry.overrides import from_overrides
@@ -42,14 +40,14 @@ def sweep_executor(
       TriglotError: if options contradict each other or the folder, or there is no cluster.
     """
 
-    def modules() -> Mapping[str, Path]:
+    def custom() -> list[str]:
         parts = [own_parts(group.options, group.options.network) for group in plan.groups]
-        return custom_files(part for group in parts for part in group)
+        return [part for group in parts for part in group]
 
     parallel = num_batches > 1 and len(free_cores()) > 1 and on_cpu()
     parallel = parallel and plan.options.devices in (None, 1)
     default = LOCAL if parallel else SEQUENTIAL
-    return choose_executor(plan.options, WHAT, begun, modules, default=default)
+    return choose_executor(plan.options, WHAT, begun, custom, default=default)
 
 
 def recorded_devices(out: Path | None) -> int | None:

@@ -9,7 +9,7 @@ from shutil import rmtree
 from typing import Any
 
 from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices
-from ..jobs.executor import Executor
+from ..jobs.job import Executor
 from ..jobs.ledger import FILE, Ledger, read_facts
 from ..jobs.options import continuing
 from ..machine.files import check_free, make_new_folder

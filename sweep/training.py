@@ -21,8 +21,8 @@ from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import init_seeds
 from ..core.trainers import divide_seeds
+from ..jobs.job import RunningJob
 from ..jobs.ledger import Ledger
-from ..jobs.running import RunningJob
 from ..machine.interrupt import Signalled
 from ..training.train import CHUNK_SECONDS
 from .batches import Batch, by_pair

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import TriglotError
-from ...jobs.executor import Task
+from ...jobs.job import Task
 from ...jobs.local import JobProcess
 from ...report.statistics.estimate import bootstrap
 from ..jobs import START, arguments_of

@@ -17,7 +17,7 @@ from ...core.agent import PolicyInput, Trajectory
 from ...core.evaluate import evaluate
 from ...core.loop.state import RunnerState, update_keys
 from ...core.loop.trainer import vmap_seeds
-from ...jobs.running import RunningJob
+from ...jobs.job import RunningJob
 from ...machine.files import write_json
 from ..batches import collect
 from ..options import CompareOptions

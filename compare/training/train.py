@@ -9,8 +9,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ...core.errors import TriglotError
+from ...jobs.job import RunningJob
 from ...jobs.ledger import Ledger
-from ...jobs.running import RunningJob
 from ...machine.files import replacing
 from ...machine.interrupt import Signalled
 from ..jobs import Job, weights_file

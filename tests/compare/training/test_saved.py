@@ -20,8 +20,8 @@ from triglot.compare.training.saved import Saved
 from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.loop import checkpoint
+from triglot.jobs.job import RunningJob
 from triglot.jobs.ledger import Ledger
-from triglot.jobs.running import RunningJob
 from triglot.machine.interrupt import Signalled
 
 JOB = Job(OPTIONS.env, "weights", "linen")
