@@ -41,8 +41,8 @@ from .jobs import WHAT, Failure, Job, computing, environments, job_list, run_job
 from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .options import CompareOptions
+from .results import Saved
 from .rungs import rung_of_arithmetic
-from .training.saved import Saved
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from ...jobs.local import JobProcess
 from ...report.statistics.estimate import bootstrap
 from ..jobs import START, arguments_of
 from ..options import CompareOptions
-from .noise import Noise
-from .slower import slower
+from .noise import Noise, slower
 
 MEASURE_ONE = f"{__package__}.session:measure_one"
 ROUNDS = 5  # of the steady parts in each process
@@ -106,7 +105,7 @@ def measure(
       `stages`: a list of `name`, `title`, `unit` and `meaning`.
       `backends`: for each and each stage `median`, `low`, `high` (a 95% bootstrap interval of the
         median over repetitions; None below 5) and `count`.
-      `slower`: costs surely above the cheapest library's; see `slower.slower`.
+      `slower`: costs surely above the cheapest library's; see `noise.slower`.
       `noise`: `noisy`, `sentence`, `load` and `spread`.
       `failed`: an error by backend, which then is not in `backends`.
 

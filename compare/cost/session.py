@@ -21,8 +21,7 @@ from ...jobs.job import RunningJob
 from ...machine.files import write_json
 from ..batches import collect
 from ..options import CompareOptions
-from ..training.measure import peak_memory_bytes, timed
-from ..training.session import Session
+from ..training.session import Session, peak_memory_bytes, timed
 from ..training.train import share_weights
 
 MIN_SECONDS = 0.02  # of one measurement, so that the clock's resolution does not matter

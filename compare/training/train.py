@@ -16,8 +16,7 @@ from ...machine.interrupt import Signalled
 from ..jobs import Job, weights_file
 from ..options import CompareOptions
 from ..programs.text import program_text
-from ..results import Arrays, Record
-from .saved import Saved
+from ..results import Arrays, Record, Saved
 from .session import Session
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
@@ -157,7 +156,7 @@ def _train(session: Session, record: Record, running: RunningJob, saved: Saved, 
         start = time.monotonic()
         if running.interrupt.pressed or start - last >= pause:
             try:
-                saved.save(session, record)
+                saved.save(session.save, record)
             except TriglotError as error:  # the disk may have room later
                 running.say(f"{job.label}: no checkpoint after {done:,} updates: {error}")
             last = time.monotonic()

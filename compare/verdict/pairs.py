@@ -17,8 +17,7 @@ from ...report.statistics.returns import MIN_SEEDS
 from ...training.identity import Trace, compare_traces
 from ..results import Record
 from ..rungs import Rung
-from .causes import ROUNDING_CAUSES, Cause, find_causes
-from .divergence import divergence
+from .causes import ROUNDING_CAUSES, Cause, divergence, find_causes
 
 IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
     "identical",

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.compare.programs import show
-from triglot.compare.programs.describe import describe
+from triglot.compare.programs import diff
 from triglot.compare.programs.diff import SAME, diff_programs
-from triglot.compare.programs.text import parse, plain_text, program_text
+from triglot.compare.programs.text import describe, parse, plain_text, program_text
 from triglot.core.errors import TriglotError
 
 X = jnp.arange(12.0).reshape(3, 4)
@@ -169,7 +168,7 @@ def chain(opcode: str, count: int, step: int) -> str:
 
 def test_long_differences_are_folded() -> None:
     found = diff_programs(chain("sine", 200, step=1), chain("cosine", 200, step=1))
-    assert len(found.lines) == 1 + show.MAX_LINES_OF_ONE + 2
+    assert len(found.lines) == 1 + diff.MAX_LINES_OF_ONE + 2
     assert "  ... 193 more differing instructions" in found.lines
     assert found.lines[-1] == "  ... 2 instructions: equal"
     assert "differ in 199 of 201 instructions; first in x1." in found.sentence
