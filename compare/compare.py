@@ -37,12 +37,11 @@ from ..training.storage.lock import locked
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
-from .jobs import WHAT, Failure, Job, computing, environments, job_list, run_jobs
+from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
 from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .options import CompareOptions
 from .results import Saved
-from .rungs import rung_of_arithmetic
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -89,13 +88,9 @@ def _compare(
     options = replace(options, out=out)
     facts = {CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
-    excluded = checked.excluded
-    jobs = [job for job in job_list(options) if (job.rung, job.backend) not in excluded]
-    failures = [
-        Failure(job, "translate", excluded[job.rung, job.backend])
-        for job in job_list(options)
-        if (job.rung, job.backend) in excluded
-    ]
+    excluded = {job: checked.excluded.get((job.rung, job.backend)) for job in job_list(options)}
+    jobs = [job for job, why in excluded.items() if why is None]
+    failures = [Failure(job, "translate", why) for job, why in excluded.items() if why is not None]
     continues = ledger.continuable(
         [job.name for job in jobs],
         "trainings",
@@ -111,18 +106,19 @@ def _compare(
         if num_done < len(jobs):
             print(wrapped(checked.size), flush=True)
         failures += run_jobs(executor, options, ledger, jobs)
-        done = [job for job in jobs if ledger.is_done(job.name)]
-        _check_enough(options, done, failures)
-        cost = measure_costs(options, ledger, done)
+        operations = Operations(options)
+        finished = Finished(
+            options=options,
+            ledger=ledger,
+            jobs=[job for job in jobs if ledger.is_done(job.name)],
+            bounds=checked.bounds,
+            operations=operations,
+        )
+        if not finished.compared:
+            messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
+            raise TriglotError(f"fewer than two libraries could be trained. {messages}")
+        cost = measure_costs(finished)
         with phase("writing the report"):
-            operations = Operations(options)
-            finished = Finished(
-                options=options,
-                ledger=ledger,
-                jobs=done,
-                bounds=checked.bounds,
-                operations=operations,
-            )
             result = assemble(finished, command(options))
             result["full_command"] = command(_spelled_out(options))
             result["cost"] = cost
@@ -160,17 +156,6 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
         return 0
     levels = [result["verdict"]["level"], (result["against"] or {}).get("level")]
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
-
-
-def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:
-    """Check that two libraries can be compared."""
-    main = rung_of_arithmetic(options.arithmetic).name
-    counts = [
-        sum((job.env, job.rung) == (env, main) for job in done) for env in environments(options)
-    ]
-    if max(counts) < 2:
-        messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
-        raise TriglotError(f"fewer than two libraries could be trained. {messages}")
 
 
 def _code(options: CompareOptions, backend: str) -> dict[str, Any]:

@@ -6,15 +6,11 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from ..jobs.ledger import Ledger
 from ..machine.files import write_json
 from ..terminal.progress import Bar
 from .assemble import Finished
 from .cost.measure import measure
-from .jobs import Job
-from .options import CompareOptions
 from .programs.diff import diff_programs
-from .rungs import rung_of_arithmetic
 from .verdict.causes import find_growth
 
 COSTS = "costs"
@@ -22,12 +18,10 @@ COST_BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts proces
 MAX_PROGRAM_LINES = 200  # of each pair in `comparison.json`
 
 
-def measure_costs(
-    options: CompareOptions, ledger: Ledger, done: list[Job]
-) -> dict[str, Any] | None:
+def measure_costs(finished: Finished) -> dict[str, Any] | None:
     """Measure the costs of the libraries that were trained, unless that was done before."""
-    main = rung_of_arithmetic(options.arithmetic).name
-    backends = [job.backend for job in done if (job.env, job.rung) == (options.env, main)]
+    options, ledger = finished.options, finished.ledger
+    backends = [job.backend for job in finished.jobs_of(options.env, finished.main)]
     if options.repetitions == 0 or not backends:
         return None
     path = ledger.folder(COSTS) / f"{COSTS}.json"
