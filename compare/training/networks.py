@@ -1,5 +1,6 @@
 """The agent of one library on one rung, and the parameter names that all libraries share."""
 
+import functools
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -128,27 +129,29 @@ def shared_names(
 
     def encode(params: Any) -> dict[str, jax.Array]:
         given = Variables(params=params, state=())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Guessed)
-            return theirs.encode(translate(given, network, reference, mapping).params)
+        return theirs.encode(translate(given, network, reference, mapping).params)
 
     def decode(named: dict[str, jax.Array]) -> Any:
         given = Variables(params=theirs.decode(named), state=())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Guessed)
-            return translate(given, reference, network, back).params
-
-    def both_ways(key: jax.Array) -> Any:
-        params = network.init(key).params
-        given = Variables(params=params, state=())
-        named = theirs.encode(translate(given, network, reference, mapping).params)
-        return decode(named)
+        return translate(given, reference, network, back).params
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
-        jax.eval_shape(both_ways, jax.random.key(0))
+        jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
     guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
-    return SharedNames(encode, decode, guesses[0] if guesses else "")
+    return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
+
+
+def _quiet(function: "Callable[[PyTree], Any]") -> "Callable[[PyTree], Any]":
+    """Ignore warnings of guessed pairs, which were collected once."""
+
+    @functools.wraps(function)
+    def quiet(given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Guessed)
+            return function(given)
+
+    return quiet
 
 
 def read_mapping(path: Path | None) -> NamesByLibrary:
