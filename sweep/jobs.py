@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,6 @@ class Sweep:
       plan: the sweep.
       ledger: its folder.
       sizes: the most trainings in a batch, by group.
-      num_rungs: how often successive halving stops settings.
       executor: trains the batches; None trains one after the other in this process.
       interrupt: whether to stop.
     """
@@ -76,7 +75,6 @@ class Sweep:
     plan: SweepPlan
     ledger: Ledger
     sizes: Sequence[int]
-    num_rungs: int
     executor: Executor | None
     interrupt: Interrupt
 
@@ -105,7 +103,7 @@ def train_batches(
       Signalled: after an interruption, of which checkpoints are kept.
     """
     plan, ledger, interrupt = sweep.plan, sweep.ledger, sweep.interrupt
-    where = f"rung {stage + 1}, " if sweep.num_rungs else ""
+    where = f"rung {stage + 1}, " if plan.options.halving else ""
     shared = {
         "options": vars(plan.options),
         "out": ledger.out.resolve(),
@@ -163,8 +161,7 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
 
 def computing(options: SweepOptions) -> dict[str, Any]:
     """List the options that decide what is computed."""
-    named = {one.name: getattr(options, one.name) for one in fields(options)}
-    return {name: value for name, value in named.items() if name not in MACHINE}
+    return {name: value for name, value in vars(options).items() if name not in MACHINE}
 
 
 def _batch(values: Mapping[str, Any]) -> Batch:

@@ -26,9 +26,8 @@ from ..training.storage.config_files import toml_of
 from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
-from .results import Outcome, as_records, ranked
+from .results import Outcome, as_records, ranked, ranking_table, trainings_table
 from .settings import algorithms_of, train_options
-from .tables import ranking_table, trainings_table
 
 RESULT = "sweep.json"
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder

@@ -15,9 +15,8 @@ from triglot.report.charts import drawing
 from triglot.report.tables import as_text
 from triglot.sweep import report
 from triglot.sweep.plan import SweepPlan
-from triglot.sweep.results import Outcome, as_records, ranked
+from triglot.sweep.results import Outcome, as_records, ranked, ranking_table
 from triglot.sweep.settings import algorithms_of, settings_of
-from triglot.sweep.tables import ranking_table
 
 # What is swept, and what its main chart is.
 SWEEPS = {
