@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -208,13 +208,8 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
-            "mean": estimate.mean(own, bounds).as_json() if name in whole else None,
-            "iqm": interquartile_mean(own, bounds).as_json() if name in whole else None,
-            "area": (
-                estimate.mean(areas[name], bounds).as_json()
-                if np.isfinite(areas[name]).all()
-                else None
-            ),
+            **_mean_and_iqm(own, bounds),
+            "area": _estimated(estimate.mean, areas[name], bounds),
             "final_returns": own.tolist(),
         }
         for name, own in scores.items()
@@ -226,6 +221,19 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
         "return_bounds": [low, high],
         "random_return": random_return,
     }
+
+
+def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
+    found = {"mean": estimate.mean, "iqm": interquartile_mean}
+    return {name: _estimated(function, scores, bounds) for name, function in found.items()}
+
+
+def _estimated(
+    function: Callable[..., estimate.Estimate], scores: Any, bounds: Bounds | None
+) -> Json | None:
+    """Estimate a statistic with its interval; None if a score is NaN or infinite."""
+    finite = all(np.isfinite(own).all() for own in scores)
+    return function(scores, bounds).as_json() if finite else None
 
 
 def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
@@ -261,13 +269,7 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
     return {
         "scales": scales,
         "left_out": [env for env in found if env not in scales],
-        "backends": {
-            name: {
-                "mean": estimate.mean(own).as_json(),
-                "iqm": interquartile_mean(own).as_json(),
-            }
-            for name, own in complete.items()
-        },
+        "backends": {name: _mean_and_iqm(own) for name, own in complete.items()},
     }
 
 

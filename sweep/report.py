@@ -30,6 +30,8 @@ from .results import Outcome, as_records, ranked, ranking_table, trainings_table
 from .settings import algorithms_of, train_options
 
 RESULT = "sweep.json"
+# Options in it, under their names.
+SHOWN = ("algorithm", "env", "num_seeds", "seed", "total_steps", "eval_episodes", "preset")
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
 BEST = 5  # settings whose learning curves are drawn
@@ -54,16 +56,10 @@ def result_of(
     options = plan.options
     orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
     return {
-        "algorithm": options.algorithm,
-        "env": options.env,
+        **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
-        "num_seeds": options.num_seeds,
-        "seed": options.seed,
-        "total_steps": options.total_steps,
-        "eval_episodes": options.eval_episodes,
         "halving": halving,
         "batches": batches,
-        "preset": options.preset,
         "command": command(options),
         "settings": as_records(plan, found),
         "best": {
