@@ -138,38 +138,34 @@ class Pair:
             else None
         )
         return {
-            "return_difference": _as_json(tested.difference if tested else None),
-            "area_difference": _as_json(
-                paired_difference(areas[0], areas[1], self.bounds) if known else None
+            "return_difference": tested and _as_json(tested.difference),
+            "area_difference": (
+                _as_json(paired_difference(areas[0], areas[1], self.bounds)) if known else None
             ),
             "area_p_value": difference_p_value(areas[0], areas[1]) if known else None,
             "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
-            "equivalence_interval": tested.tested if tested else None,
-            "p_value": tested.p_value if tested else None,
+            "equivalence_interval": tested and tested.tested,
+            "p_value": tested and tested.p_value,
             "difference_p_value": self.p_value,
             "corrected_p_value": self.p_value if corrected is None else corrected,
-            "seeds_needed": tested.seeds_needed if tested else None,
+            "seeds_needed": tested and tested.seeds_needed,
             "probability_of_improvement": (
-                _estimate(probability_of_improvement(one, other)) if whole else None
+                _as_json(probability_of_improvement(one, other), "value") if whole else None
             ),
         }
 
     def _level(self, result: Mapping[str, Any]) -> str:
         if result["identical"]:
             return IDENTICAL
-        if result["returns_level"] == DIFFERENT or self._functions_differ(result):
+        causes = {cause["name"] for cause in result["causes"]}
+        # Equal weights give outputs that differ by more than rounding.
+        functions_differ = self.rung.shared_weights and not causes.isdisjoint(FUNCTION_CAUSES)
+        if functions_differ or result["returns_level"] == DIFFERENT:
             return DIFFERENT
         few = len(self.records[0].facts["final_returns"]) < MIN_SEEDS
         if few or result["returns_level"] == INCONCLUSIVE:
             return INCONCLUSIVE
         return EQUIVALENT
-
-    def _functions_differ(self, result: Mapping[str, Any]) -> bool:
-        """Whether equal weights give outputs that differ by more than rounding."""
-        if not self.rung.shared_weights:
-            return False
-        names = {cause["name"] for cause in result["causes"]}
-        return not names.isdisjoint(FUNCTION_CAUSES)
 
 
 def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
@@ -199,14 +195,8 @@ def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return entries
 
 
-def _as_json(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _as_json(estimate: Estimate, name: str = "mean") -> dict[str, Any]:
+    return {name: estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
