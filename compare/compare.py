@@ -21,7 +21,6 @@ from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
 from ..registry.arg import option_words
 from ..registry.environments import make_env
-from ..registry.options import SharedOptions
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
@@ -184,11 +183,8 @@ def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
     options = replace(options, no_preset=True)  # all settings that differ from defaults are given
-    names = [one.name for one in fields(options)]
     given = {"algorithm", "env", "config", "hyper", "preset", *_ADDED, *_JOB_OPTIONS}
-    first = [one.name for one in fields(SharedOptions)]
-    for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
-        value = getattr(options, name)
+    for name, value in vars(options).items():
         if name not in given and not (value is None or value is False or value == ()):
             words += option_words(name, value)
     for name, value in (options.config | options.hyper).items():

@@ -84,7 +84,7 @@ def run_tasks(
 
 
 def _run(
-    executor: Executor | HereExecutor, tasks: Sequence[Task], interrupt: Interrupt, view: View
+    executor: Executor | HereExecutor, tasks: Sequence[Task], interrupt: Interrupt, view: "View"
 ) -> dict[str, Outcome]:
     waiting, running, outcomes = deque(tasks), dict[str, _Attempt](), dict[str, Outcome]()
     stopping = False

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import libraries
+from ...report import numbers
 from ...report.statistics import format_return
 from ...report.statistics.aggregate import probability_of_improvement
 from ...report.statistics.curves import area_under_curve
@@ -19,12 +20,8 @@ from ..results import Record
 from ..rungs import Rung
 from .causes import ROUNDING_CAUSES, Cause, divergence, find_causes
 
-IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
-    "identical",
-    "equivalent",
-    "inconclusive",
-    "different",
-)
+LEVELS = list(numbers.LEVELS)  # from the best to the worst
+IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS
 
 
 # Causes that make two trainings compute different functions, not only round differently.
@@ -239,7 +236,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     if result["returns_level"] == "equal":
         return "the final returns of all seeds are equal"
     num_seeds = len(pair.records[0].facts["final_returns"])
-    change = f"the return differs by {_difference(-found['mean'])}"
+    change = f"the return differs by {numbers.returns(-found['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
             f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
@@ -250,7 +247,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
         percent, (low, high) = 95, (found["low"], found["high"])
     else:  # by the two one-sided tests
         percent, (low, high) = 90, result["equivalence_interval"]
-    change += f", {percent} % interval [{_difference(-high)}, {_difference(-low)}]"
+    change += f", {percent} % interval [{numbers.returns(-high)}, {numbers.returns(-low)}]"
     if result["returns_level"] == EQUIVALENT:
         return f"{change}, within {margin}"
     chance = f"p = {result['corrected_p_value']:.2g}"
@@ -263,12 +260,6 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     unclear = f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
-
-
-def _difference(value: float) -> str:
-    """Format a difference of returns; one that rounds to zero has no sign."""
-    text = format_return(value)
-    return "0" if float(text) == 0 else text
 
 
 def _where(result: Mapping[str, Any]) -> str:
