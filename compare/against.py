@@ -32,14 +32,11 @@ def read(path: Path, options: CompareOptions) -> Json:
     except OSError as error:
         raise TriglotError(f"--against {path}: {error.strerror}.") from None
     except ValueError:
-        raise TriglotError(
-            f"--against {path} is not a complete JSON file: give the comparison.json of a finished "
-            "comparison."
-        ) from None
+        found = None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or "backends" not in found:
         raise TriglotError(
-            f"--against {path} is not a comparison.json of this version of triglot (schema "
-            f"{SCHEMA})."
+            f"--against {path} is not a complete comparison.json of this version of triglot "
+            f"(schema {SCHEMA}): give that of a finished comparison."
         )
     wanted = json.loads(json.dumps({name: getattr(options, name) for name in SAME}))
     found.setdefault("devices", 1)  # as before there were several

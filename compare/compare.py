@@ -36,11 +36,13 @@ from ..training.storage.lock import locked
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
+from .cost.measure import measure_costs
 from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
-from .measurements import add_causes, measure_costs, programs
 from .operations import Operations, add_operations
 from .options import CompareOptions
+from .programs.diff import diff_all
 from .results import Saved
+from .verdict.causes import add_causes
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -121,12 +123,12 @@ def _compare(
             result = assemble(finished, command(options))
             result["full_command"] = command(_spelled_out(options))
             result["cost"] = cost
-            result["programs"] = programs(finished)
+            result["programs"] = diff_all(finished.main_records)
             add_operations(operations, result, finished.compared)
             result["executor"] = executor.title if executor else None
             result["failures"] = [failure.as_json() for failure in failures]
             result["code"] = {name: _code(options, name) for name in result["backends"]}
-            add_causes(result, finished)
+            add_causes(result, finished.main_records)
             result["against"] = (
                 against.changes(options.against, before, result)
                 if options.against and before

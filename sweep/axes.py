@@ -156,15 +156,12 @@ def _range(name: str, text: str, *, integer: bool) -> Range:
         )
     kind = int if integer else float
     low, high = (_value(name, part, {kind}) for part in (low_text, high_text))
-    where = f"--over {name}: the range {text}"
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise TriglotError(f"{where} must have finite bounds.")
-    if low > high:
-        raise TriglotError(f"{where} is reversed: write the lower bound first.")
-    if low == high:
-        raise TriglotError(f"{where} is empty: for a single value write {name}={low_text}.")
-    if log and low <= 0:
-        raise TriglotError(f"{where} must begin above 0, since it is logarithmic.")
+    if not -math.inf < low < high < math.inf or (log and low <= 0):
+        raise TriglotError(
+            f"--over {name}: the range {text} must have two finite bounds, the lower one first"
+            f"{' and above 0, since it is logarithmic' if log else ''}; for a single value write "
+            f"{name}={low_text}."
+        )
     return Range(name, low, high, log, integer)
 
 

@@ -67,14 +67,12 @@ class Sweep:
     Attributes:
       plan: the sweep.
       ledger: its folder.
-      sizes: the most trainings in a batch, by group.
       executor: trains the batches; None trains one after the other in this process.
       interrupt: whether to stop.
     """
 
     plan: SweepPlan
     ledger: Ledger
-    sizes: Sequence[int]
     executor: Executor | None
     interrupt: Interrupt
 

@@ -135,11 +135,9 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     files: dict[str, str | bytes] = {**as_files(tables), RESULT: text}
     algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
-        best = next((one for one in result["settings"] if one["env"] == env), None)
-        if best is not None:
-            values = plan.settings[best["setting"] - 1]
-            chosen = train_options(plan.options, values, algorithms)
-            files[name] = toml_of(chosen, algorithms[chosen.algorithm])
+        best = next(one for one in result["settings"] if one["env"] == env)
+        chosen = train_options(plan.options, plan.settings[best["setting"] - 1], algorithms)
+        files[name] = toml_of(chosen, algorithms[chosen.algorithm])
     mains = main_charts(result)
     for env, chart in list(mains.items())[:1]:
         title = [f"{result['algorithm']} on {env}", _subtitle(result)]

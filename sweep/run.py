@@ -84,8 +84,7 @@ def _sweep(
         out = make_new_folder(folder)
     facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
-    sizes = ledger.facts["sizes"]
-    stages, names = [_stage(plan, sizes, 0, range(len(plan.settings)))], list[str]()
+    stages, names = [_stage(plan, ledger.facts["sizes"], 0, range(len(plan.settings)))], list[str]()
     continues = ledger.continuable(
         names,
         "batches",
@@ -103,13 +102,13 @@ def _sweep(
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
         with Interrupt() as interrupt:
-            _train(Sweep(plan, ledger, sizes, executor, interrupt), stages, names)
+            _train(Sweep(plan, ledger, executor, interrupt), stages, names)
         with raising(), phase("writing the report"):
             found = outcomes(plan, ledger, stages)
             rungs = _describe_rungs(plan) if options.halving else None
             result = report.result_of(plan, found, batches=batches, halving=rungs)
             report.write(out, plan, result, found)
-    print(_ending(plan, result, out))
+    print(_ending(result, out))
     if options.open:
         open_report(out)
     return result
@@ -134,7 +133,7 @@ def _train(sweep: Sweep, stages: list[list[Batch]], names: list[str]) -> None:
                 if one.number in alive
             }
             alive = halving.survivors(plan, alive, scores)
-            stages.append(_stage(plan, sweep.sizes, stage, alive))
+            stages.append(_stage(plan, ledger.facts["sizes"], stage, alive))
         batches, earlier = stages[-1], stages[-2] if stage else []
         names += [batch.name for batch in batches]
         steps = {batch: _steps(plan, batch) for batch in batches}
@@ -201,7 +200,7 @@ def _describe_rungs(plan: SweepPlan) -> str:
     return ", ".join([*parts, last])
 
 
-def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
+def _ending(result: dict[str, Any], out: Path) -> str:
     """Format the table and what is in the folder."""
     table = ranking_table(result)
     lines = [as_text(replace(table, records=table.records[:SHOWN]))]

@@ -1,6 +1,7 @@
 """Measure what each library costs: a process per library and repetition, in random order."""
 
 import json
+import shutil
 import statistics
 import tempfile
 from collections import defaultdict
@@ -15,12 +16,17 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...jobs.job import Task
 from ...jobs.local import JobProcess
+from ...machine.files import write_json
 from ...report.statistics.estimate import bootstrap
+from ...terminal.progress import Bar
+from ..assemble import Finished
 from ..jobs import START, arguments_of
 from ..options import CompareOptions
 from .noise import Noise, slower
 
 MEASURE_ONE = f"{__package__}.session:measure_one"
+COSTS = "costs"
+COST_BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
 ROUNDS = 5  # of the steady parts in each process
 
 
@@ -76,6 +82,31 @@ FACTS = {
     **{name: f"{name}_seconds" for name in ONCE},
     "memory": "peak_memory_bytes",
 }
+
+
+def measure_costs(finished: Finished) -> dict[str, Any] | None:
+    """Measure the costs of the libraries that were trained, unless that was done before."""
+    options, ledger = finished.options, finished.ledger
+    backends = [job.backend for job in finished.jobs_of(options.env, finished.main)]
+    if options.repetitions == 0 or not backends:
+        return None
+    path = ledger.folder(COSTS) / f"{COSTS}.json"
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found["repetitions"] == options.repetitions:
+            return found["cost"]
+    with Bar(bar_format=COST_BAR, leave=False) as bar:
+        bar.total = options.repetitions * len(backends)
+
+        def announce(text: str) -> None:
+            bar.set_description_str(text)
+            bar.update()
+
+        cost = measure(options, backends, options.repetitions, announce=announce)
+    shutil.rmtree(path.parent, ignore_errors=True)
+    with ledger.writing(COSTS) as folder:
+        write_json(folder / path.name, {"repetitions": options.repetitions, "cost": cost})
+    return cost
 
 
 def measure(

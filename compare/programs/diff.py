@@ -1,15 +1,18 @@
 """Compare two optimized programs, and print what differs for a person to read."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.errors import TriglotError
+from ..results import Record
 from .fusions import FusionPair, first_fusion
 from .text import ELIDED, Instruction, Program, parse, plain_text
 from .walk import Comparison, Section
 
 SAME = "The compiled programs are the same."
+MAX_STORED_LINES = 200  # of each pair in `comparison.json`
 MAX_LINES = 60
 MAX_LINES_OF_ONE = 12  # computation
 MAX_WIDTH = 100
@@ -94,6 +97,20 @@ def diff_programs(one_text: str, other_text: str) -> ProgramDifference:
     sentence += f" ({source})." if source else "."
     fusion = first_fusion(changes, (one, other))
     return ProgramDifference(False, sentence, lines, name, source or None, fusion)
+
+
+def diff_all(records: Mapping[str, Record]) -> dict[str, Any]:
+    """Describe the training programs, and compare them in pairs."""
+    pairs = []
+    for one, other in itertools.combinations(records, 2):
+        found = diff_programs(records[one].program, records[other].program).as_json()
+        lines = found["lines"]
+        rest = len(lines) - MAX_STORED_LINES
+        if rest > 0:
+            lines = [*lines[:MAX_STORED_LINES], f"... {rest:,} more lines"]
+        pairs.append({"backends": [one, other], **found, "lines": lines})
+    facts = {name: record.facts["program"] for name, record in records.items()}
+    return {"backends": facts, "pairs": pairs}
 
 
 def _other_difference(one: Program, other: Program, sections: list[Section]) -> str:

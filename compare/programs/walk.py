@@ -11,6 +11,9 @@ from .text import Instruction, Program
 Body: TypeAlias = Sequence[Instruction]
 Pairs: TypeAlias = list[tuple[int, int]]
 
+# Opcodes that compute nothing. Two libraries pass the same values in another order.
+WIRING = ("parameter", "get-tuple-element", "tuple", "while", "call", "conditional")
+
 
 @dataclass
 class Alignment:
@@ -113,10 +116,6 @@ def _refine(
 
 def _digest(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
-
-
-# Opcodes that compute nothing. Two libraries pass the same values in another order.
-WIRING = ("parameter", "get-tuple-element", "tuple", "while", "call", "conditional")
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,33 @@ def find_growth(record: Record) -> Cause | None:
     )
 
 
+def add_causes(result: dict[str, Any], records: Mapping[str, Record]) -> None:
+    """Report memory that grows without an end, and libraries that are slower than another."""
+    cost = result["cost"] or {"backends": {}, "slower": []}
+    for name, record in records.items():
+        growth = find_growth(record.of_one_process())
+        causes = [] if growth is None else [growth]
+        causes += [
+            {"name": "slower", "where": one["stage"], "evidence": one["sentence"]}
+            for one in cost["slower"]
+            if one["backend"] == name
+        ]
+        result["backends"][name]["causes"] = causes
+        result["backends"][name] |= _costs_in_table(cost["backends"].get(name, {}))
+
+
+def _costs_in_table(stages: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the measured costs under the names of a backend's facts."""
+    names = {
+        "import_library_seconds": "import",
+        "trace_seconds": "trace",
+        "compile_seconds": "compile",
+        "steps_per_second": "steps_per_second",
+        "dispatch_microseconds": "dispatch",
+    }
+    return {name: stages[stage]["median"] for name, stage in names.items() if stage in stages}
+
+
 def _cause(name: str, where: str, evidence: str) -> Cause:
     return {"name": name, "where": where, "evidence": evidence}
 

@@ -193,7 +193,7 @@ def test_the_same_difference_in_many_fusions_is_shown_once() -> None:
 
 
 def test_long_lists_of_computations_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "MAX_LINES", 0)
+    monkeypatch.setattr(diff, "MAX_LINES", 0)
     texts = [text(functools.partial(scaled, factor=factor), X) for factor in (0.9, 0.8)]
     assert diff_programs(*texts).lines == ("... 1 more computations with 1 differing instructions",)
 
