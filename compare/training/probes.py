@@ -6,13 +6,15 @@ All probes are of the first seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ...core.agent import Agent
+from ...core.loop.state import RunnerState
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import part_of
@@ -20,10 +22,6 @@ from ...core.specs import Spec, sample
 from ...core.types import by_path
 from .networks import SharedNames
 from .random_policy import random_observations
-
-if TYPE_CHECKING:
-    from ...core.agent import Agent
-    from ...core.loop.state import RunnerState
 
 NUM_INPUTS = 64
 NUM_NORMS = 16
@@ -38,7 +36,7 @@ class Outputs:
         are the same for every library.
     """
 
-    def __init__(self, agent: "Agent", env: Any, inputs: Any = None) -> None:
+    def __init__(self, agent: Agent, env: Any, inputs: Any = None) -> None:
         self._network = agent.network
         obs_key, self._key = jax.random.split(jax.random.key(PROBE_KEY))
         if inputs is not None:
@@ -89,7 +87,7 @@ class Learning:
       names: the shared names of its network's parameters.
     """
 
-    agent: "Agent"
+    agent: Agent
     hyper: Any
     names: SharedNames
 
@@ -150,7 +148,7 @@ class Learning:
 
 
 def probe(
-    agent: "Agent", state: "RunnerState", variables: Variables, names: SharedNames, outputs: Outputs
+    agent: Agent, state: RunnerState, variables: Variables, names: SharedNames, outputs: Outputs
 ) -> dict[str, np.ndarray]:
     """Compute every part once for the first seed.
 
