@@ -12,8 +12,7 @@ from typing import Any
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.sharding import fewest_devices
-from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices, choose_executor
-from ..jobs.job import Executor
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices, choose_executor
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.options import JobOptions, continuing
 from ..machine.files import make_new_folder

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..jobs.job import Executor, Task
+from ..jobs.choose import Executor
+from ..jobs.job import Task
 from ..jobs.ledger import Ledger
 from ..jobs.local import LocalExecutor
 from ..jobs.run import run_tasks

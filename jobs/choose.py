@@ -3,18 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
 from ..core.errors import TriglotError, unknown
 from ..core.hyper import check_count
 from ..machine.cores import free_cores
-from .job import Executor
+from .cluster import RayExecutor, connect
 from .ledger import other_options
 from .local import LocalExecutor
 from .options import JobOptions
 
+# Runs jobs; results depend on how many cores each has, and not on where it runs.
+Executor: TypeAlias = LocalExecutor | RayExecutor
 SEQUENTIAL, LOCAL, RAY = "sequential", "local", "ray"
 EXECUTORS = (SEQUENTIAL, LOCAL, RAY)
 # Facts of a folder: the cores of each job, which decide the last bits, and its devices.
@@ -90,8 +92,6 @@ def choose_executor(
     if name == SEQUENTIAL:
         return None
     if name == RAY:
-        from .cluster import connect
-
         return connect(options.address, options.jobs, custom())
     if not on_cpu():
         raise TriglotError(

@@ -1,4 +1,4 @@
-"""A job: plain data on its way to another process or machine, what runs it, and its own side."""
+"""A job: plain data on its way to another process or machine, and its own side there."""
 
 import importlib
 import json
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..core.errors import TriglotError
 from ..machine.interrupt import Interrupt, Signalled
@@ -71,70 +71,6 @@ class Outcome:
     def is_lost(self) -> bool:
         """Whether it ended without a result, and not because it was asked to."""
         return self.end in ("failed", "died")
-
-
-class Handle(Protocol):
-    """A job that was given to an executor."""
-
-    def poll(self) -> Outcome | None:
-        """Return how it ended; None while it waits or runs."""
-        ...
-
-    def go(self) -> None:
-        """Let it pass the next place where it waits for its turn."""
-        ...
-
-    def stop(self) -> None:
-        """Let it save a checkpoint, if it has something to save, and end; do not wait for that."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
-        ...
-
-
-class Executor(Protocol):
-    """Runs jobs; results depend on how many cores each has, and not on where it runs.
-
-    Attributes:
-      at_once: the most jobs that run at the same time.
-      ahead: how many more may begin and then wait for their turn.
-      bytes_per_job: the memory that each of them may use.
-      title: describes it.
-    """
-
-    @property
-    def at_once(self) -> int: ...
-
-    @property
-    def ahead(self) -> int: ...
-
-    @property
-    def bytes_per_job(self) -> int: ...
-
-    @property
-    def title(self) -> str: ...
-
-    def prepare(self, out: Path) -> None:
-        """Check that all machines can work in a folder; it need not exist.
-
-        Raises:
-          TriglotError: if a machine cannot read it.
-        """
-        ...
-
-    def start(self, task: Task, show: Callable[[Event], None]) -> Handle:
-        """Start a job, or let it wait for a free core.
-
-        Args:
-          task: the job.
-          show: takes what the job reports, if it runs in this process; others write `task.events`.
-        """
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
 
 
 class RunningJob:

@@ -14,8 +14,10 @@ from ..core.errors import writing
 from ..machine.interrupt import Interrupt
 from ..terminal.progress import Bar
 from ..terminal.wrapping import wrapped
-from .job import Event, Executor, Handle, Outcome, Task
-from .local import HereExecutor
+from .choose import Executor
+from .cluster import RayJob
+from .job import Event, Outcome, Task
+from .local import Ended, HereExecutor, JobProcess
 
 POLL_SECONDS = 0.1
 WHOLE_BAR = "{desc:<36.36}{bar} {percentage:3.0f}% [{elapsed}<{remaining}]"
@@ -26,7 +28,7 @@ REFRESH_SECONDS = 0.5  # of the bars
 @dataclass
 class _Attempt:
     task: Task
-    handle: Handle
+    handle: JobProcess | RayJob | Ended
     position: int = 0  # in the file of events
     has_turn: bool = False
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, choose_executor, on_cpu
-from ..jobs.job import Executor, RunningJob, Task
+from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, Executor, choose_executor, on_cpu
+from ..jobs.job import RunningJob, Task
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.local import HereExecutor
 from ..jobs.run import run_tasks

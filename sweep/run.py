@@ -8,8 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices
-from ..jobs.job import Executor
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices
 from ..jobs.ledger import FILE, Ledger, read_facts
 from ..jobs.options import continuing
 from ..machine.files import check_free, make_new_folder
