@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,9 @@ from ..backends import libraries
 from ..core.errors import TriglotError
 from ..report.statistics import format_return
 from ..report.statistics.paired import difference_p_value, equivalence, holm
-from .assemble import SCHEMA
+from .assemble import SCHEMA, Json
 from .options import CompareOptions
 from .verdict.pairs import DIFFERENT
-
-Json: TypeAlias = dict[str, Any]
 
 # What must be equal for two comparisons to be comparable.
 SAME = ("algorithm", "env", "num_seeds", "seed", "arithmetic", "config", "hyper", "optimizer")

@@ -150,7 +150,8 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
     configure(options)
     job.enter("build")
     plan = make_plan(options)
-    batch, earlier = _batch(arguments["batch"]), [_batch(each) for each in arguments["earlier"]]
+    batch = from_overrides(Batch, arguments["batch"])
+    earlier = [from_overrides(Batch, each) for each in arguments["earlier"]]
     ledger = Ledger(Path(arguments["out"]))
     if has_checkpoint(ledger, batch.name):
         job.say(f"batch {batch.name} continues from its checkpoint on {platform.node()}")
@@ -160,8 +161,3 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
 def computing(options: SweepOptions) -> dict[str, Any]:
     """List the options that decide what is computed."""
     return {name: value for name, value in vars(options).items() if name not in MACHINE}
-
-
-def _batch(values: Mapping[str, Any]) -> Batch:
-    pairs = {name: tuple(values[name]) for name in ("settings", "seeds")}
-    return Batch(**{**values, **pairs})

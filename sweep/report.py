@@ -17,7 +17,6 @@ from ..report.charts import drawing, swept
 from ..report.charts.chart import Chart
 from ..report.page import PAGE, as_files, write_files
 from ..report.page import page as build
-from ..report.statistics.estimate import Estimate
 from ..report.statistics.paired import paired_difference
 from ..report.statistics.returns import MIN_SEEDS
 from ..report.tables import Table, spread
@@ -101,7 +100,10 @@ def separation(order: Sequence[Outcome]) -> str:
     if len(best.returns) < MIN_SEEDS:
         found = numbers.seeds(len(best.returns))
         return f"{second} is not separable from it with {found}: {MIN_SEEDS} give an interval."
-    differences = [_difference(best, one) for one in rest.values()]
+    differences = []
+    for one in rest.values():
+        both = seeds & np.isfinite(one.returns)
+        differences.append(paired_difference(best.returns[both], one.returns[both]))
     close = [one.low is None or one.low <= 0 for one in differences]
     first = differences[0]
     text = (
@@ -118,11 +120,6 @@ def separation(order: Sequence[Outcome]) -> str:
     return text
 
 
-def _difference(best: Outcome, other: Outcome) -> Estimate:
-    both = np.isfinite(best.returns) & np.isfinite(other.returns)
-    return paired_difference(best.returns[both], other.returns[both])
-
-
 def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
@@ -131,8 +128,8 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     """
     result = plain(result)
     tables = [ranking_table(result), trainings_table(found)]
-    text = as_json(result)
-    files: dict[str, str | bytes] = {**as_files(tables), RESULT: text}
+    shown = {RESULT: as_json(result), **as_files(tables)}
+    files: dict[str, str | bytes] = {**shown}
     algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
         best = next(one for one in result["settings"] if one["env"] == env)
@@ -142,26 +139,24 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     for env, chart in list(mains.items())[:1]:
         title = [f"{result['algorithm']} on {env}", _subtitle(result)]
         files["sweep.svg"], files["sweep.png"] = drawing.files(chart, title)
-    write_files(out, {**files, PAGE: page(result, tables, text, mains)})
+    write_files(out, {**files, PAGE: page(result, tables[0], shown, mains)})
 
 
 def page(
-    result: Mapping[str, Any], tables: Sequence[Table], text: str, mains: Mapping[str, Chart]
+    result: Mapping[str, Any], ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]
 ) -> str:
-    """Build the page: one HTML file that holds everything it shows."""
+    """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
     for index, (env, found) in enumerate(result["curves"].items()):
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
             curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
-    ranking = replace(tables[0], records=tables[0].records[:MAX_ROWS])
-    files = {RESULT: text, **as_files(tables)}
     return build(
         "sweep",
         result,
         title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
         drawn=[*mains.values(), *curves.values()],
-        tables=[ranking],
+        tables=[replace(ranking, records=ranking.records[:MAX_ROWS])],
         files={
             name: content
             for name, content in files.items()
