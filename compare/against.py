@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,9 @@ from ..backends import libraries
 from ..core.errors import TriglotError
 from ..report.statistics import format_return
 from ..report.statistics.paired import difference_p_value, equivalence, holm
-from .assemble import SCHEMA
+from .assemble import SCHEMA, Json
 from .options import CompareOptions
 from .verdict.pairs import DIFFERENT
-
-Json: TypeAlias = dict[str, Any]
 
 # What must be equal for two comparisons to be comparable.
 SAME = ("algorithm", "env", "num_seeds", "seed", "arithmetic", "config", "hyper", "optimizer")
@@ -32,14 +30,11 @@ def read(path: Path, options: CompareOptions) -> Json:
     except OSError as error:
         raise TriglotError(f"--against {path}: {error.strerror}.") from None
     except ValueError:
-        raise TriglotError(
-            f"--against {path} is not a complete JSON file: give the comparison.json of a finished "
-            "comparison."
-        ) from None
+        found = None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or "backends" not in found:
         raise TriglotError(
-            f"--against {path} is not a comparison.json of this version of triglot (schema "
-            f"{SCHEMA})."
+            f"--against {path} is not a complete comparison.json of this version of triglot "
+            f"(schema {SCHEMA}): give that of a finished comparison."
         )
     wanted = json.loads(json.dumps({name: getattr(options, name) for name in SAME}))
     found.setdefault("devices", 1)  # as before there were several
@@ -67,8 +62,8 @@ def changes(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> Js
     common = [name for name in now["backends"] if name in before["backends"]]
     returns = _returns(common, before, now)
     for name in common:
-        if _bits_changed(name, before, now):
-            old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
+        old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
+        if old != new:
             sentence = f"{libraries.title(name)}'s final parameters are no longer equal bit for bit"
             found.append(_change("bits", old, new, sentence))
             found += [returns[name]] if name in returns else []
@@ -101,11 +96,6 @@ def _versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Jso
             yield _change("version", one, other, f"{name} {one} is {other}")
 
 
-def _bits_changed(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    old, new = (one["backends"][name]["params_sha256"] for one in (before, now))
-    return old != new
-
-
 def _returns(
     names: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, Json]:
@@ -121,7 +111,8 @@ def _returns(
         )
         comparable = len(old) == len(new) and np.isfinite(np.concatenate([old, new])).all()
         p_value = difference_p_value(new, old) if comparable else None
-        if p_value is not None and _bits_changed(name, before, now):
+        digests = {one["backends"][name]["params_sha256"] for one in (before, now)}
+        if p_value is not None and len(digests) > 1:
             scores[name], p_values[name] = (new, old), p_value
     margin, found = now["pairs"][0]["margin"], {}
     for name, corrected in zip(p_values, holm(list(p_values.values())).tolist(), strict=True):

@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -66,13 +66,17 @@ class Finished:
     @property
     def compared(self) -> list[str]:
         """The environments in which two libraries were trained on the rung that is judged."""
-        done = [job.env for job in self.jobs if job.rung == self.main.name]
-        return [env for env in environments(self.options) if done.count(env) > 1]
+        envs = environments(self.options)
+        return [env for env in envs if len(self.jobs_of(env, self.main)) > 1]
+
+    def jobs_of(self, env: str, rung: Rung) -> list[Job]:
+        """List the jobs in one environment on one rung."""
+        return [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
 
     def records(self, env: str, rung: Rung) -> Records:
         """Load the results in one environment on one rung."""
-        chosen = [job for job in self.jobs if (job.env, job.rung) == (env, rung.name)]
-        return {job.backend: Record.load(self.ledger.folder(job.name)) for job in chosen}
+        folders = {job.backend: self.ledger.folder(job.name) for job in self.jobs_of(env, rung)}
+        return {backend: Record.load(folder) for backend, folder in folders.items()}
 
 
 def assemble(finished: Finished, command: str) -> Json:
@@ -82,7 +86,7 @@ def assemble(finished: Finished, command: str) -> Json:
       The contents of `comparison.json`, without costs, programs and code.
     """
     options = finished.options
-    records = _records(finished, environments(options), finished.main)
+    records = {env: finished.records(env, finished.main) for env in finished.compared}
     judged_pairs = _judge(finished, records, finished.main)
     found = {
         env: _environment(finished, env, own, judged_pairs[env]) for env, own in records.items()
@@ -109,12 +113,6 @@ def assemble(finished: Finished, command: str) -> Json:
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
-
-
-def _records(finished: Finished, envs: Sequence[str], rung: Rung) -> dict[str, Records]:
-    """Load the results by environment; those in which fewer than two libraries were trained not."""
-    found = {env: finished.records(env, rung) for env in envs}
-    return {env: records for env, records in found.items() if len(records) > 1}
 
 
 def _environment(finished: Finished, env: str, records: Records, pairs: Sequence[Json]) -> Json:
@@ -210,13 +208,8 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     areas = {name: area_under_curve(r.metrics["episode_return"]) for name, r in records.items()}
     entries = {
         name: {
-            "mean": estimate.mean(own, bounds).as_json() if name in whole else None,
-            "iqm": interquartile_mean(own, bounds).as_json() if name in whole else None,
-            "area": (
-                estimate.mean(areas[name], bounds).as_json()
-                if np.isfinite(areas[name]).all()
-                else None
-            ),
+            **_mean_and_iqm(own, bounds),
+            "area": _estimated(estimate.mean, areas[name], bounds),
             "final_returns": own.tolist(),
         }
         for name, own in scores.items()
@@ -228,6 +221,19 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
         "return_bounds": [low, high],
         "random_return": random_return,
     }
+
+
+def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
+    found = {"mean": estimate.mean, "iqm": interquartile_mean}
+    return {name: _estimated(function, scores, bounds) for name, function in found.items()}
+
+
+def _estimated(
+    function: Callable[..., estimate.Estimate], scores: Any, bounds: Bounds | None
+) -> Json | None:
+    """Estimate a statistic with its interval; None if a score is NaN or infinite."""
+    finite = all(np.isfinite(own).all() for own in scores)
+    return function(scores, bounds).as_json() if finite else None
 
 
 def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
@@ -263,22 +269,17 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
     return {
         "scales": scales,
         "left_out": [env for env in found if env not in scales],
-        "backends": {
-            name: {
-                "mean": estimate.mean(own).as_json(),
-                "iqm": interquartile_mean(own).as_json(),
-            }
-            for name, own in complete.items()
-        },
+        "backends": {name: _mean_and_iqm(own) for name, own in complete.items()},
     }
 
 
 def _ladder(finished: Finished, env: str) -> list[Json]:
     rungs: dict[str, Json] = {}
     for rung in RUNGS:
-        records = _records(finished, (env,), rung)
-        for name, pairs in _judge(finished, records, rung).items():
-            facts = _rung_facts(records[name], finished.options)
+        records = finished.records(env, rung)
+        if len(records) > 1:
+            pairs = _judge(finished, {env: records}, rung)[env]
+            facts = _rung_facts(records, finished.options)
             rungs[rung.name] = {"pairs": pairs, "backends": facts}
     return ladder(rungs)
 

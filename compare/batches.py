@@ -2,24 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.agent import Trajectory
+from ..core.agent import Agent, Trajectory
 from ..core.errors import TriglotError
 from ..core.loop.rollout import rollout
 from ..core.loop.state import RunnerState, UpdateKeys, update_keys
+from ..core.loop.trainer import Trainer
 from ..core.types import PyTree
 from ..diff.measures.compiling import quick_jit
 from ..machine.memory import nbytes
 from ..training.identity import learned
-
-if TYPE_CHECKING:
-    from ..core.agent import Agent
-    from ..core.loop.trainer import Trainer
 
 MAX_BYTES = 2**28  # of all batches, which are kept
 MAX_UPDATES = 20_000
@@ -32,7 +29,7 @@ class Batch(NamedTuple):
     key: jax.Array
 
 
-def first_batches(trainer: "Trainer", start: RunnerState) -> list[Batch]:
+def first_batches(trainer: Trainer, start: RunnerState) -> list[Batch]:
     """Collect batches up to the first from which the agent learns.
 
     An agent with a replay buffer learns nothing from the batches before it holds enough, and one
@@ -76,7 +73,7 @@ def first_batches(trainer: "Trainer", start: RunnerState) -> list[Batch]:
     )
 
 
-def collect(trainer: "Trainer", now: RunnerState) -> tuple[PyTree, Any, Trajectory, UpdateKeys]:
+def collect(trainer: Trainer, now: RunnerState) -> tuple[PyTree, Any, Trajectory, UpdateKeys]:
     """Collect the rollout of one update, as the training does.
 
     Returns:
@@ -89,7 +86,7 @@ def collect(trainer: "Trainer", now: RunnerState) -> tuple[PyTree, Any, Trajecto
     return carry, env_state, trajectory, keys
 
 
-def state_before_last(agent: "Agent", state: Any, batches: Sequence[Batch]) -> Any:
+def state_before_last(agent: Agent, state: Any, batches: Sequence[Batch]) -> Any:
     """Compute an agent's state before the last batch, from which it learns first."""
     if len(batches) == 1:
         return state
@@ -100,7 +97,7 @@ def state_before_last(agent: "Agent", state: Any, batches: Sequence[Batch]) -> A
     return state
 
 
-def _batches(agent: "Agent", trajectory: Trajectory, keys: UpdateKeys) -> Iterator[Batch]:
+def _batches(agent: Agent, trajectory: Trajectory, keys: UpdateKeys) -> Iterator[Batch]:
     if not agent.online:
         yield Batch(trajectory, keys.learn)
         return

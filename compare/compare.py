@@ -7,15 +7,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError
 from ..core.loop.sharding import fewest_devices
-from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices, choose_executor
-from ..jobs.custom import custom_files
-from ..jobs.executor import Executor
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices, choose_executor
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.options import JobOptions, continuing
 from ..machine.files import make_new_folder
@@ -23,7 +20,6 @@ from ..machine.interrupt import raising
 from ..registry.algorithms import find_algorithm
 from ..registry.arg import option_words
 from ..registry.environments import make_env
-from ..registry.options import SharedOptions
 from ..registry.overrides import from_overrides, overrides_of
 from ..registry.own import own_parts
 from ..registry.presets.describe import announcement
@@ -39,12 +35,13 @@ from ..training.storage.lock import locked
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends
-from .jobs import WHAT, Failure, Job, computing, environments, job_list, run_jobs
-from .measurements import add_causes, measure_costs, programs
+from .cost.measure import measure_costs
+from .jobs import WHAT, Failure, computing, environments, job_list, run_jobs
 from .operations import Operations, add_operations
 from .options import CompareOptions
-from .rungs import rung_of_arithmetic
-from .training.saved import Saved
+from .programs.diff import diff_all
+from .results import Saved
+from .verdict.causes import add_causes
 
 
 def compare(options: CompareOptions) -> dict[str, Any]:
@@ -63,9 +60,9 @@ def compare(options: CompareOptions) -> dict[str, Any]:
         before = against.read(options.against, options) if options.against else None
         checked = check(options)
 
-    def modules() -> dict[str, Path]:
+    def custom() -> list[str]:
         parts = [own_parts(replace(options, env=env)) for env in environments(options)]
-        return custom_files([*itertools.chain(*parts), *options.network])
+        return [*itertools.chain(*parts), *options.network]
 
     def default_devices() -> int:
         """Count those of the comparison `before`, which would have other bits, or the most."""
@@ -73,7 +70,7 @@ def compare(options: CompareOptions) -> dict[str, Any]:
 
     begun = read_facts(options.out, WHAT)
     # Without a choice one training at a time runs, so that speeds can be compared.
-    executor = choose_executor(options, WHAT, begun, modules)
+    executor = choose_executor(options, WHAT, begun, custom)
     with closing(executor) if executor else nullcontext():
         devices = choose_devices(
             options.devices, options.out, WHAT, begun, executor, default_devices
@@ -91,13 +88,9 @@ def _compare(
     options = replace(options, out=out)
     facts = {CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
-    excluded = checked.excluded
-    jobs = [job for job in job_list(options) if (job.rung, job.backend) not in excluded]
-    failures = [
-        Failure(job, "translate", excluded[job.rung, job.backend])
-        for job in job_list(options)
-        if (job.rung, job.backend) in excluded
-    ]
+    excluded = {job: checked.excluded.get((job.rung, job.backend)) for job in job_list(options)}
+    jobs = [job for job, why in excluded.items() if why is None]
+    failures = [Failure(job, "translate", why) for job, why in excluded.items() if why is not None]
     continues = ledger.continuable(
         [job.name for job in jobs],
         "trainings",
@@ -113,27 +106,28 @@ def _compare(
         if num_done < len(jobs):
             print(wrapped(checked.size), flush=True)
         failures += run_jobs(executor, options, ledger, jobs)
-        done = [job for job in jobs if ledger.is_done(job.name)]
-        _check_enough(options, done, failures)
-        cost = measure_costs(options, ledger, done)
+        operations = Operations(options)
+        finished = Finished(
+            options=options,
+            ledger=ledger,
+            jobs=[job for job in jobs if ledger.is_done(job.name)],
+            bounds=checked.bounds,
+            operations=operations,
+        )
+        if not finished.compared:
+            messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
+            raise TriglotError(f"fewer than two libraries could be trained. {messages}")
+        cost = measure_costs(finished)
         with phase("writing the report"):
-            operations = Operations(options)
-            finished = Finished(
-                options=options,
-                ledger=ledger,
-                jobs=done,
-                bounds=checked.bounds,
-                operations=operations,
-            )
             result = assemble(finished, command(options))
             result["full_command"] = command(_spelled_out(options))
             result["cost"] = cost
-            result["programs"] = programs(finished)
+            result["programs"] = diff_all(finished.main_records)
             add_operations(operations, result, finished.compared)
             result["executor"] = executor.title if executor else None
             result["failures"] = [failure.as_json() for failure in failures]
             result["code"] = {name: _code(options, name) for name in result["backends"]}
-            add_causes(result, finished)
+            add_causes(result, finished.main_records)
             result["against"] = (
                 against.changes(options.against, before, result)
                 if options.against and before
@@ -164,17 +158,6 @@ def exit_code(options: CompareOptions, result: Mapping[str, Any]) -> int:
     return int(any(level in FAIL_ON[options.fail_on] for level in levels))
 
 
-def _check_enough(options: CompareOptions, done: list[Job], failures: list[Failure]) -> None:
-    """Check that two libraries can be compared."""
-    main = rung_of_arithmetic(options.arithmetic).name
-    counts = [
-        sum((job.env, job.rung) == (env, main) for job in done) for env in environments(options)
-    ]
-    if max(counts) < 2:
-        messages = "; ".join(f"{one.job.backend}: {one.message}" for one in failures)
-        raise TriglotError(f"fewer than two libraries could be trained. {messages}")
-
-
 def _code(options: CompareOptions, backend: str) -> dict[str, Any]:
     """Give the source of a library's network."""
     if options.network:
@@ -201,11 +184,8 @@ def command(options: CompareOptions) -> str:
     """Format the command line of a comparison, with every option that it depends on."""
     words = ["triglot", "compare", options.algorithm, options.env]
     options = replace(options, no_preset=True)  # all settings that differ from defaults are given
-    names = [one.name for one in fields(options)]
     given = {"algorithm", "env", "config", "hyper", "preset", *_ADDED, *_JOB_OPTIONS}
-    first = [one.name for one in fields(SharedOptions)]
-    for name in sorted(names, key=lambda name: (name not in first, names.index(name))):
-        value = getattr(options, name)
+    for name, value in vars(options).items():
         if name not in given and not (value is None or value is False or value == ()):
             words += option_words(name, value)
     for name, value in (options.config | options.hyper).items():

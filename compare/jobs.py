@@ -6,12 +6,13 @@ are missing; a job that was interrupted continues from its checkpoint in its unf
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..jobs.executor import Executor, Task
+from ..jobs.choose import Executor
+from ..jobs.job import Task
 from ..jobs.ledger import Ledger
 from ..jobs.local import LocalExecutor
 from ..jobs.run import run_tasks
@@ -115,8 +116,7 @@ def weights_file(out: Path, position: int) -> Path:
 
 def computing(options: CompareOptions) -> dict[str, Any]:
     """List the options that decide what is computed, as JSON values."""
-    named = {one.name: getattr(options, one.name) for one in fields(options)}
-    return plain({name: value for name, value in named.items() if name not in ADDABLE})
+    return plain({name: value for name, value in vars(options).items() if name not in ADDABLE})
 
 
 def run_jobs(

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..backends import libraries
 from ..core.errors import TriglotError, describe
 from .jobs import environments
 from .options import CompareOptions
 from .rungs import Rung, rung_named, rung_of_arithmetic
-from .search import Search, Update
+from .search import Json, Search, Update
 from .traced import shared_weights
-
-Json: TypeAlias = dict[str, Any]
 
 COMPILED = "compilation"
 # What the searches beyond the judged rung in the first environment may take together.

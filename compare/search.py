@@ -21,7 +21,7 @@ from ..registry.environments import make_env
 from .batches import Batch, first_batches
 from .options import CompareOptions
 from .rungs import Rung
-from .traced import Named, Traced
+from .traced import Named, Traced, side_of
 from .training.networks import read_mapping
 from .training.probes import NUM_INPUTS, PROBE_KEY, Outputs
 from .verdict.causes import ROUNDING_CAUSES
@@ -181,10 +181,7 @@ def _first(tapes: Sequence[Tape], is_rounding: bool, *, hidden: bool = False) ->
 
 
 def _part(side: Side, name: str) -> Side:
-    part = side.network.parts[name]
-    codec = part.codec
-    names = {own: own for leaf in codec.leaves for own in leaf.names} if codec else {}
-    return replace(side, network=part, variables=part_of(side.variables, name), names=names)
+    return side_of(side.label, side.network.parts[name], part_of(side.variables, name))
 
 
 def _with_carry(side: Side, inputs: Any) -> Any:

@@ -6,18 +6,16 @@ Nothing is imported above that imports either of them.
 import importlib
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..backends import libraries
+from ..jobs.job import RunningJob
 from ..registry.overrides import from_overrides
 from ..training.devices import make
 from .options import CompareOptions
 
-if TYPE_CHECKING:
-    from ..jobs.running import RunningJob
 
-
-def start(arguments: Mapping[str, Any], running: "RunningJob") -> None:
+def start(arguments: Mapping[str, Any], running: RunningJob) -> None:
     """Import what a job needs, and run it; see `Task`.
 
     Args:

@@ -17,7 +17,7 @@ from ..core.hyper import as_float32, fill_schedule_horizon
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Trainer, updates_for
 from ..core.loop.vectorize import VectorEnvironment
-from ..core.network import Variables, num_params
+from ..core.network import Network, Variables, num_params
 from ..diff.programs import Program, record
 from ..diff.programs.tape import Tape
 from ..diff.types import Side
@@ -86,14 +86,7 @@ class Traced:
     @functools.cached_property
     def side(self) -> Side:
         """The network as `triglot diff` takes it."""
-        codec = self.agent.network.codec
-        names = {name: name for leaf in codec.leaves for name in leaf.names} if codec else {}
-        return Side(
-            label=libraries.title(self.backend),
-            network=self.agent.network,
-            variables=self.variables,
-            names=names,
-        )
+        return side_of(libraries.title(self.backend), self.agent.network, self.variables)
 
     def draws(self, inputs: Any) -> bool:
         """Return whether the network draws random numbers in training, as dropout does.
@@ -223,6 +216,16 @@ class Traced:
             inputs=inputs,
             key=jax.random.key(PROBE_KEY),
         )
+
+
+def side_of(label: str, network: Network, variables: Variables) -> Side:
+    """Pair the parameters of a network by its own canonical names."""
+    names = (
+        {name: name for leaf in network.codec.leaves for name in leaf.names}
+        if network.codec
+        else {}
+    )
+    return Side(label=label, network=network, variables=variables, names=names)
 
 
 def _joined(named: Mapping[str, Any]) -> jax.Array:

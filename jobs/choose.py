@@ -1,20 +1,22 @@
 """Choose what runs the jobs of a command, and how many cores and devices each has."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
 from ..core.errors import TriglotError, unknown
 from ..core.hyper import check_count
 from ..machine.cores import free_cores
-from .executor import Executor
+from .cluster import RayExecutor, connect
 from .ledger import other_options
 from .local import LocalExecutor
 from .options import JobOptions
 
+# Runs jobs; results depend on how many cores each has, and not on where it runs.
+Executor: TypeAlias = LocalExecutor | RayExecutor
 SEQUENTIAL, LOCAL, RAY = "sequential", "local", "ray"
 EXECUTORS = (SEQUENTIAL, LOCAL, RAY)
 # Facts of a folder: the cores of each job, which decide the last bits, and its devices.
@@ -56,7 +58,7 @@ def choose_executor(
     options: JobOptions,
     what: str,
     begun: Mapping[str, Any] | None,
-    modules: Callable[[], Mapping[str, Path]],
+    custom: Callable[[], Iterable[str]],
     *,
     default: str = SEQUENTIAL,
 ) -> Executor | None:
@@ -66,7 +68,7 @@ def choose_executor(
       options: of the command.
       what: is in its folder, such as `sweep`.
       begun: the facts of the folder; None for a new one.
-      modules: finds the files of custom code, by their path relative to a folder on `sys.path`.
+      custom: names the custom components; see `custom_files`.
       default: the executor for a new folder, if no option names one.
 
     Returns:
@@ -90,9 +92,7 @@ def choose_executor(
     if name == SEQUENTIAL:
         return None
     if name == RAY:
-        from .cluster import connect
-
-        return connect(options.address, options.jobs, modules())
+        return connect(options.address, options.jobs, custom())
     if not on_cpu():
         raise TriglotError(
             f"--executor local runs each job on one CPU core, and JAX uses {jax.devices()[0]}: "

@@ -5,14 +5,17 @@ the command's folder, on storage that all nodes share, so a task that Ray starts
 node continues there.
 """
 
+import importlib
 import logging
 import os
 import shutil
 import socket
+import sys
+import sysconfig
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +23,15 @@ from typing import Any
 from ..core.errors import TriglotError, describe, require
 from ..machine.files import UNFINISHED
 from ..machine.version import versions
-from .executor import Event, Outcome, Task
+from .job import Event, Outcome, Task
 from .local import JobProcess
 
 MAX_RETRIES = 3  # of a job whose process or machine died
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 10.0
 CHECK_SECONDS = 180.0  # a node may have to start a process, and copy code
+INSTALLED = ("site-packages", "dist-packages")
+OURS = "triglot"
 CARRIED = ("JAX_", "XLA_")  # environment variables that decide what is computed
 
 
@@ -34,13 +39,13 @@ class JobDied(RuntimeError):
     """The process of a job died; Ray starts the job again."""
 
 
-def connect(address: str | None, jobs: int | None, modules: Mapping[str, Path]) -> "RayExecutor":
+def connect(address: str | None, jobs: int | None, custom: Iterable[str]) -> "RayExecutor":
     """Connect to a cluster, and send it custom code.
 
     Args:
       address: `auto` or None for the cluster that this machine belongs to, or HOST:PORT.
       jobs: the most jobs at the same time; None for as many as the cluster has cores.
-      modules: files by their path relative to a folder on `sys.path`.
+      custom: names of custom components; see `custom_files`.
 
     Raises:
       TriglotError: if no cluster answers, or it has another version of Python or Ray.
@@ -48,6 +53,7 @@ def connect(address: str | None, jobs: int | None, modules: Mapping[str, Path]) 
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = require("ray", "ray")
+    modules = custom_files(custom)
     where = address or os.environ.get("RAY_ADDRESS") or "auto"
     host, _, port = where.rpartition(":")
     code = Path(tempfile.mkdtemp(prefix="triglot-code-"))
@@ -243,3 +249,61 @@ def _wait(process: JobProcess) -> Outcome:
     while (outcome := process.poll()) is None:
         time.sleep(POLL_SECONDS)
     return outcome
+
+
+def custom_files(parts: Iterable[str]) -> dict[str, Path]:
+    """List the files of custom components, and of the modules beside them that they import.
+
+    Installed packages are left out: every machine needs them.
+
+    Args:
+      parts: each `package.module:object`, or `NAME=` and that; options may follow after a comma.
+
+    Returns:
+      Files by their path relative to the folder in which the module was found.
+    """
+    files: dict[str, Path] = {}
+    for part in parts:
+        name = part.rpartition("=")[2] if "=" in part.partition(",")[0] else part
+        for module in name.partition(",")[0].split(":")[:-1]:  # gymnasium:my_file:MyEnv-v0 has two
+            files |= _module_files(module)
+    return files
+
+
+def _module_files(module: str) -> dict[str, Path]:
+    importlib.import_module(module)
+    found = _file(module.partition(".")[0])
+    if found is None or _is_installed(found):
+        return {}
+    is_package = found.name == "__init__.py"
+    root = found.parent.parent if is_package else found.parent
+    files = _below(found.parent, root) if is_package else {}
+    for loaded in list(sys.modules):
+        file = _file(loaded)
+        if file is not None and file.is_relative_to(root) and not _is_installed(file):
+            files[str(file.relative_to(root))] = file
+    return files
+
+
+def _file(module: str) -> Path | None:
+    if module.partition(".")[0] == OURS:
+        return None
+    found = getattr(sys.modules.get(module), "__file__", None)
+    return Path(found).absolute() if found else None
+
+
+def _below(package: Path, root: Path) -> dict[str, Path]:
+    """List a package's files; it may read data."""
+    paths = (path for path in package.rglob("*") if path.is_file())
+    named = {path.relative_to(root): path for path in paths}
+    return {
+        str(name): path
+        for name, path in named.items()
+        if not any(part.startswith((".", "__pycache__")) for part in name.parts)
+    }
+
+
+def _is_installed(file: Path) -> bool:
+    return not set(INSTALLED).isdisjoint(file.parts) or file.is_relative_to(
+        sysconfig.get_path("stdlib")
+    )

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import TriglotError
 from ..machine.files import UNFINISHED, make_folder, plain, visible_files, write_json
 from ..terminal.wrapping import wrapped
-from .executor import Task
+from .job import Task
 
 FILE = "jobs.json"
 SCHEMA = 3

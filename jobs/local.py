@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ..machine import memory
 from ..machine.interrupt import Interrupt, Signalled
-from .executor import Event, Outcome, Task
-from .running import RunningJob
+from .job import Event, Outcome, RunningJob, Task
 
 NUM_ERROR_LINES = 12
 WORKER = "triglot.jobs.worker"

@@ -23,8 +23,7 @@ from ..core.errors import TriglotError
 from ..machine.cores import one_core
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..machine.interrupt import SIGNALS
-from .executor import Outcome, Task
-from .running import RunningJob, append_to, call
+from .job import Outcome, RunningJob, Task, append_to, call
 
 # The job's last process may need this long to end, or a network file system to notice its death.
 LOCK_SECONDS = 300.0

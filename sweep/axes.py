@@ -103,16 +103,16 @@ def split_values(name: str, values: str) -> list[str]:
 
 
 def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
-    if name in COMPONENTS:
-        texts = split_values(name, values)
-        _refuse_empty(name, texts)
-        return _choices(name, texts)
-    found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
-    members = {member for cls, one in found for member in _types(cls, one)}
-    if _is_range(members, values):
+    members: set[Any] = {str}
+    if name not in COMPONENTS:
+        found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
+        members = {member for cls, one in found for member in _types(cls, one)}
+    is_number = not members.isdisjoint((int, float))
+    if is_number and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)
     texts = split_values(name, values)
-    _refuse_empty(name, texts)
+    if "" in texts:
+        raise TriglotError(f"--over {name} has an empty value: write {name}=VALUE,VALUE.")
     return _choices(name, [_value(name, text, members) for text in texts])
 
 
@@ -135,11 +135,6 @@ def _types(owner: type, one: "Field[Any]") -> tuple[Any, ...]:
     return type_members(hint)
 
 
-def _refuse_empty(name: str, texts: Sequence[str]) -> None:
-    if "" in texts:
-        raise TriglotError(f"--over {name} has an empty value: write {name}=VALUE,VALUE.")
-
-
 def _choices(name: str, values: list[Any]) -> Choices:
     for value in values:
         if values.count(value) > 1:
@@ -149,10 +144,6 @@ def _choices(name: str, values: list[Any]) -> Choices:
                 f"--over {name} has {format_value(value)} twice: once is enough{hint}."
             )
     return Choices(name, tuple(values))
-
-
-def _is_range(members: set[Any], values: str) -> bool:
-    return not members.isdisjoint((int, float)) and (".." in values or values.startswith("log:"))
 
 
 def _range(name: str, text: str, *, integer: bool) -> Range:
@@ -165,15 +156,12 @@ def _range(name: str, text: str, *, integer: bool) -> Range:
         )
     kind = int if integer else float
     low, high = (_value(name, part, {kind}) for part in (low_text, high_text))
-    where = f"--over {name}: the range {text}"
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise TriglotError(f"{where} must have finite bounds.")
-    if low > high:
-        raise TriglotError(f"{where} is reversed: write the lower bound first.")
-    if low == high:
-        raise TriglotError(f"{where} is empty: for a single value write {name}={low_text}.")
-    if log and low <= 0:
-        raise TriglotError(f"{where} must begin above 0, since it is logarithmic.")
+    if not -math.inf < low < high < math.inf or (log and low <= 0):
+        raise TriglotError(
+            f"--over {name}: the range {text} must have two finite bounds, the lower one first"
+            f"{' and above 0, since it is logarithmic' if log else ''}; for a single value write "
+            f"{name}={low_text}."
+        )
     return Range(name, low, high, log, integer)
 
 

@@ -38,8 +38,9 @@ def count_rungs(plan: SweepPlan) -> int:
     return rungs
 
 
-def spans(plan: SweepPlan, stage: int, num_rungs: int) -> list[tuple[int, int]]:
+def spans(plan: SweepPlan, stage: int) -> list[tuple[int, int]]:
     """Give each group's updates before and after a stage; the last stage ends the training."""
+    num_rungs = count_rungs(plan)
 
     def until(num_updates: int, rung: int) -> int:
         return -(-num_updates // plan.options.eta ** (num_rungs - rung))
@@ -74,11 +75,11 @@ def survivors(plan: SweepPlan, settings: Sequence[int], scores: Mapping[int, flo
     return sorted(kept)
 
 
-def expected(plan: SweepPlan, num_rungs: int) -> list[int]:
+def expected(plan: SweepPlan) -> list[int]:
     """Count the settings of each stage, if an episode ends before each rung."""
     counts = [[len(_of_env(plan, env))] for env in plan.envs]
     for each in counts:
-        for _ in range(num_rungs):
+        for _ in range(count_rungs(plan)):
             each.append(-(-each[-1] // plan.options.eta))
     return [sum(stage) for stage in zip(*counts, strict=True)]
 

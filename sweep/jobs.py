@@ -2,18 +2,16 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
-from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, choose_executor, on_cpu
-from ..jobs.custom import custom_files
-from ..jobs.executor import Executor, Task
+from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, Executor, choose_executor, on_cpu
+from ..jobs.job import RunningJob, Task
 from ..jobs.ledger import Ledger, read_facts
 from ..jobs.local import HereExecutor
 from ..jobs.run import run_tasks
-from ..jobs.running import RunningJob
 from ..machine.cores import free_cores
 from ..machine.interrupt import Interrupt, Signalled
 from ..registry.overrides import from_overrides
@@ -42,14 +40,14 @@ def sweep_executor(
       TriglotError: if options contradict each other or the folder, or there is no cluster.
     """
 
-    def modules() -> Mapping[str, Path]:
+    def custom() -> list[str]:
         parts = [own_parts(group.options, group.options.network) for group in plan.groups]
-        return custom_files(part for group in parts for part in group)
+        return [part for group in parts for part in group]
 
     parallel = num_batches > 1 and len(free_cores()) > 1 and on_cpu()
     parallel = parallel and plan.options.devices in (None, 1)
     default = LOCAL if parallel else SEQUENTIAL
-    return choose_executor(plan.options, WHAT, begun, modules, default=default)
+    return choose_executor(plan.options, WHAT, begun, custom, default=default)
 
 
 def recorded_devices(out: Path | None) -> int | None:
@@ -69,16 +67,12 @@ class Sweep:
     Attributes:
       plan: the sweep.
       ledger: its folder.
-      sizes: the most trainings in a batch, by group.
-      num_rungs: how often successive halving stops settings.
       executor: trains the batches; None trains one after the other in this process.
       interrupt: whether to stop.
     """
 
     plan: SweepPlan
     ledger: Ledger
-    sizes: Sequence[int]
-    num_rungs: int
     executor: Executor | None
     interrupt: Interrupt
 
@@ -107,7 +101,7 @@ def train_batches(
       Signalled: after an interruption, of which checkpoints are kept.
     """
     plan, ledger, interrupt = sweep.plan, sweep.ledger, sweep.interrupt
-    where = f"rung {stage + 1}, " if sweep.num_rungs else ""
+    where = f"rung {stage + 1}, " if plan.options.halving else ""
     shared = {
         "options": vars(plan.options),
         "out": ledger.out.resolve(),
@@ -156,7 +150,8 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
     configure(options)
     job.enter("build")
     plan = make_plan(options)
-    batch, earlier = _batch(arguments["batch"]), [_batch(each) for each in arguments["earlier"]]
+    batch = from_overrides(Batch, arguments["batch"])
+    earlier = [from_overrides(Batch, each) for each in arguments["earlier"]]
     ledger = Ledger(Path(arguments["out"]))
     if has_checkpoint(ledger, batch.name):
         job.say(f"batch {batch.name} continues from its checkpoint on {platform.node()}")
@@ -165,10 +160,4 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
 
 def computing(options: SweepOptions) -> dict[str, Any]:
     """List the options that decide what is computed."""
-    named = {one.name: getattr(options, one.name) for one in fields(options)}
-    return {name: value for name, value in named.items() if name not in MACHINE}
-
-
-def _batch(values: Mapping[str, Any]) -> Batch:
-    pairs = {name: tuple(values[name]) for name in ("settings", "seeds")}
-    return Batch(**{**values, **pairs})
+    return {name: value for name, value in vars(options).items() if name not in MACHINE}

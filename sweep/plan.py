@@ -104,18 +104,13 @@ def make_plan(options: SweepOptions) -> SweepPlan:
     members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {}
     for number, values in enumerate(settings):
         chosen = train_options(options, values, algorithms)
-        hyper = _hyper(chosen, algorithms[chosen.algorithm])
+        algorithm = algorithms[chosen.algorithm]
+        hyper = from_overrides(algorithm.Hyperparams, chosen.hyper)
+        check_hyperparams(algorithm.__name__, hyper)
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
     groups = [_group(each) for each in members.values()]
     _check_effects(options, groups, list(settings[0]))
     return SweepPlan(options=options, settings=tuple(settings), groups=tuple(groups))
-
-
-def _hyper(options: TrainOptions, algorithm: Any) -> Any:
-    """Build and check the hyperparameters of one setting."""
-    hyper = from_overrides(algorithm.Hyperparams, options.hyper)
-    check_hyperparams(algorithm.__name__, hyper)
-    return hyper
 
 
 def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:

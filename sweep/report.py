@@ -17,7 +17,6 @@ from ..report.charts import drawing, swept
 from ..report.charts.chart import Chart
 from ..report.page import PAGE, as_files, write_files
 from ..report.page import page as build
-from ..report.statistics.estimate import Estimate
 from ..report.statistics.paired import paired_difference
 from ..report.statistics.returns import MIN_SEEDS
 from ..report.tables import Table, spread
@@ -26,11 +25,12 @@ from ..training.storage.config_files import toml_of
 from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
-from .results import Outcome, as_records, ranked
+from .results import Outcome, as_records, ranked, ranking_table, trainings_table
 from .settings import algorithms_of, train_options
-from .tables import ranking_table, trainings_table
 
 RESULT = "sweep.json"
+# Options in it, under their names.
+SHOWN = ("algorithm", "env", "num_seeds", "seed", "total_steps", "eval_episodes", "preset")
 MAX_EMBEDDED = 1_000_000  # bytes of a file that the page offers; the others are in the folder
 MAX_ROWS = 200  # settings in the page's table and charts
 BEST = 5  # settings whose learning curves are drawn
@@ -55,16 +55,10 @@ def result_of(
     options = plan.options
     orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
     return {
-        "algorithm": options.algorithm,
-        "env": options.env,
+        **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
-        "num_seeds": options.num_seeds,
-        "seed": options.seed,
-        "total_steps": options.total_steps,
-        "eval_episodes": options.eval_episodes,
         "halving": halving,
         "batches": batches,
-        "preset": options.preset,
         "command": command(options),
         "settings": as_records(plan, found),
         "best": {
@@ -106,7 +100,10 @@ def separation(order: Sequence[Outcome]) -> str:
     if len(best.returns) < MIN_SEEDS:
         found = numbers.seeds(len(best.returns))
         return f"{second} is not separable from it with {found}: {MIN_SEEDS} give an interval."
-    differences = [_difference(best, one) for one in rest.values()]
+    differences = []
+    for one in rest.values():
+        both = seeds & np.isfinite(one.returns)
+        differences.append(paired_difference(best.returns[both], one.returns[both]))
     close = [one.low is None or one.low <= 0 for one in differences]
     first = differences[0]
     text = (
@@ -123,11 +120,6 @@ def separation(order: Sequence[Outcome]) -> str:
     return text
 
 
-def _difference(best: Outcome, other: Outcome) -> Estimate:
-    both = np.isfinite(best.returns) & np.isfinite(other.returns)
-    return paired_difference(best.returns[both], other.returns[both])
-
-
 def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence[Outcome]) -> None:
     """Write `results.csv`, `ranking.csv`, `best.toml`, `sweep.json`, `sweep.png` and the page.
 
@@ -136,39 +128,35 @@ def write(out: Path, plan: SweepPlan, result: Mapping[str, Any], found: Sequence
     """
     result = plain(result)
     tables = [ranking_table(result), trainings_table(found)]
-    text = as_json(result)
-    files: dict[str, str | bytes] = {**as_files(tables), RESULT: text}
+    shown = {RESULT: as_json(result), **as_files(tables)}
+    files: dict[str, str | bytes] = {**shown}
     algorithms = algorithms_of(plan.options)
     for env, name in result["best"].items():
-        best = next((one for one in result["settings"] if one["env"] == env), None)
-        if best is not None:
-            values = plan.settings[best["setting"] - 1]
-            chosen = train_options(plan.options, values, algorithms)
-            files[name] = toml_of(chosen, algorithms[chosen.algorithm])
+        best = next(one for one in result["settings"] if one["env"] == env)
+        chosen = train_options(plan.options, plan.settings[best["setting"] - 1], algorithms)
+        files[name] = toml_of(chosen, algorithms[chosen.algorithm])
     mains = main_charts(result)
     for env, chart in list(mains.items())[:1]:
         title = [f"{result['algorithm']} on {env}", _subtitle(result)]
         files["sweep.svg"], files["sweep.png"] = drawing.files(chart, title)
-    write_files(out, {**files, PAGE: page(result, tables, text, mains)})
+    write_files(out, {**files, PAGE: page(result, tables[0], shown, mains)})
 
 
 def page(
-    result: Mapping[str, Any], tables: Sequence[Table], text: str, mains: Mapping[str, Chart]
+    result: Mapping[str, Any], ranking: Table, files: Mapping[str, str], mains: Mapping[str, Chart]
 ) -> str:
-    """Build the page: one HTML file that holds everything it shows."""
+    """Build the page: one HTML file that holds everything it shows, and the smaller files."""
     curves = {}
     for index, (env, found) in enumerate(result["curves"].items()):
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
             curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
-    ranking = replace(tables[0], records=tables[0].records[:MAX_ROWS])
-    files = {RESULT: text, **as_files(tables)}
     return build(
         "sweep",
         result,
         title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
         drawn=[*mains.values(), *curves.values()],
-        tables=[ranking],
+        tables=[replace(ranking, records=ranking.records[:MAX_ROWS])],
         files={
             name: content
             for name, content in files.items()

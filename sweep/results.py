@@ -1,4 +1,4 @@
-"""The results of a sweep: one outcome per setting, and their ranking."""
+"""The results of a sweep: one outcome per setting, their ranking, and their tables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,17 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..jobs.ledger import Ledger
+from ..report import numbers
 from ..report.statistics.aggregate import interquartile_mean
 from ..report.statistics.curves import finite_mean
-from ..report.statistics.estimate import Bounds, Estimate, mean
+from ..report.statistics.estimate import Bounds, mean
+from ..report.tables import Column, Table, estimated, spread, spread_column
 from .batches import Batch, by_pair
 from .learning import Learning
 from .plan import SweepPlan
 from .training import ARRAYS
 
+SHOWN = 20  # settings that a terminal shows
 FINISHED, STOPPED, DIVERGED = "finished", "stopped", "diverged"
 # Bootstrapping takes milliseconds per setting, so the worse ones have no interval of their
 # interquartile mean.
@@ -82,14 +85,6 @@ class Outcome:
         if not self.finite[seed]:
             return DIVERGED
         return STOPPED if self.stopped else FINISHED
-
-    def estimate(self, bounds: Bounds | None) -> Estimate | None:
-        """Estimate the mean return with its interval; None without a return."""
-        return mean(self.known, bounds) if len(self.known) else None
-
-    def interquartile_mean(self, bounds: Bounds | None) -> Estimate | None:
-        """Estimate the interquartile mean; None without a return."""
-        return interquartile_mean(self.known, bounds) if len(self.known) else None
 
 
 def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]]) -> list[Outcome]:
@@ -164,8 +159,8 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
     for env in plan.envs:
         order = ranked([one for one in found if one.env == env])
         for rank, one in enumerate(order, 1):
-            iqm = one.interquartile_mean(bounds.get(env)) if rank <= MAX_BOOTSTRAPPED else None
-            estimate = one.estimate(bounds.get(env))
+            known, limits = one.known, bounds.get(env)
+            has_iqm = len(known) and rank <= MAX_BOOTSTRAPPED
             training = one.training[np.isfinite(one.training)]
             records.append(
                 {
@@ -175,8 +170,8 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
                     "values": dict(one.values),
                     "status": STOPPED if one.stopped else FINISHED,
                     "steps": one.num_steps,
-                    "return": None if estimate is None else estimate.as_json(),
-                    "iqm": None if iqm is None else iqm.as_json(),
+                    "return": mean(known, limits).as_json() if len(known) else None,
+                    "iqm": interquartile_mean(known, limits).as_json() if has_iqm else None,
                     "training_return": float(training.mean()) if len(training) else None,
                     "num_diverged": one.num_diverged,
                     "returns": one.returns,
@@ -185,3 +180,82 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
                 }
             )
     return records
+
+
+def trainings_table(found: Sequence[Outcome]) -> Table:
+    """Build the table for programs, with one row per setting and seed."""
+    records = [
+        {
+            "setting": one.number + 1,
+            "seed": seed,
+            **_cells(one.values),
+            "status": one.status(seed),
+            "steps": one.num_steps,
+            "return": None if one.final is None else _number(one.returns[seed]),
+            "training_return": _number(one.training[seed]),
+        }
+        for one in found
+        for seed in range(len(one.finite))
+    ]
+    return Table(name="results", title="Trainings", columns=(), records=records)
+
+
+def ranking_table(result: Mapping[str, Any]) -> Table:
+    """Build the ranking: one row per setting, the best first."""
+    records = [
+        {
+            "rank": one["rank"],
+            **_cells(one["values"]),
+            "return": estimated(one["return"]) | spread(one["returns"]),
+            "iqm": estimated(one["iqm"]),
+            "training_return": one["training_return"],
+            "status": DIVERGED if one["num_diverged"] else one["status"],
+            "num_diverged": one["num_diverged"],
+            "steps": one["steps"],
+            "setting": one["setting"],
+        }
+        for one in result["settings"]
+    ]
+    columns = [
+        Column("rank", lambda row: str(row["rank"]), left=True),
+        Column("return", lambda row: numbers.returns(row["return"][""])),
+        *spread_column("return", result["num_seeds"]),
+        *(Column(name, lambda row, n=name: row[n]) for name in result["names"]),
+        Column("IQM", lambda row: numbers.returns(row["iqm"][""])),
+    ]
+    if any(one["status"] != "finished" or one["num_diverged"] for one in result["settings"]):
+        columns += [
+            Column("status", lambda row: row["status"], left=True),
+            Column("steps", lambda row: numbers.count(row["steps"])),
+        ]
+    return Table(
+        name="ranking",
+        title="Ranking",
+        columns=tuple(columns),
+        records=records,
+        note=_note(result),
+    )
+
+
+def _note(result: Mapping[str, Any]) -> str:
+    if result["eval_episodes"]:
+        text = (
+            f"Greedy return after training, {result['eval_episodes']} episodes per seed, mean over "
+            f"{result['num_seeds']} seeds."
+        )
+    else:
+        text = f"Return of the last tenth of training, mean over {result['num_seeds']} seeds."
+    text += " IQM: interquartile mean. Intervals are at 95 %, from 5 seeds on."
+    if any(one["status"] == "stopped" for one in result["settings"]):
+        text += " A setting that was stopped has the return of its recent training episodes."
+    if any(one["num_diverged"] for one in result["settings"]):
+        text += " A setting is diverged if a seed's parameters became NaN or infinite."
+    return text
+
+
+def _cells(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: numbers.format_value(value) for name, value in values.items()}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -8,8 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from ..jobs.choose import ALL, CORES, DEVICES, ONE, choose_devices
-from ..jobs.executor import Executor
+from ..jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices
 from ..jobs.ledger import FILE, Ledger, read_facts
 from ..jobs.options import continuing
 from ..machine.files import check_free, make_new_folder
@@ -28,8 +27,7 @@ from .batches import Batch, capacities, describe, divide
 from .jobs import WHAT, Sweep, computing, sweep_executor, train_batches
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting, make_plan
-from .results import outcomes
-from .tables import SHOWN, ranking_table
+from .results import SHOWN, outcomes, ranking_table
 from .training import STATE, has_checkpoint
 
 # Options of `report.MACHINE` that a command which continues has as well.
@@ -57,22 +55,22 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
         check_free(out)
     with phase("building"):
         plan = make_plan(options)
-        num_rungs = halving.count_rungs(plan)
+        halving.count_rungs(plan)  # refuses what cannot be halved
         sizes = capacities(plan)
-        (batches,) = _first_stage(plan, sizes, num_rungs)
+        batches = _stage(plan, sizes, 0, range(len(plan.settings)))
     begun = read_facts(out, WHAT)
     executor = sweep_executor(plan, begun, len(batches))
     with closing(executor) if executor else nullcontext():
         devices = choose_devices(options.devices, out, WHAT, begun, executor, most_devices)
         plan = replace(plan, options=replace(plan.options, devices=devices))
         try:
-            return 0, _sweep(plan, num_rungs, sizes, executor, out)
+            return 0, _sweep(plan, sizes, executor, out)
         except Signalled as signalled:
             return 128 + signalled.number, None
 
 
 def _sweep(
-    plan: SweepPlan, num_rungs: int, sizes: list[int], executor: Executor | None, out: Path | None
+    plan: SweepPlan, sizes: list[int], executor: Executor | None, out: Path | None
 ) -> dict[str, Any]:
     options = plan.options
     folder = out or default_folder("sweep", options.algorithm, options.env)
@@ -85,8 +83,7 @@ def _sweep(
         out = make_new_folder(folder)
     facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
-    sizes = ledger.facts["sizes"]
-    stages, names = _first_stage(plan, sizes, num_rungs), list[str]()
+    stages, names = [_stage(plan, ledger.facts["sizes"], 0, range(len(plan.settings)))], list[str]()
     continues = ledger.continuable(
         names,
         "batches",
@@ -100,40 +97,34 @@ def _sweep(
             batches += f"; {executor.title}"
         elif options.devices is not None and options.devices > 1:
             batches += f", divided among at most {options.devices} devices"
-        print(wrapped(_announcement(plan, batches, num_rungs)), flush=True)
+        print(wrapped(_announcement(plan, batches)), flush=True)
         if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
             print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
         with Interrupt() as interrupt:
-            _train(Sweep(plan, ledger, sizes, num_rungs, executor, interrupt), stages, names)
+            _train(Sweep(plan, ledger, executor, interrupt), stages, names)
         with raising(), phase("writing the report"):
             found = outcomes(plan, ledger, stages)
-            rungs = _describe_rungs(plan, num_rungs) if num_rungs else None
+            rungs = _describe_rungs(plan) if options.halving else None
             result = report.result_of(plan, found, batches=batches, halving=rungs)
             report.write(out, plan, result, found)
-    print(_ending(plan, result, out))
+    print(_ending(result, out))
     if options.open:
         open_report(out)
     return result
 
 
-def _first_stage(plan: SweepPlan, sizes: Sequence[int], num_rungs: int) -> list[list[Batch]]:
-    return [_stage(plan, sizes, 0, num_rungs, range(len(plan.settings)))]
-
-
 def _stage(
-    plan: SweepPlan, sizes: Sequence[int], stage: int, num_rungs: int, settings: Sequence[int]
+    plan: SweepPlan, sizes: Sequence[int], stage: int, settings: Sequence[int]
 ) -> list[Batch]:
-    spans = halving.spans(plan, stage, num_rungs)
-    return divide(
-        plan, sizes, stage=stage, settings=settings, spans=spans, is_last=stage == num_rungs
-    )
+    spans, is_last = halving.spans(plan, stage), stage == halving.count_rungs(plan)
+    return divide(plan, sizes, stage=stage, settings=settings, spans=spans, is_last=is_last)
 
 
 def _train(sweep: Sweep, stages: list[list[Batch]], names: list[str]) -> None:
     """Train every stage, whose batches are added to `stages`, and their names to `names`."""
     plan, ledger = sweep.plan, sweep.ledger
     alive, done = list(range(len(plan.settings))), 0
-    for stage in range(sweep.num_rungs + 1):
+    for stage in range(halving.count_rungs(plan) + 1):
         if stage:
             scores = {
                 one.number: one.training_score
@@ -141,11 +132,11 @@ def _train(sweep: Sweep, stages: list[list[Batch]], names: list[str]) -> None:
                 if one.number in alive
             }
             alive = halving.survivors(plan, alive, scores)
-            stages.append(_stage(plan, sweep.sizes, stage, sweep.num_rungs, alive))
+            stages.append(_stage(plan, ledger.facts["sizes"], stage, alive))
         batches, earlier = stages[-1], stages[-2] if stage else []
         names += [batch.name for batch in batches]
         steps = {batch: _steps(plan, batch) for batch in batches}
-        total = done + sum(steps.values()) + _later_steps(sweep, stage)
+        total = done + sum(steps.values()) + _later_steps(plan, stage)
         train_batches(sweep, steps, earlier, stage=stage, done=done, total=total)
         done += sum(steps.values())
         for batch in earlier:  # its trainings were stopped, or are continued by now
@@ -158,13 +149,11 @@ def _steps(plan: SweepPlan, batch: Batch) -> int:
     return len(batch) * (batch.stop - batch.start) * per_update
 
 
-def _later_steps(sweep: Sweep, stage: int) -> int:
+def _later_steps(plan: SweepPlan, stage: int) -> int:
     """Estimate the environment steps of later stages from the steps per setting of this one."""
-    plan = sweep.plan
-    counts = halving.expected(plan, sweep.num_rungs)
-    total = 0.0
-    for later in range(stage + 1, sweep.num_rungs + 1):
-        spans = halving.spans(plan, later, sweep.num_rungs)
+    counts, total = halving.expected(plan), 0.0
+    for later in range(stage + 1, len(counts)):
+        spans = halving.spans(plan, later)
         each = [
             (stop - start) * group.trainer.steps_per_update * len(group.settings)
             for group, (start, stop) in zip(plan.groups, spans, strict=True)
@@ -173,7 +162,7 @@ def _later_steps(sweep: Sweep, stage: int) -> int:
     return int(total * plan.options.num_seeds)
 
 
-def _announcement(plan: SweepPlan, batches: str, num_rungs: int) -> str:
+def _announcement(plan: SweepPlan, batches: str) -> str:
     options = plan.options
     per_update = {group.trainer.steps_per_update for group in plan.groups}
     steps = sorted({g.num_updates * g.trainer.steps_per_update for g in plan.groups})
@@ -194,14 +183,14 @@ def _announcement(plan: SweepPlan, batches: str, num_rungs: int) -> str:
                 f"after {starts:,} steps (--learning-starts) and the run has {total:,}"
             )
             break
-    if num_rungs:
-        lines.append(f"successive halving: {_describe_rungs(plan, num_rungs)}")
+    if options.halving:
+        lines.append(f"successive halving: {_describe_rungs(plan)}")
     return "\n".join(lines)
 
 
-def _describe_rungs(plan: SweepPlan, num_rungs: int) -> str:
-    eta, counts = plan.options.eta, halving.expected(plan, num_rungs)
-    shares = [eta ** (num_rungs - rung) for rung in range(num_rungs)]
+def _describe_rungs(plan: SweepPlan) -> str:
+    counts, num_rungs = halving.expected(plan), halving.count_rungs(plan)
+    shares = [plan.options.eta ** (num_rungs - rung) for rung in range(num_rungs)]
     parts = [
         f"{count:,} settings until 1/{share} of the steps"
         for count, share in zip(counts, shares, strict=False)
@@ -210,7 +199,7 @@ def _describe_rungs(plan: SweepPlan, num_rungs: int) -> str:
     return ", ".join([*parts, last])
 
 
-def _ending(plan: SweepPlan, result: dict[str, Any], out: Path) -> str:
+def _ending(result: dict[str, Any], out: Path) -> str:
     """Format the table and what is in the folder."""
     table = ranking_table(result)
     lines = [as_text(replace(table, records=table.records[:SHOWN]))]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,6 +14,8 @@ from ..training.options import TrainOptions
 from .axes import COMPONENTS, Axis, Choices, Range, parse_axes, split_name, split_values
 from .options import SweepOptions
 
+# Options of a sweep that are those of each training too, besides the components.
+KEPT = ("network", "num_seeds", "seed", "total_steps", "eval_episodes")
 MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
 
@@ -74,25 +75,14 @@ def train_options(
       values: the setting.
       algorithms: the classes of the sweep by name.
     """
-    parts = {name: values[name] for name in COMPONENTS if name in values}
-    chosen = replace(
-        TrainOptions(algorithm=options.algorithm, env=options.env),
-        backend=options.backend,
-        arithmetic=options.arithmetic,
-        network=options.network,
-        num_seeds=options.num_seeds,
-        seed=options.seed,
-        total_steps=options.total_steps,
-        eval_episodes=options.eval_episodes,
-        optimizer=options.optimizer,
-    )
-    chosen = replace(chosen, **parts)
+    chosen = {name: getattr(options, name) for name in (*COMPONENTS, *KEPT)}
+    chosen |= {name: values[name] for name in COMPONENTS if name in values}
     config, hyper = overrides_of(options.config), overrides_of(options.hyper)
-    fields = algorithms[chosen.algorithm].Config.__dataclass_fields__
+    fields = algorithms[chosen["algorithm"]].Config.__dataclass_fields__
     for name, value in values.items():
         if name not in COMPONENTS:
             (config if name in fields else hyper)[name] = value
-    return replace(chosen, config=config, hyper=hyper)
+    return TrainOptions(**chosen, config=config, hyper=hyper)
 
 
 def _check_positional(options: SweepOptions, axes: Sequence[Axis]) -> None:

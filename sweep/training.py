@@ -2,10 +2,9 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +20,12 @@ from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import init_seeds
 from ..core.trainers import divide_seeds
+from ..jobs.job import RunningJob
 from ..jobs.ledger import Ledger
-from ..jobs.running import RunningJob
 from ..machine.interrupt import Signalled
 from ..training.train import CHUNK_SECONDS
 from .batches import Batch, by_pair
-from .learning import Learning
+from .learning import SUMS, Learning
 from .plan import Group, SweepPlan
 
 ARRAYS = "arrays.safetensors"
@@ -118,7 +117,9 @@ class Runner:
         checkpoints = Checkpoints(self.ledger.unfinished(batch.name) / CHECKPOINTS)
         if checkpoints.numbers():
             try:
-                done, saved = checkpoints.restore(_saved_like(group, batch), previous=True)
+                empty = Learning.empty(len(batch), group.num_updates)
+                like = {"state": _state_like(group, batch), **empty.packed()}
+                done, saved = checkpoints.restore(like, previous=True)
                 return saved["state"], Learning.unpacked(group.num_updates, saved), done
             except DamagedError as error:
                 job.say(f"{error} This batch starts again.")
@@ -144,13 +145,12 @@ class Runner:
             state = checkpoint.restore(folder / STATE, _state_like(group, source))
             states.append(jax.tree.map(lambda leaf, t=taken: leaf[t], state))
             arrays = load_file(folder / ARRAYS)
-            sums.append({name: arrays[name][np.asarray(taken)] for name in ("returns", "episodes")})
+            sums.append({name: arrays[name][np.asarray(taken)] for name in SUMS})
             rows += wanted
         order = jnp.asarray([rows.index(pair) for pair in batch.pairs])
         state = jax.tree.map(lambda *parts: jnp.concatenate(parts)[order], *states)
         joined = {
-            name: np.concatenate([each[name] for each in sums])[np.asarray(order)]
-            for name in ("returns", "episodes")
+            name: np.concatenate([each[name] for each in sums])[np.asarray(order)] for name in SUMS
         }
         return state, Learning(group.num_updates, **joined)
 
@@ -216,8 +216,3 @@ def finite_parameters(state: RunnerState) -> np.ndarray:
 def _state_like(group: Group, batch: Batch) -> RunnerState:
     keys, hyper = group.keys(batch.seeds), group.hyper(batch.settings)
     return init_seeds.eval_shape(group.trainer, keys, hyper)
-
-
-def _saved_like(group: Group, batch: Batch) -> Mapping[str, Any]:
-    empty = Learning.empty(len(batch), group.num_updates)
-    return {"state": _state_like(group, batch), **empty.packed()}

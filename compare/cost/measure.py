@@ -1,27 +1,32 @@
 """Measure what each library costs: a process per library and repetition, in random order."""
 
 import json
+import shutil
 import statistics
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...core.errors import TriglotError
-from ...jobs.executor import Task
+from ...jobs.job import Task
 from ...jobs.local import JobProcess
+from ...machine.files import write_json
 from ...report.statistics.estimate import bootstrap
+from ...terminal.progress import Bar
+from ..assemble import Finished
 from ..jobs import START, arguments_of
 from ..options import CompareOptions
-from .noise import Noise
-from .slower import slower
+from .noise import Noise, slower
 
 MEASURE_ONE = f"{__package__}.session:measure_one"
+COSTS = "costs"
+COST_BAR = "{desc:<36.36}{bar} {n_fmt}/{total_fmt} [{elapsed}]"  # counts processes
 ROUNDS = 5  # of the steady parts in each process
 
 
@@ -42,10 +47,6 @@ class Stage:
     unit: str
     meaning: str
     scale: float
-
-    def as_json(self) -> dict[str, str]:
-        """Return what a report shows."""
-        return {name: value for name, value in asdict(self).items() if name != "scale"}
 
 
 STAGES = (
@@ -83,6 +84,31 @@ FACTS = {
 }
 
 
+def measure_costs(finished: Finished) -> dict[str, Any] | None:
+    """Measure the costs of the libraries that were trained, unless that was done before."""
+    options, ledger = finished.options, finished.ledger
+    backends = [job.backend for job in finished.jobs_of(options.env, finished.main)]
+    if options.repetitions == 0 or not backends:
+        return None
+    path = ledger.folder(COSTS) / f"{COSTS}.json"
+    if path.exists():
+        found = json.loads(path.read_text())
+        if found["repetitions"] == options.repetitions:
+            return found["cost"]
+    with Bar(bar_format=COST_BAR, leave=False) as bar:
+        bar.total = options.repetitions * len(backends)
+
+        def announce(text: str) -> None:
+            bar.set_description_str(text)
+            bar.update()
+
+        cost = measure(options, backends, options.repetitions, announce=announce)
+    shutil.rmtree(path.parent, ignore_errors=True)
+    with ledger.writing(COSTS) as folder:
+        write_json(folder / path.name, {"repetitions": options.repetitions, "cost": cost})
+    return cost
+
+
 def measure(
     options: CompareOptions,
     backends: Sequence[str],
@@ -106,7 +132,7 @@ def measure(
       `stages`: a list of `name`, `title`, `unit` and `meaning`.
       `backends`: for each and each stage `median`, `low`, `high` (a 95% bootstrap interval of the
         median over repetitions; None below 5) and `count`.
-      `slower`: costs surely above the cheapest library's; see `slower.slower`.
+      `slower`: costs surely above the cheapest library's; see `noise.slower`.
       `noise`: `noisy`, `sentence`, `load` and `spread`.
       `failed`: an error by backend, which then is not in `backends`.
 
@@ -115,20 +141,19 @@ def measure(
     """
     if repetitions < 1:
         raise TriglotError(f"repetitions must be at least 1, got {repetitions}.")
-    noise = Noise()
     with tempfile.TemporaryDirectory(prefix="triglot-cost-") as folder:
-        rng = np.random.default_rng(options.seed)
-        samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        run = _Measurement(options, Path(folder), noise, rng, samples)
+        run = _Measurement(options, Path(folder), np.random.default_rng(options.seed))
         for number in range(repetitions):
-            names = [name for name in backends if name not in run.failed]
             where = f"measure speed {number + 1}/{repetitions}"
-            run.repeat(names, number, lambda name, where=where: announce(f"{where}: {name}"))
+            run.repeat(backends, number, lambda name, where=where: announce(f"{where}: {name}"))
     done = [name for name in backends if name not in run.failed]
     if not done:
         raise TriglotError("; ".join(f"{name}: {why}" for name, why in run.failed.items()))
     stages = [s for s in STAGES if all(s.name in run.samples[name] for name in done)]
-    shown = [stage.as_json() for stage in stages]
+    shown = [
+        {name: getattr(stage, name) for name in ("name", "title", "unit", "meaning")}
+        for stage in stages
+    ]
     rows = {
         name: {s.name: summary(np.array(run.samples[name][s.name]) * s.scale) for s in stages}
         for name in done
@@ -137,7 +162,7 @@ def measure(
         "stages": shown,
         "backends": rows,
         "slower": slower(shown, rows),
-        "noise": noise.as_json(),
+        "noise": run.noise.as_json(),
         "failed": run.failed,
     }
 
@@ -156,16 +181,18 @@ class _Measurement:
 
     options: CompareOptions
     folder: Path
-    noise: Noise
     rng: np.random.Generator
-    samples: dict[str, dict[str, list[float]]]
+    noise: Noise = field(default_factory=Noise)
+    samples: dict[str, dict[str, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
     failed: dict[str, str] = field(default_factory=dict)
 
     def repeat(self, backends: Sequence[str], number: int, announce: Callable[[str], None]) -> None:
         """Run one process per backend, first all that happens once, then the rounds in turns."""
         running: dict[str, JobProcess] = {}
         with ExitStack() as stack:
-            for name in self._shuffled(backends):
+            for name in self._shuffled([name for name in backends if name not in self.failed]):
                 announce(name)
                 self.noise.calibrate()
                 running[name] = JobProcess(self._task(name, number), one_core=False)
@@ -177,25 +204,24 @@ class _Measurement:
                     running[name].go()
                     self._wait(name, running)
         for name, process in running.items():
-            self._add(name, json.loads(_result(process.task).read_text()))
+            self._add(name, json.loads(Path(process.task.arguments["result"]).read_text()))
 
     def _task(self, backend: str, number: int) -> Task:
         name = f"{number}-{backend}"
-        options = replace(self.options, devices=1)
-        task = Task(
-            name=name,
-            label=backend,
-            function=START,
-            arguments=arguments_of(options, backend, MEASURE_ONE),
-            folder=str(self.folder),
-        )
-        more = {
+        arguments = {
+            **arguments_of(replace(self.options, devices=1), backend, MEASURE_ONE),
             "weights": str(self.folder / "params.safetensors"),
-            "result": str(_result(task)),
+            "result": str(self.folder / f"{name}.json"),
             "number": number,
             "rounds": ROUNDS,
         }
-        return replace(task, arguments={**task.arguments, **more})
+        return Task(
+            name=name,
+            label=backend,
+            function=START,
+            arguments=arguments,
+            folder=str(self.folder),
+        )
 
     def _wait(self, name: str, running: dict[str, JobProcess]) -> None:
         """Wait until a process has done its turn; drop the library if it failed."""
@@ -218,7 +244,3 @@ class _Measurement:
 
     def _shuffled(self, names: Sequence[str]) -> list[str]:
         return [str(name) for name in self.rng.permutation(list(names))]
-
-
-def _result(task: Task) -> Path:
-    return Path(task.folder) / f"{task.name}.json"

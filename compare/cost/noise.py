@@ -1,15 +1,18 @@
-"""Whether the machine is quiet enough to measure small differences."""
+"""Which differences of costs are beyond the noise of their measurement, and of the machine."""
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...backends import libraries
 from ...machine.cores import free_cores
 
+MIN_RATIO = 1.1
+GAINS = ("steps_per_second",)  # more is better
 MAX_SPREAD = 0.10
 MAX_LOAD_PER_CORE = 0.5
 LOOPS = 200_000  # about 10 ms of plain Python
@@ -17,11 +20,10 @@ LOOPS = 200_000  # about 10 ms of plain Python
 
 def load_average() -> float | None:
     """Read the number of running or waiting processes, averaged over a minute; None if unknown."""
-    path = Path("/proc/loadavg")
     try:
-        return float(path.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows; a sandbox
+        return None
 
 
 @dataclass
@@ -68,3 +70,49 @@ class Noise:
         if noisy:
             sentence += " Repeat the measurement on an idle machine."
         return {"noisy": noisy, "sentence": sentence, "load": load, "spread": spread}
+
+
+def slower(stages: list[dict[str, str]], backends: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the costs whose interval is above that of the cheapest library, by 10% or more.
+
+    Args:
+      stages: of a cost measurement.
+      backends: by name and stage, `median`, `low` and `high`; without intervals nothing is listed.
+
+    Returns:
+      For each, the largest first: `stage`, `backend`, `cheapest`, `ratio` of the medians, and a
+      `sentence`.
+    """
+    found = []
+    for stage in stages:
+        if stage["name"] in GAINS:
+            continue
+        costs = {name: rows[stage["name"]] for name, rows in backends.items()}
+        if any(cost["low"] is None for cost in costs.values()):
+            continue
+        cheapest = min(costs, key=lambda name: costs[name]["median"])
+        least = costs[cheapest]
+        for name, cost in costs.items():
+            if least["median"] <= 0 or cost["low"] <= least["high"]:
+                continue
+            ratio = cost["median"] / least["median"]
+            if ratio >= MIN_RATIO:
+                sentence = (
+                    f"{stage['title']}: {libraries.title(name)} {_three(cost['median'])} "
+                    f"{stage['unit']}, {ratio:.2f} times {libraries.title(cheapest)}'s "
+                    f"{_three(least['median'])} {stage['unit']}."
+                )
+                found.append(
+                    {
+                        "stage": stage["name"],
+                        "backend": name,
+                        "cheapest": cheapest,
+                        "ratio": ratio,
+                        "sentence": sentence,
+                    }
+                )
+    return sorted(found, key=lambda row: -row["ratio"])
+
+
+def _three(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -17,12 +17,11 @@ from ...core.agent import PolicyInput, Trajectory
 from ...core.evaluate import evaluate
 from ...core.loop.state import RunnerState, update_keys
 from ...core.loop.trainer import vmap_seeds
-from ...jobs.running import RunningJob
+from ...jobs.job import RunningJob
 from ...machine.files import write_json
 from ..batches import collect
 from ..options import CompareOptions
-from ..training.measure import peak_memory_bytes, timed
-from ..training.session import Session
+from ..training.session import Session, peak_memory_bytes, timed
 from ..training.train import share_weights
 
 MIN_SECONDS = 0.02  # of one measurement, so that the clock's resolution does not matter
@@ -82,6 +81,7 @@ class CostSession(Session):
             count = min(needed, self.trainer.chunk_size)
             self.train(count)
             needed -= count
+        self._collected = jax.jit(lambda states: vmap_seeds(self._collect, states))
         self.parts: dict[str, Callable[[], float]] = {
             "evaluation": self._evaluation(),
             "training": lambda: self.train(1)[0]["seconds"],
@@ -89,7 +89,8 @@ class CostSession(Session):
         if self.agent.online:
             self.parts["update"] = self._online_update()
         else:
-            self.parts |= {"rollout": self._rollout(), "update": self._update()}
+            self.parts["rollout"] = lambda: timed(lambda: self._collected(self.state))[1]
+            self.parts["update"] = self._update()
         self.calls = {name: self._number_of_calls(run) for name, run in self.parts.items()}
         return list(self.parts)
 
@@ -118,15 +119,11 @@ class CostSession(Session):
         _, seconds = timed(run)
         return math.ceil(MIN_SECONDS / max(seconds, 1e-6))
 
-    def _rollout(self) -> Callable[[], float]:
-        collect = jax.jit(lambda states: vmap_seeds(self._collect, states))
-        return lambda: timed(lambda: collect(self.state))[1]
-
     def _collect(self, state: RunnerState) -> Trajectory:
         return collect(self.trainer, state)[2]
 
     def _update(self) -> Callable[[], float]:
-        trajectories = jax.jit(lambda states: vmap_seeds(self._collect, states))(self.state)
+        trajectories = self._collected(self.state)
         keys = jax.vmap(update_keys)(self.state.key, self.state.num_updates).learn
 
         def learn(agent_states: Any, trajectories: Any, keys: jax.Array) -> Any:
@@ -156,7 +153,7 @@ class CostSession(Session):
         play = functools.partial(
             evaluate, self.agent, self.env, num_episodes=self.options.eval_episodes
         )
-        keys = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)
+        keys = self._keys
 
         def steps(agent_states: Any, keys: jax.Array) -> jax.Array:
             return jnp.max(jax.vmap(play)(agent_states, keys).lengths)

@@ -1,7 +1,9 @@
-"""Read the text of an optimized HLO program."""
+"""Read the text of an optimized HLO program, and count what it holds."""
 
+import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +15,9 @@ INSTRUCTION = re.compile(rf"\s+(ROOT )?({NAME}) = ")
 COMPUTATION = re.compile(rf"(ENTRY )?({NAME}) .*\{{$")
 CALLS = re.compile(rf"(?:calls|to_apply|body|condition|called_computations)=\{{?({NAME})")
 BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+# Libraries that XLA calls on GPUs and CPUs for products and convolutions.
+PRODUCT_CALLS = ("matmul", "gemm")
+CONVOLUTION_CALLS = ("conv",)
 ELIDED = "{...}"  # how XLA prints a large constant, unless it is asked for
 
 
@@ -251,3 +256,38 @@ def short_path(path: str) -> str:
         return path.removeprefix(here)
     _, own, inside = path.rpartition("/triglot/")
     return f"triglot/{inside}" if own else path
+
+
+def describe(compiled: Any) -> dict[str, Any]:
+    """Describe an optimized program (`jax.stages.Compiled`), as JSON values.
+
+    XLA counts a loop of dynamic length once, so `flops` and `bytes_accessed` of a training program
+    are about those of one update of all seeds. They are None where XLA has no count.
+
+    Returns:
+      `flops`, `bytes_accessed`; the numbers of `fusions`, `dots`, `convolutions` and
+      `instructions`, those inside of fusions and loops included; and `sha256` of the plain text.
+    """
+    cost = compiled.cost_analysis() or {}
+    cost = cost[0] if isinstance(cost, list) else cost
+    text = program_text(compiled)
+    instructions = list(parse(text).instructions)
+    opcodes = Counter(each.opcode for each in instructions)
+    calls = [each.attributes.lower() for each in instructions if each.opcode == "custom-call"]
+
+    def called(words: tuple[str, ...]) -> int:
+        return sum(any(word in _target(call) for word in words) for call in calls)
+
+    return {
+        "flops": cost.get("flops"),
+        "bytes_accessed": cost.get("bytes accessed"),
+        "fusions": opcodes["fusion"],
+        "dots": opcodes["dot"] + called(PRODUCT_CALLS),
+        "convolutions": opcodes["convolution"] + called(CONVOLUTION_CALLS),
+        "instructions": len(instructions),
+        "sha256": hashlib.sha256(plain_text(text).encode()).hexdigest(),
+    }
+
+
+def _target(attributes: str) -> str:
+    return attributes.partition('custom_call_target="')[2].partition('"')[0]

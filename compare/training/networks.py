@@ -1,20 +1,25 @@
 """The agent of one library on one rung, and the parameter names that all libraries share."""
 
+import functools
 import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
 from ...backends import build
 from ...backends.translate import translate
+from ...core.agent import Agent
 from ...core.errors import Guessed, TriglotError
-from ...core.network import Variables
+from ...core.loop.state import RunnerState
+from ...core.loop.trainer import Trainer
+from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import start_from
+from ...core.types import PyTree
 from ...registry.agents import make_agent
 from ...registry.algorithms import find_algorithm
 from ...registry.loading import load_networks_by_library
@@ -23,17 +28,10 @@ from ...training.identity import codec_of
 from ..options import CompareOptions
 from ..rungs import Rung
 
-if TYPE_CHECKING:
-    from ...core.agent import Agent
-    from ...core.loop.state import RunnerState
-    from ...core.loop.trainer import Trainer
-    from ...core.network import Network
-    from ...core.types import PyTree
-
 NamesByLibrary: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
-def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> "Agent":
+def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> Agent:
     """Build the agent of one library, with custom networks or those of its zoo.
 
     Raises:
@@ -69,7 +67,7 @@ def build_agent(options: CompareOptions, env: Any, backend: str, rung: Rung) -> 
 
 
 def names_of(
-    options: CompareOptions, env: Any, backend: str, agent: "Agent", rung: Rung
+    options: CompareOptions, env: Any, backend: str, agent: Agent, rung: Rung
 ) -> "SharedNames":
     """Find the names that the parameters of a library's agent share with those of the first one.
 
@@ -82,7 +80,7 @@ def names_of(
     return shared_names(agent.network, reference, read_mapping(options.mapping).get(backend))
 
 
-def begin(trainer: "Trainer", weights: "Variables", key: jax.Array, hyper: Any) -> "RunnerState":
+def begin(trainer: Trainer, weights: Variables, key: jax.Array, hyper: Any) -> RunnerState:
     """Initialize one seed with given weights; other draws are those of its key."""
     # The agent's `init` also copies them to where they belong, such as target networks.
     given: Any = trainer.agent
@@ -100,13 +98,13 @@ class SharedNames:
       guessed: the pairs that were guessed by shape and order, as text; empty if none were.
     """
 
-    encode: "Callable[[PyTree], dict[str, jax.Array]]"
-    decode: "Callable[[dict[str, jax.Array]], PyTree]"
+    encode: Callable[[PyTree], dict[str, jax.Array]]
+    decode: Callable[[dict[str, jax.Array]], PyTree]
     guessed: str = ""
 
 
 def shared_names(
-    network: "Network", reference: "Network | None", mapping: Mapping[str, str] | None = None
+    network: Network, reference: Network | None, mapping: Mapping[str, str] | None = None
 ) -> SharedNames:
     """Find how the parameters of a network correspond to those of the reference.
 
@@ -128,27 +126,29 @@ def shared_names(
 
     def encode(params: Any) -> dict[str, jax.Array]:
         given = Variables(params=params, state=())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Guessed)
-            return theirs.encode(translate(given, network, reference, mapping).params)
+        return theirs.encode(translate(given, network, reference, mapping).params)
 
     def decode(named: dict[str, jax.Array]) -> Any:
         given = Variables(params=theirs.decode(named), state=())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Guessed)
-            return translate(given, reference, network, back).params
-
-    def both_ways(key: jax.Array) -> Any:
-        params = network.init(key).params
-        given = Variables(params=params, state=())
-        named = theirs.encode(translate(given, network, reference, mapping).params)
-        return decode(named)
+        return translate(given, reference, network, back).params
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Guessed)
-        jax.eval_shape(both_ways, jax.random.key(0))
+        jax.eval_shape(lambda key: decode(encode(network.init(key).params)), jax.random.key(0))
     guesses = [str(one.message) for one in caught if issubclass(one.category, Guessed)]
-    return SharedNames(encode, decode, guesses[0] if guesses else "")
+    return SharedNames(_quiet(encode), _quiet(decode), guesses[0] if guesses else "")
+
+
+def _quiet(function: Callable[[PyTree], Any]) -> Callable[[PyTree], Any]:
+    """Ignore warnings of guessed pairs, which were collected once."""
+
+    @functools.wraps(function)
+    def quiet(given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Guessed)
+            return function(given)
+
+    return quiet
 
 
 def read_mapping(path: Path | None) -> NamesByLibrary:

@@ -6,23 +6,22 @@ All probes are of the first seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ...core.agent import Agent
+from ...core.loop.state import RunnerState
 from ...core.network import Network, Variables
 from ...core.networks.architecture import NetworkSpec
 from ...core.networks.combinators import part_of
 from ...core.specs import Spec, sample
+from ...core.types import by_path
 from .networks import SharedNames
 from .random_policy import random_observations
-
-if TYPE_CHECKING:
-    from ...core.agent import Agent
-    from ...core.loop.state import RunnerState
 
 NUM_INPUTS = 64
 NUM_NORMS = 16
@@ -37,7 +36,7 @@ class Outputs:
         are the same for every library.
     """
 
-    def __init__(self, agent: "Agent", env: Any, inputs: Any = None) -> None:
+    def __init__(self, agent: Agent, env: Any, inputs: Any = None) -> None:
         self._network = agent.network
         obs_key, self._key = jax.random.split(jax.random.key(PROBE_KEY))
         if inputs is not None:
@@ -73,15 +72,9 @@ class Outputs:
             if part.recurrent:
                 inputs = (inputs, part.initial_carry(own, NUM_INPUTS))
             found, _ = part.apply(own, inputs, key=self._key, train=train)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(
-                found[0] if part.recurrent else found
-            ):
-                outputs["/".join(filter(None, (name, _text(path))))] = leaf
+            for path, leaf in by_path(found[0] if part.recurrent else found).items():
+                outputs["/".join(filter(None, (name, path)))] = leaf
         return outputs
-
-
-def _text(path: Any) -> str:
-    return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +87,7 @@ class Learning:
       names: the shared names of its network's parameters.
     """
 
-    agent: "Agent"
+    agent: Agent
     hyper: Any
     names: SharedNames
 
@@ -155,7 +148,7 @@ class Learning:
 
 
 def probe(
-    agent: "Agent", state: "RunnerState", variables: Variables, names: SharedNames, outputs: Outputs
+    agent: Agent, state: RunnerState, variables: Variables, names: SharedNames, outputs: Outputs
 ) -> dict[str, np.ndarray]:
     """Compute every part once for the first seed.
 
@@ -184,8 +177,8 @@ def probe(
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "keys": lambda: {"run": jax.random.key_data(state.key)},
-        "hyper": lambda: _named(state.agent.hyper),
-        "environment": lambda: _named(state.env.obs),
+        "hyper": lambda: by_path(state.agent.hyper),
+        "environment": lambda: by_path(state.env.obs),
         "params": lambda: names.encode(params),
         "outputs": lambda: jax.jit(outputs)(variables),
         "gradients": gradients,
@@ -196,10 +189,6 @@ def probe(
         for part, compute in parts.items()
         for name, array in compute().items()
     }
-
-
-def _named(tree: Any) -> dict[str, Any]:
-    return {_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _pattern(shape: tuple[int, ...], number: int = 0, dtype: jnp.dtype = jnp.float32) -> jax.Array:

@@ -40,12 +40,10 @@ class RandomPolicy:
         return PolicyOutput(action=allowed.astype(drawn.dtype), carry=carry, extras={})
 
 
-def random_return(
-    env: Environment, key: jax.Array, *, num_episodes: int, max_steps: int = 100_000
-) -> float:
+def random_return(env: Environment, key: jax.Array, *, num_episodes: int) -> float:
     """Estimate the mean return of random actions."""
     policy: Any = RandomPolicy(env.action_spec)
-    options = {"num_episodes": num_episodes, "max_steps": max_steps, "explore": True}
+    options = {"num_episodes": num_episodes, "max_steps": 100_000, "explore": True}
     return float(play_episodes(policy, env, (), key, **options).returns.mean())
 
 

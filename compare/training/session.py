@@ -3,7 +3,10 @@
 import functools
 import hashlib
 import json
+import re
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +30,10 @@ from ...machine.files import write_json
 from ...registry.environments import make_env
 from ...training import identity
 from ..options import CompareOptions
-from ..programs.describe import describe
-from ..programs.text import program_text
+from ..programs.text import describe, program_text
 from ..results import Arrays
 from ..rungs import Rung, rung_of_arithmetic
 from . import networks, probes
-from .measure import peak_memory_bytes, timed
 from .random_policy import random_return
 
 MAX_CHUNK_UPDATES, MIN_CHUNKS = 64, 16
@@ -253,3 +254,29 @@ class Session:
 
 def _resident_bytes() -> int:
     return psutil.Process().memory_info().rss
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """Call a function, wait for its arrays, and return them with the seconds it took."""
+    start = time.perf_counter()
+    result = jax.block_until_ready(function())
+    return result, time.perf_counter() - start
+
+
+def peak_memory_bytes() -> int | None:
+    """Return this process's peak memory; None where the system does not report it (Windows).
+
+    On Linux, `ru_maxrss` includes the parent's memory at the time of the fork, so the kernel's
+    high-water mark of this process is read instead.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        mark = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        if mark:
+            return int(mark[1]) * 1024
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

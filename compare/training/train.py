@@ -9,15 +9,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from ...core.errors import TriglotError
+from ...jobs.job import RunningJob
 from ...jobs.ledger import Ledger
-from ...jobs.running import RunningJob
 from ...machine.files import replacing
 from ...machine.interrupt import Signalled
 from ..jobs import Job, weights_file
 from ..options import CompareOptions
 from ..programs.text import program_text
-from ..results import Arrays, Record
-from .saved import Saved
+from ..results import Arrays, Record, Saved
 from .session import Session
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
@@ -48,17 +47,6 @@ def train(
     assert options.out is not None
     job, ledger = Job(**arguments["job"]), Ledger(options.out)
     saved = Saved(ledger.unfinished(job.name))
-
-    def begin_again(error: TriglotError) -> None:
-        running.say(f"{job.label} begins again: {error}")
-        saved.drop()
-
-    begun: Record | None = None
-    probe: Arrays = {}
-    try:
-        begun = saved.load()
-    except TriglotError as error:
-        begin_again(error)
     session = _session(options, job)
     session.facts |= seconds
     session.facts["import_seconds"] += session.facts["env_seconds"]
@@ -70,23 +58,12 @@ def train(
         share_weights(path, params)
         session.load(path)
     del params
-    if begun is None:
-        running.enter("probe")
-        probe = session.probe()
     running.enter("compile")
     session.compile()
-    newest = saved.newest()
-    if begun is not None and newest is not None:
-        try:
-            session.restore(newest)
-            done = f"{begun.updates:,} of {session.num_updates:,} updates"
-            running.say(f"{job.label} continues after {done}")
-        except TriglotError as error:  # it belongs to another training
-            begin_again(error)
-            begun = None
-            running.enter("probe")
-            probe = session.probe()
-    record = begun or Record(probe=probe)
+    record = _continued(session, running, saved, job)
+    if record is None:
+        running.enter("probe")
+        record = Record(probe=session.probe())
     record.facts = session.facts
     running.wait_for_turn()
     _train(session, record, running, saved, job)
@@ -118,6 +95,21 @@ def write_weights(
             continue  # the job itself reports why
         share_weights(weights_file(options.out, job.position), params)
         return
+
+
+def _continued(session: Session, running: RunningJob, saved: Saved, job: Job) -> Record | None:
+    """Restore the job's checkpoint; None if there is none, or it cannot be used."""
+    try:
+        record, newest = saved.load(), saved.newest()
+        if record is not None and newest is not None:
+            session.restore(newest)
+            done = f"{record.updates:,} of {session.num_updates:,} updates"
+            running.say(f"{job.label} continues after {done}")
+        return record
+    except TriglotError as error:  # it is damaged, or belongs to another training
+        running.say(f"{job.label} begins again: {error}")
+        saved.drop()
+        return None
 
 
 def _session(options: CompareOptions, job: Job) -> Session:
@@ -157,7 +149,7 @@ def _train(session: Session, record: Record, running: RunningJob, saved: Saved, 
         start = time.monotonic()
         if running.interrupt.pressed or start - last >= pause:
             try:
-                saved.save(session, record)
+                saved.save(session.save, record)
             except TriglotError as error:  # the disk may have room later
                 running.say(f"{job.label}: no checkpoint after {done:,} updates: {error}")
             last = time.monotonic()

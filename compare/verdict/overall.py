@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...backends import libraries
-from ...report.statistics import format_return
+from ...report import numbers
 from ...report.statistics.paired import holm
 from ...report.statistics.returns import MIN_SEEDS
 from ..rungs import RUNGS, Rung
@@ -39,9 +39,7 @@ def verdict(
     """
     level = max((pair["level"] for pair in pairs), key=LEVELS.index)
     if level == IDENTICAL:
-        count = {2: "Both", 3: "All three", 4: "All four"}.get(
-            len(backends), f"All {len(backends)}"
-        )
+        count = numbers.capitalized(numbers.names(backends, total=len(backends)))
         return {
             "level": level,
             "sentence": f"{count} learning curves and final parameters are equal, bit for bit, "
@@ -78,8 +76,7 @@ def _rounding(
     most = max(groups, key=len)
     apart = groups if len(most) == 1 else [group for group in groups if group is not most]
     names = [libraries.title(name) for group in apart for name in group]
-    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    rounds = f"{who} round{'s' if len(names) == 1 else ''} differently"
+    rounds = f"{numbers.listed(names)} round{'s' if len(names) == 1 else ''} differently"
     if level == EQUIVALENT:
         return f"{rounds}; the returns are equivalent."
     equal = all(pair["returns_level"] == "equal" for pair in worst)
@@ -173,20 +170,12 @@ def _smallest_p_value(pairs: Sequence[Mapping[str, Any]]) -> float | None:
 
 def _sizes(largest: Mapping[str, Any]) -> str:
     parts = [
-        f"{title} differ by up to {_with_interval(largest[name])}"
+        f"{title} differ by up to "
+        + (numbers.with_interval(found, value="mean") if found["mean"] else "0")
         for name, title in (("return", "Final returns"), ("area", "areas under the curve"))
-        if largest[name] is not None
+        if (found := largest[name]) is not None
     ]
     return f"{', '.join(parts)}." if parts else ""
-
-
-def _with_interval(found: Mapping[str, Any]) -> str:
-    if found["mean"] == 0:
-        return "0"
-    text = format_return(found["mean"])
-    if found["low"] is None:
-        return text
-    return f"{text} [{format_return(found['low'])}, {format_return(found['high'])}]"
 
 
 def _share(

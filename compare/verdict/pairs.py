@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import libraries
+from ...report import numbers
 from ...report.statistics import format_return
 from ...report.statistics.aggregate import probability_of_improvement
 from ...report.statistics.curves import area_under_curve
@@ -17,15 +18,10 @@ from ...report.statistics.returns import MIN_SEEDS
 from ...training.identity import Trace, compare_traces
 from ..results import Record
 from ..rungs import Rung
-from .causes import ROUNDING_CAUSES, Cause, find_causes
-from .divergence import divergence
+from .causes import ROUNDING_CAUSES, Cause, divergence, find_causes
 
-IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS = (
-    "identical",
-    "equivalent",
-    "inconclusive",
-    "different",
-)
+LEVELS = list(numbers.LEVELS)  # from the best to the worst
+IDENTICAL, EQUIVALENT, INCONCLUSIVE, DIFFERENT = LEVELS
 
 
 # Causes that make two trainings compute different functions, not only round differently.
@@ -139,38 +135,34 @@ class Pair:
             else None
         )
         return {
-            "return_difference": _as_json(tested.difference if tested else None),
-            "area_difference": _as_json(
-                paired_difference(areas[0], areas[1], self.bounds) if known else None
+            "return_difference": tested and _as_json(tested.difference),
+            "area_difference": (
+                _as_json(paired_difference(areas[0], areas[1], self.bounds)) if known else None
             ),
             "area_p_value": difference_p_value(areas[0], areas[1]) if known else None,
             "returns_level": "equal" if equal else tested.level if tested else DIFFERENT,
-            "equivalence_interval": tested.tested if tested else None,
-            "p_value": tested.p_value if tested else None,
+            "equivalence_interval": tested and tested.tested,
+            "p_value": tested and tested.p_value,
             "difference_p_value": self.p_value,
             "corrected_p_value": self.p_value if corrected is None else corrected,
-            "seeds_needed": tested.seeds_needed if tested else None,
+            "seeds_needed": tested and tested.seeds_needed,
             "probability_of_improvement": (
-                _estimate(probability_of_improvement(one, other)) if whole else None
+                _as_json(probability_of_improvement(one, other), "value") if whole else None
             ),
         }
 
     def _level(self, result: Mapping[str, Any]) -> str:
         if result["identical"]:
             return IDENTICAL
-        if result["returns_level"] == DIFFERENT or self._functions_differ(result):
+        causes = {cause["name"] for cause in result["causes"]}
+        # Equal weights give outputs that differ by more than rounding.
+        functions_differ = self.rung.shared_weights and not causes.isdisjoint(FUNCTION_CAUSES)
+        if functions_differ or result["returns_level"] == DIFFERENT:
             return DIFFERENT
         few = len(self.records[0].facts["final_returns"]) < MIN_SEEDS
         if few or result["returns_level"] == INCONCLUSIVE:
             return INCONCLUSIVE
         return EQUIVALENT
-
-    def _functions_differ(self, result: Mapping[str, Any]) -> bool:
-        """Whether equal weights give outputs that differ by more than rounding."""
-        if not self.rung.shared_weights:
-            return False
-        names = {cause["name"] for cause in result["causes"]}
-        return not names.isdisjoint(FUNCTION_CAUSES)
 
 
 def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
@@ -200,14 +192,8 @@ def judge_together(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return entries
 
 
-def _as_json(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _as_json(estimate: Estimate, name: str = "mean") -> dict[str, Any]:
+    return {name: estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def _sentence(pair: Pair, result: Mapping[str, Any], level: str) -> str:
@@ -250,7 +236,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     if result["returns_level"] == "equal":
         return "the final returns of all seeds are equal"
     num_seeds = len(pair.records[0].facts["final_returns"])
-    change = f"the return differs by {_difference(-found['mean'])}"
+    change = f"the return differs by {numbers.returns(-found['mean'])}"
     if num_seeds < MIN_SEEDS:
         return (
             f"{change} over {num_seeds} seed{'s' if num_seeds > 1 else ''}, of which "
@@ -261,7 +247,7 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
         percent, (low, high) = 95, (found["low"], found["high"])
     else:  # by the two one-sided tests
         percent, (low, high) = 90, result["equivalence_interval"]
-    change += f", {percent} % interval [{_difference(-high)}, {_difference(-low)}]"
+    change += f", {percent} % interval [{numbers.returns(-high)}, {numbers.returns(-low)}]"
     if result["returns_level"] == EQUIVALENT:
         return f"{change}, within {margin}"
     chance = f"p = {result['corrected_p_value']:.2g}"
@@ -274,12 +260,6 @@ def _return_clause(pair: Pair, result: Mapping[str, Any]) -> str:
     unclear = f"{change}, which {num_seeds} seeds cannot tell from {margin}: {advice}"
     # The interval is of this pair alone and may exclude 0 where the test over all pairs does not.
     return f"{unclear} ({chance})" if low > 0 or high < 0 else unclear
-
-
-def _difference(value: float) -> str:
-    """Format a difference of returns; one that rounds to zero has no sign."""
-    text = format_return(value)
-    return "0" if float(text) == 0 else text
 
 
 def _where(result: Mapping[str, Any]) -> str:

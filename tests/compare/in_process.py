@@ -13,8 +13,8 @@ from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
 from triglot.compare.training import train as module
 from triglot.compare.training.session import Session
+from triglot.jobs.job import RunningJob
 from triglot.jobs.ledger import Ledger
-from triglot.jobs.running import RunningJob
 
 SMALL = {"hidden_sizes": [8], "rollout_length": 8, "num_epochs": 1, "num_minibatches": 1}
 OPTIONS = CompareOptions(

@@ -116,9 +116,9 @@ def test_returns_are_tested_together() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"schema": 2, "algo', "is not a complete JSON file"),
-        ('{"schema": 1}', "is not a comparison.json of this version"),
-        ("[]", "is not a comparison.json"),
+        ('{"schema": 2, "algo', "is not a complete comparison.json"),
+        ('{"schema": 1}', "is not a complete comparison.json of this version"),
+        ("[]", "is not a complete comparison.json"),
         (json.dumps({**a_result(), "seed": 7}), "has seed 7, and this command has 0"),
     ],
 )

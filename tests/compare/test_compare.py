@@ -19,7 +19,7 @@ from triglot.compare.options import CompareOptions
 from triglot.compare.training.train import snapshot_updates
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.jobs import local
-from triglot.jobs.executor import Outcome, Task
+from triglot.jobs.job import Outcome, Task
 from triglot.jobs.run import run_tasks
 from triglot.report import comparison
 from triglot.report.page import PAGE

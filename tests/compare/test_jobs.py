@@ -16,7 +16,8 @@ from triglot.compare.jobs import WHAT, Job, computing, job_list, run_jobs
 from triglot.compare.options import CompareOptions
 from triglot.compare.results import Record
 from triglot.core.errors import TriglotError
-from triglot.jobs.executor import Executor, Outcome, Task
+from triglot.jobs.choose import Executor
+from triglot.jobs.job import Outcome, Task
 from triglot.jobs.ledger import Ledger
 from triglot.jobs.local import LocalExecutor
 from triglot.machine import memory

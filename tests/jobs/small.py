@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from triglot.core.errors import TriglotError
-from triglot.jobs.executor import Task
-from triglot.jobs.running import RunningJob
+from triglot.jobs.job import RunningJob, Task
 from triglot.machine.interrupt import Signalled
 
 

@@ -11,7 +11,7 @@ import pytest
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.jobs import choose
 from triglot.jobs.choose import choose_executor, chosen, num_local
-from triglot.jobs.custom import custom_files
+from triglot.jobs.cluster import custom_files
 from triglot.jobs.local import LocalExecutor
 from triglot.jobs.options import JobOptions
 from triglot.machine.cores import free_cores

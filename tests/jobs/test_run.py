@@ -21,11 +21,9 @@ from tests.jobs.small import (
     until_stopped,
     write,
 )
-from triglot.jobs.executor import Outcome, Task
+from triglot.jobs.job import Outcome, RunningJob, Task
 from triglot.jobs.local import HereExecutor, JobProcess, LocalExecutor
-from triglot.jobs.run import run_tasks
-from triglot.jobs.running import RunningJob
-from triglot.jobs.view import View
+from triglot.jobs.run import View, run_tasks
 from triglot.machine import memory
 from triglot.machine.cores import free_cores
 from triglot.machine.interrupt import Interrupt, Signalled

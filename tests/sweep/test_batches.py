@@ -79,9 +79,9 @@ def test_each_rung_trains_longer_and_keeps_fewer(
 ) -> None:
     plan = with_halving(plan, eta=eta)
     rungs = halving.count_rungs(plan)
-    spans = [halving.spans(plan, stage, rungs)[0] for stage in range(rungs + 1)]
+    spans = [halving.spans(plan, stage)[0] for stage in range(rungs + 1)]
     assert spans == list(zip([0, *stops], stops, strict=False))
-    assert halving.expected(plan, rungs) == counts
+    assert halving.expected(plan) == counts
 
 
 def test_a_short_training_has_fewer_rungs(plan: SweepPlan) -> None:

@@ -15,9 +15,8 @@ from triglot.report.charts import drawing
 from triglot.report.tables import as_text
 from triglot.sweep import report
 from triglot.sweep.plan import SweepPlan
-from triglot.sweep.results import Outcome, as_records, ranked
+from triglot.sweep.results import Outcome, as_records, ranked, ranking_table
 from triglot.sweep.settings import algorithms_of, settings_of
-from triglot.sweep.tables import ranking_table
 
 # What is swept, and what its main chart is.
 SWEEPS = {
@@ -154,13 +153,20 @@ def test_the_page_escapes_what_it_shows(tmp_path: Path, unbounded: None) -> None
     plan.settings[0]["method"] = "<script>alert(1)</script>"  # type: ignore[index]
     found = outcomes(plan)
     result = result_of(plan, found)
-    text = report.page(result, [ranking_table(result)], "{}", {})
+    text = page_of(result)
     assert "<script>alert(1)" not in text
+
+
+def page_of(result: Mapping[str, Any]) -> str:
+    """Build the page with its table and files, and without charts."""
+    ranking = ranking_table(result)
+    files = {report.RESULT: "{}", **report.as_files([ranking])}
+    return report.page(result, ranking, files, {})
 
 
 def words_of(result: Mapping[str, Any]) -> str:
     """Return the text of a sweep's page, without pictures and scripts."""
-    text = report.page(result, [ranking_table(result)], "{}", {})
+    text = page_of(result)
     text = re.sub(r"<(script|style|svg).*?</\1>", "", text, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", "", text).split())
 

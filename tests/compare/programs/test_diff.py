@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.compare.programs import show
-from triglot.compare.programs.describe import describe
+from triglot.compare.programs import diff
 from triglot.compare.programs.diff import SAME, diff_programs
-from triglot.compare.programs.text import parse, plain_text, program_text
+from triglot.compare.programs.text import describe, parse, plain_text, program_text
 from triglot.core.errors import TriglotError
 
 X = jnp.arange(12.0).reshape(3, 4)
@@ -169,7 +168,7 @@ def chain(opcode: str, count: int, step: int) -> str:
 
 def test_long_differences_are_folded() -> None:
     found = diff_programs(chain("sine", 200, step=1), chain("cosine", 200, step=1))
-    assert len(found.lines) == 1 + show.MAX_LINES_OF_ONE + 2
+    assert len(found.lines) == 1 + diff.MAX_LINES_OF_ONE + 2
     assert "  ... 193 more differing instructions" in found.lines
     assert found.lines[-1] == "  ... 2 instructions: equal"
     assert "differ in 199 of 201 instructions; first in x1." in found.sentence
@@ -194,7 +193,7 @@ def test_the_same_difference_in_many_fusions_is_shown_once() -> None:
 
 
 def test_long_lists_of_computations_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "MAX_LINES", 0)
+    monkeypatch.setattr(diff, "MAX_LINES", 0)
     texts = [text(functools.partial(scaled, factor=factor), X) for factor in (0.9, 0.8)]
     assert diff_programs(*texts).lines == ("... 1 more computations with 1 differing instructions",)
 

@@ -14,14 +14,13 @@ import pytest
 
 from tests.compare.in_process import OPTIONS, Plant, train
 from triglot.compare.jobs import Job
-from triglot.compare.results import Record
+from triglot.compare.results import Record, Saved
 from triglot.compare.training import train as module
-from triglot.compare.training.saved import Saved
 from triglot.compare.training.session import ORIGIN, STATE, Session
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.core.loop import checkpoint
+from triglot.jobs.job import RunningJob
 from triglot.jobs.ledger import Ledger
-from triglot.jobs.running import RunningJob
 from triglot.machine.interrupt import Signalled
 
 JOB = Job(OPTIONS.env, "weights", "linen")

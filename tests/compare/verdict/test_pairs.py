@@ -10,7 +10,7 @@ import pytest
 from triglot.compare.assemble import _judge
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
-from triglot.compare.verdict.divergence import divergence
+from triglot.compare.verdict.causes import divergence
 from triglot.compare.verdict.overall import ladder, margin_of, verdict
 from triglot.compare.verdict.pairs import Pair, judge_together
 from triglot.training.identity import PREFIX

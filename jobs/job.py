@@ -1,28 +1,76 @@
-"""A job's side: reports its progress, waits for its turn, and learns that it should stop."""
+"""A job: plain data on its way to another process or machine, and its own side there."""
 
 import importlib
 import json
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ..core.errors import TriglotError
 from ..machine.interrupt import Interrupt, Signalled
-from .executor import Event, Outcome, Task
 
 REPORT_SECONDS = 0.3  # between reports of progress
 
+Event: TypeAlias = dict[str, Any]  # a phase and the share that is done, or a text to print
 
-class RemoteInterrupt(Interrupt):
-    """An interrupt that another process sets; signals have no effect on it."""
 
-    def __enter__(self) -> "RemoteInterrupt":
-        return self
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A job as plain data.
 
-    def __exit__(self, *error: Any) -> None:
-        pass
+    Attributes:
+      name: of the job's folder.
+      label: shown to the user.
+      function: `package.module:function`, called with the arguments and a `RunningJob`.
+      arguments: JSON values.
+      folder: absolute path of the files that the running job writes for the command.
+      size: share of the whole, in any unit.
+    """
+
+    name: str
+    label: str
+    function: str
+    arguments: Mapping[str, Any]
+    folder: str
+    size: float = 1.0
+
+    @property
+    def events(self) -> Path:
+        """The file of what it reports, one JSON object per line."""
+        return Path(self.folder) / f"{self.name}.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """The file of what it prints."""
+        return Path(self.folder) / f"{self.name}.log"
+
+    @property
+    def lock(self) -> Path:
+        """The lock that the process of this job holds."""
+        return Path(self.folder) / f"{self.name}.lock"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+      end: done; stopped, with a checkpoint; failed, with an error that it reports; or died.
+      message: why it failed or died.
+      phase: what it was doing.
+    """
+
+    end: Literal["done", "stopped", "failed", "died"]
+    message: str = ""
+    phase: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it ended without a result, and not because it was asked to."""
+        return self.end in ("failed", "died")
 
 
 class RunningJob:
@@ -40,10 +88,10 @@ class RunningJob:
 
         Args:
           report: takes what the user should see.
-          interrupt: of this process; None for one that the parent sets.
+          interrupt: of this process; None for one that the parent sets, and no signal.
         """
         self._report = report
-        self.interrupt = RemoteInterrupt() if interrupt is None else interrupt
+        self.interrupt = interrupt or Interrupt()
         self.saves, self.total, self.phase = False, 0.0, ""
         self.wait: Callable[[], None] = lambda: None  # called before the job waits for its turn
         self._done, self._reported = 0.0, 0.0
