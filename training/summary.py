@@ -11,8 +11,7 @@ import numpy as np
 from ..core.loop.episode import Episodes
 from ..machine.files import visible_files
 from ..report.statistics import format_return, interval95, interval95_over_seeds
-from .plan import Plan
-from .storage.journal import RECENTLY, Journal, recent_mean
+from .storage.journal import RECENTLY, recent_mean
 from .storage.records import REACHED, recorded_progress
 
 
@@ -33,52 +32,6 @@ class Stopwatch:
         """Count seconds that were spent in one lap to another."""
         self.seconds[source] -= seconds
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds
-
-
-def summary(
-    plan: Plan,
-    journal: Journal,
-    seconds: Mapping[str, float],
-    episodes: Episodes | None,
-    *,
-    resumed_at: int,
-    interrupted: bool,
-    diverged: str | None,
-    reached: Mapping[str, Any] | None,
-    warning: str | None,
-) -> dict[str, Any]:
-    """Build the contents of `summary.json`.
-
-    Args:
-      plan: the training.
-      journal: its metrics.
-      seconds: the time of each stage.
-      episodes: greedy episodes after training, `[S, E]`, or None.
-      resumed_at: updates done before `seconds` were measured.
-      interrupted: whether Ctrl-C or another signal stopped it.
-      diverged: the description of a divergence, or None.
-      reached: of the evaluator, where the training stopped early, or None.
-      warning: of parameters that are too large, or None.
-
-    Returns:
-      `num_steps` and `num_updates` are per seed. `steps_per_second` counts the training steps of
-      all seeds since the start or resumption; None if there are none.
-    """
-    steps = journal.env_steps
-    per_update, num_seeds = plan.trainer.steps_per_update, plan.options.num_seeds
-    all_steps = (steps - resumed_at * per_update) * num_seeds
-    return {
-        "interrupted": interrupted,
-        "num_updates": journal.num_updates,
-        "num_steps": steps,
-        "num_seeds": num_seeds,
-        "evaluation": None if episodes is None else evaluation(episodes),
-        "steps_per_second": all_steps / seconds["train"] if all_steps else None,
-        "seconds": dict(seconds),
-        "diverged": diverged,
-        REACHED: reached,
-        "warning": warning,
-    }
 
 
 def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
