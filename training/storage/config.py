@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError
-from ...machine.files import visible_files, write_json
-from ...machine.records import check_fields, read_record
+from ...machine.files import check_fields, read_record, visible_files, write_json
 from ...registry.algorithms import find_algorithm
 from ...registry.options import MachineOptions
 from ...registry.overrides import from_overrides

@@ -10,8 +10,15 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError, writing
-from ...machine.files import HOLDER, LOCK, sweep, write_json
-from ...machine.records import DamagedRecord, Fields, read_record
+from ...machine.files import (
+    HOLDER,
+    LOCK,
+    DamagedRecord,
+    Fields,
+    read_record,
+    sweep,
+    write_json,
+)
 
 HOLDER_FIELDS: Fields = {"pid": int, "host": str, "since": str}
 WAIT_SECONDS = 0.5  # `is_written` holds the lock for a moment

@@ -15,8 +15,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.errors import missing_extra, require, unknown, user_error_context, writing
-from ...machine.files import write_json
-from ...machine.records import read_record
+from ...machine.files import read_record, write_json
 from ...report.statistics.curves import finite_mean
 
 MAX_POINTS = 1000

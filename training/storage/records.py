@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ...machine.records import Fields, read_record
+from ...machine.files import Fields, read_record
 from .lock import is_written
 
 PROGRESS = "progress.json"  # outside the checkpoints, so that their loss is noticed
