@@ -50,8 +50,7 @@ from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
 from .storage.journal import RECENT, Journal, read_metrics, recent_mean
-from .storage.lock import locked
-from .storage.records import PROGRESS, SUMMARY, recorded_progress
+from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
 from .storage.trust import remember
 from .summary import Stopwatch, describe_summary, evaluation, next_commands
 
