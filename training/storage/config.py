@@ -9,16 +9,12 @@ from typing import Any
 from ...core.errors import TriglotError
 from ...machine.files import check_fields, read_record, visible_files, write_json
 from ...registry.algorithms import find_algorithm
-from ...registry.options import MachineOptions
 from ...registry.overrides import from_overrides
-from ..options import TrainOptions
+from ..options import LEFT_OUT, TrainOptions
 from .trust import CONFIG, require_trust
 
 SCHEMA = 1
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
-# Not written: the folder is given again, and settings of a machine never come from a run.
-MACHINE = tuple(field.name for field in fields(MachineOptions))
-LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
 # Fields that were added to schema 1, with their default.
 ADDED = {
     "metrics_every": 1,
