@@ -207,16 +207,7 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         exist or do not divide the training.
     """
     env = make_env(options.env)
-    agent = make_agent(
-        options.algorithm,
-        env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
-        config=options.config,
-        hyper=options.hyper,
-        networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
-    )
+    agent = agent_of(options, env)
     if effects:
         check_effects(options, type(agent), env, agent.config)
     sharding = None
@@ -241,6 +232,24 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
             trainer.check()
     return Built(trainer, fill_schedule_horizon(agent.hyper, num_updates), num_updates)
+
+
+def agent_of(options: TrainOptions, env: Any) -> Agent:
+    """Build the agent of a training.
+
+    Raises:
+      TriglotError: as `make_agent`.
+    """
+    return make_agent(
+        options.algorithm,
+        env,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        networks=load_networks(options.network, env),
+        optimizer=options.optimizer,
+    )
 
 
 def _has_custom_components(options: TrainOptions) -> bool:
