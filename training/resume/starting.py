@@ -16,11 +16,10 @@ from ...core.loop.state import RunnerState
 from ...core.network import Codec, Leaf, Variables
 from ...core.rl.normalize import RunningStats
 from ..identity import Shapes, codec_of, shapes_of
-from ..load import Run, load_run
+from ..load import Run, load_run, named_weights, stats_of
 from ..options import TrainOptions
 from ..plan import Plan
 from ..storage.config import options_of_run
-from ..weights import named_weights, stats_of
 from .restoring import seed_keys
 
 SHOWN = 3  # parameters in a message

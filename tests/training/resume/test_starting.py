@@ -12,7 +12,7 @@ import triglot
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.training import train
-from triglot.training.weights import named_weights, stats_of
+from triglot.training.load import named_weights, stats_of
 
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
