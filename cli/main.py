@@ -21,7 +21,6 @@ from ..training.compilation_cache import configure
 from ..training.options import RunOptions, TrainOptions
 from ..training.storage import config_files
 from .arguments import check_words, check_writable, value_of
-from .examples import examples_of
 from .options import OPTIONS
 from .usage import USAGE
 
@@ -403,20 +402,11 @@ def _parse(arguments: list[str], *, algorithm: Any = None, note: str = "") -> An
     from .parsing import parse
 
     command, *given = arguments
-    options = OPTIONS[command]
     file, given = config_files.split(given)
     if file is not None:
-        given = config_files.merge(file, given, options, algorithm)
+        given = config_files.merge(file, given, OPTIONS[command], algorithm)
     description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
-    prog = f"triglot {command}"
-    parsed = parse(
-        options,
-        given,
-        prog=prog,
-        description=description,
-        examples=examples_of(command),
-        algorithm=algorithm,
-    )
+    parsed = parse(command, given, description=description, algorithm=algorithm)
     if isinstance(parsed, str):
         raise _HelpAsked(parsed)
     return parsed
