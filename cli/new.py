@@ -118,11 +118,10 @@ def _check_options(options: NewOptions) -> None:
         raise unknown("backend", options.backend, EXTRAS)
     if options.like is None:
         return
-    if kind == "network":
-        raise TriglotError("--like applies to algorithms only: a network has --backend.")
-    if kind == "environment":
+    if kind != "algorithm":
         raise TriglotError(
-            "--like applies to algorithms only: an environment is written from a template."
+            "--like applies to algorithms only: a network has --backend, and an environment is "
+            "written from a template."
         )
     if options.like not in ALGORITHMS:
         raise unknown("shipped algorithm", options.like, ALGORITHMS)

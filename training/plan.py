@@ -94,21 +94,16 @@ class Plan:
 
     def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Write `config.json` and return its contents."""
-        return write_config(
-            self.out,
-            self.options,
-            config=self.trainer.agent.config,
-            hyper=self.hyper,
-            arguments=arguments,
-            facts={
-                "num_updates": self.num_updates,
-                "steps_per_update": self.trainer.steps_per_update,
-                "num_steps": self.num_steps,
-                "versions": version.versions(),
-                "device": version.device(),
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            },
-        )
+        facts = {
+            "num_updates": self.num_updates,
+            "steps_per_update": self.trainer.steps_per_update,
+            "num_steps": self.num_steps,
+            "versions": version.versions(),
+            "device": version.device(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+        complete = replace(self.options, config=self.trainer.agent.config, hyper=self.hyper)
+        return write_config(self.out, complete, arguments, facts)
 
 
 def prepare(

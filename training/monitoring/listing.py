@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,8 @@ def list_runs(options: RunsOptions) -> str:
     """
     if options.sort not in SORTS:
         raise unknown("column to sort by", options.sort, SORTS)
-    if options.folder == RunsOptions.folder and not options.folder.exists():
-        return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
-    if not options.folder.is_dir():
+    is_new = options.folder == RunsOptions.folder and not options.folder.exists()
+    if not is_new and not options.folder.is_dir():
         raise TriglotError(
             f"{options.folder} is not a folder: give one that holds runs, triglot runs FOLDER."
         )
@@ -136,14 +136,11 @@ def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, st
 
 def _fits(row: Record, name: str, value: str) -> bool:
     found = row["options"].get(name)
-    return value in (str(found), json.dumps(found)) or _number(value) == found
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    if value in (str(found), json.dumps(found)):
+        return True
+    with suppress(ValueError):
+        return float(value) == found
+    return False
 
 
 def _rank(row: Record, column: str) -> Any:

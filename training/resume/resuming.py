@@ -29,8 +29,8 @@ def resume_notes(
         )
     if lost:
         yield (
-            f"warning: the metrics of {len(lost):,} updates are lost, {_ranges(lost)}; the "
-            "training itself is not affected"
+            f"warning: the metrics of {len(lost):,} updates are lost, the first is {lost[0]:,}; "
+            "the training itself is not affected"
         )
     differing = list(_differences(config))
     if differing:
@@ -56,19 +56,3 @@ def _differences(config: Mapping[str, Any]) -> Iterator[str]:
 
 def _kind(device: str) -> str:
     return device.rpartition(" x ")[0]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Shorten ascending numbers.
-
-    >>> _ranges([1, 2, 3, 7])
-    '1 to 3, 7'
-    """
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    shown = [" to ".join(f"{n:,}" for n in part) for part in parts]
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more ranges" if shown[5:] else "")

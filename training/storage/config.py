@@ -17,15 +17,10 @@ SCHEMA = 1
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
 # Fields that were added to schema 1, with their default.
 ADDED = {
+    **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
     "metrics_every": 1,
-    "init_from": None,
     "init_names": (),
-    "init_seed_index": None,
-    "preset": None,
     "devices": 1,
-    "shard": None,
-    "eval_every": None,
-    "stop_at": None,
 }
 # What commands read besides the options, which are checked when they are built.
 FIELDS = {
@@ -48,9 +43,6 @@ RENAMED_AFTER_0 = {
 def write_config(
     folder: Path,
     options: TrainOptions,
-    *,
-    config: Any,
-    hyper: Any,
     arguments: Sequence[str],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -58,9 +50,7 @@ def write_config(
 
     Args:
       folder: the run's.
-      options: what was chosen.
-      config: the algorithm's complete `Config`.
-      hyper: its complete `Hyperparams`.
+      options: what was chosen, with the algorithm's complete `Config` and `Hyperparams`.
       arguments: the command line, which is for people and is not read back.
       facts: what else is worth knowing about the run, such as versions.
 
@@ -72,8 +62,8 @@ def write_config(
         "schema": SCHEMA,
         "command": shlex.join(["triglot", *arguments]),
         **chosen,
-        "config": asdict(config),
-        "hyper": asdict(hyper),
+        "config": asdict(options.config),
+        "hyper": asdict(options.hyper),
         **facts,
     }
     write_json(folder / CONFIG, content)
