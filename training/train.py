@@ -30,14 +30,7 @@ from ..report.statistics import format_return
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from .divergence import absurd_parameters, divergence
-from .monitoring.evaluating import (
-    AFTER_TRAINING,
-    METRIC,
-    Evaluator,
-    compile_play,
-    evaluation_key,
-    play,
-)
+from .monitoring.evaluating import METRIC, Evaluator, compile_play, play_after_training
 from .monitoring.video import Videos
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
@@ -179,10 +172,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
             _checkpoint(plan, journal, state)
         watch.lap("save")
         if options.eval_episodes and not interrupt.pressed and diverged is None:
-            key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
-                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
-                evaluated = evaluation(episodes)
+                evaluated = evaluation(play_after_training(plan, state.agent))
                 state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
@@ -226,11 +217,11 @@ def _prepare(
         watch.lap("init")
         return state
 
-    keys, episodes = seed_keys(plan), plan.options.eval_episodes
+    keys = seed_keys(plan)
 
     def compile_evaluation() -> None:
-        if episodes:
-            background.submit(compile_play, plan, shapes, num_episodes=episodes)
+        if plan.options.eval_episodes:
+            background.submit(compile_play, plan, shapes)
 
     def on_stage(name: str) -> None:
         watch.lap(name)

@@ -43,12 +43,18 @@ def play(
     )
 
 
-def compile_play(plan: Plan, runner_states: RunnerState, *, num_episodes: int) -> None:
-    """Compile `play` of greedy episodes before it is called; shapes of the states suffice."""
+def compile_play(plan: Plan, runner_states: RunnerState) -> None:
+    """Compile the evaluations of a training before they begin; shapes of the states suffice."""
     key = evaluation_key(plan, AFTER_TRAINING)
     keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
-    how = {"num_episodes": num_episodes, "max_steps": MAX_STEPS, "explore": False}
+    how = {"num_episodes": plan.options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
     compile_evaluation(plan.trainer, runner_states, keys, **how)
+
+
+def play_after_training(plan: Plan, agent_states: Any) -> Episodes:
+    """Play the greedy episodes `[S, E]` with which a training ends."""
+    key = evaluation_key(plan, AFTER_TRAINING)
+    return play(plan, agent_states, key, num_episodes=plan.options.eval_episodes)
 
 
 def evaluation_key(plan: Plan, number: int) -> jax.Array:

@@ -15,6 +15,7 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Codec, Leaf, Variables
 from ...core.rl.normalize import RunningStats
+from ...registry.arg import flag
 from ..identity import Shapes, codec_of, shapes_of
 from ..load import Run, load_run, named_weights, stats_of
 from ..options import TrainOptions
@@ -130,8 +131,7 @@ def read_start(options: TrainOptions) -> Start | None:
     if folder is None:
         for name in ("init_names", "init_seed_index"):
             if getattr(options, name) not in ((), None):
-                shown = f"--{name.replace('_', '-')}"
-                raise TriglotError(f"{shown} needs a run: --init-from FOLDER.")
+                raise TriglotError(f"{flag(name)} needs a run: --init-from FOLDER.")
         return None
     # `train` has no option for trust; evaluating the run records it.
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
