@@ -1,7 +1,6 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import inspect
-import os
 import signal
 import sys
 import time
@@ -42,11 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             with checked_stdout():
                 return _run(arguments, started)
         except TriglotError as error:
-            _print_error(_missing_devices() or error)
+            _print_error(devices.missing_devices() or error)
             return 2
         except SystemExit as stop:
-            what = describe(stop)
-            _print_error(f"custom code ended the program: {what}.")
+            _print_error(f"custom code ended the program: {describe(stop)}.")
             return 2
         except KeyboardInterrupt as stop:
             print("triglot: interrupted", file=sys.stderr)
@@ -76,16 +74,7 @@ def _reason_of_machine(error: Exception) -> str | None:
         or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
     ):
         return f"out of memory: {describe(error)}."
-    return _missing_devices()
-
-
-def _missing_devices() -> str | None:
-    """Say that JAX lacks the devices that the user chose, if it was imported; a suite or a network
-    may have failed for it.
-    """
-    if "jax" not in sys.modules or devices.can_start():
-        return None
-    return devices.CANNOT_START.format(os.environ[devices.KINDS])
+    return devices.missing_devices()
 
 
 class _HelpAsked(Exception):

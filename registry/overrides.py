@@ -89,13 +89,10 @@ def _fits(hint: Any, value: Any) -> bool:
     if isinstance(value, tuple):
         parts = [get_args(member)[:1] for member in members if get_origin(member) is tuple]
         return tuple in kinds and all(_fits(part, each) for (part,) in parts for each in value)
-    if value is None or isinstance(value, str | Mapping):
-        return isinstance(value, tuple(kinds))
     if isinstance(value, int):
         return bool(kinds & {int, float})
-    if isinstance(value, float):
-        return float in kinds
-    return True
+    known = value is None or isinstance(value, float | str | Mapping)
+    return not known or isinstance(value, tuple(kinds))
 
 
 def _shown(hint: Any) -> str:
