@@ -1,6 +1,6 @@
 """`triglot completion`: the script by which a shell completes commands, options and values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -124,14 +124,9 @@ def _words(options: Mapping[str, list[str]]) -> str:
 
 
 def _function(name: str, subject: str, cases: Mapping[str, str]) -> str:
-    """Write a shell function that prints the text of a case."""
-    return "\n".join([f'{name}() {{\n  case "{subject}" in', *_cases(cases), "  esac\n}"])
-
-
-def _cases(cases: Mapping[str, str]) -> Iterator[str]:
-    """Write the cases, those with equal texts together."""
+    """Write a shell function that prints the text of a case; those with equal texts are one."""
     by_text: dict[str, list[str]] = {}
     for case, text in cases.items():
         by_text.setdefault(text, []).append(f'"{case}"')
-    for text, names in by_text.items():
-        yield f'  {"|".join(names)}) echo "{text}" ;;'
+    lines = [f'  {"|".join(names)}) echo "{text}" ;;' for text, names in by_text.items()]
+    return "\n".join([f'{name}() {{\n  case "{subject}" in', *lines, "  esac\n}"])
