@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from ..backends.libraries import LIBRARIES
 from ..compare.check import FAIL_ON
-from ..core.errors import unknown
+from ..core.errors import check_known
 from ..core.rl.optimizers import OPTIMIZERS
 from ..export.export import FORMATS
 from ..jobs.choose import LOCAL, RAY, SEQUENTIAL
@@ -34,8 +34,7 @@ def completion_script(shell: str) -> str:
     Raises:
       TriglotError: if the shell is unknown.
     """
-    if shell not in SHELLS:
-        raise unknown("shell", shell, SHELLS)
+    check_known("shell", shell, SHELLS)
     names = {command: _by_name(options) for command, options in OPTIONS.items()}
     words = {command: _words(options) for command, options in names.items()}
     values = {

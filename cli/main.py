@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import __version__
-from ..core.errors import TriglotError, describe, unknown
+from ..core.errors import TriglotError, check_known, describe
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..registry.options import MachineOptions
 from ..terminal.progress import phase
@@ -90,8 +90,7 @@ def _run(arguments: list[str], started: float) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(wrapped(USAGE.rstrip()))
         return 0
-    if arguments[0] not in COMMANDS:
-        raise unknown("command", arguments[0], COMMANDS)
+    check_known("command", arguments[0], COMMANDS)
     check_words(arguments)
     devices.check_count_variable()
     defer(UNUSED_AT_START)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
-from ..core.errors import TriglotError, shown, unknown
+from ..core.errors import TriglotError, check_known, shown, unknown
 from ..registry.algorithms import ALGORITHMS
 from ..registry.components import names
 from .list import source_of
@@ -108,8 +108,7 @@ def write(options: NewOptions) -> str:
 
 def _check_options(options: NewOptions) -> None:
     kind = options.kind
-    if kind not in NAMES:
-        raise unknown("kind of component", kind, NAMES)
+    check_known("kind of component", kind, NAMES)
     if options.backend is not None and kind != "network":
         raise TriglotError(
             f"--backend applies to networks only: an {kind} works with all libraries."
@@ -123,8 +122,7 @@ def _check_options(options: NewOptions) -> None:
             "--like applies to algorithms only: a network has --backend, and an environment is "
             "written from a template."
         )
-    if options.like not in ALGORITHMS:
-        raise unknown("shipped algorithm", options.like, ALGORITHMS)
+    check_known("shipped algorithm", options.like, ALGORITHMS)
 
 
 def _classes_of(source: str, prefix: str) -> set[str]:

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core import plugins
-from ..core.errors import MissingExtra, TriglotError, shown, unknown, user_error_context
+from ..core.errors import (
+    MissingExtra,
+    TriglotError,
+    check_known,
+    shown,
+    unknown,
+    user_error_context,
+)
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -120,8 +127,7 @@ def load_suite(name: str) -> Any:
     Raises:
       TriglotError: if there is no such suite, or it cannot be imported.
     """
-    if name not in suites():
-        raise unknown("environment suite", name, suites())
+    check_known("environment suite", name, suites())
     if name in SUITES:
         return importlib.import_module(SUITES[name].module)
     return load("environment", name)

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 
 Options = TypeVar("Options")
 
@@ -25,8 +25,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     """
     names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
     for name in overrides or {}:
-        if name not in names:
-            raise unknown(f"field of {options.__name__}", name, names)
+        check_known(f"field of {options.__name__}", name, names)
     hints = type_hints(options)
     values = {name: _decode(hints.get(name), value) for name, value in (overrides or {}).items()}
     for name, value in values.items():
@@ -70,8 +69,7 @@ def _decode(hint: Any, value: Any) -> Any:
         if issubclass(kind, Path):
             return Path(value)
         if issubclass(kind, Enum):
-            if value not in kind.__members__:
-                raise unknown(kind.__name__, value, kind.__members__)
+            check_known(kind.__name__, value, kind.__members__)
             return kind[value]
         if issubclass(kind, float) and value in ("inf", "-inf"):
             return float(value)

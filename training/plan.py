@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..core.agent import Agent
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.hyper import check_count, fill_schedule_horizon
 from ..core.loop.interface import TrainerLike
 from ..core.loop.sharding import make_sharding
@@ -128,8 +128,7 @@ def prepare(
         is needed than is free.
     """
     for mode in options.debug:
-        if mode not in DEBUG:
-            raise unknown("debug mode", mode, DEBUG)
+        check_known("debug mode", mode, DEBUG)
     if options.profile and "no-jit" in options.debug:
         raise TriglotError(
             "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."

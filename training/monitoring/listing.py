@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...jobs.ledger import FILE
 from ...report.statistics import format_return
 from ...report.statistics.curves import finite_mean
@@ -48,8 +48,7 @@ def list_runs(options: RunsOptions) -> str:
     Raises:
       TriglotError: if the folder does not exist, or a name to filter or sort by is unknown.
     """
-    if options.sort not in SORTS:
-        raise unknown("column to sort by", options.sort, SORTS)
+    check_known("column to sort by", options.sort, SORTS)
     is_new = options.folder == RunsOptions.folder and not options.folder.exists()
     if not is_new and not options.folder.is_dir():
         raise TriglotError(
@@ -128,8 +127,7 @@ def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, st
         name, equals, value = word.partition("=")
         if not equals:
             raise TriglotError(f"--where takes NAME=VALUE, got {word!r}.")
-        if name not in known:
-            raise unknown("option to filter by", name, sorted(known))
+        check_known("option to filter by", name, known)
         wanted.append((name, value))
     return wanted
 

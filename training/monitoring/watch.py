@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...machine.files import visible_files
 from ...machine.interrupt import raising
 from ...report.plots.learning_curves import AXES
@@ -96,8 +96,7 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
             return f"{title}, before its first update"
         age = time.time() - (folder / "config.json").stat().st_mtime
         return f"{title}, no update yet (it compiles first), started {_duration(age)} ago"
-    if options.metric not in metrics:
-        raise unknown(f"metric of {folder}", options.metric, metrics)
+    check_known(f"metric of {folder}", options.metric, metrics)
     done = int(env_steps[-1])
     points.append((time.monotonic(), done))
     while len(points) > 2 and points[-1][0] - points[0][0] > RATE_SECONDS:

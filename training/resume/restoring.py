@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
@@ -46,8 +46,7 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
     Raises:
       TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
     """
-    if kind not in KINDS:
-        raise unknown("checkpoint", kind, KINDS)
+    check_known("checkpoint", kind, KINDS)
     if kind == "best" and previous:
         raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
     like = jax.eval_shape(lambda: initial(plan))

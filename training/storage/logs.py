@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from ...core.errors import missing_extra, require, unknown, user_error_context, writing
+from ...core.errors import check_known, missing_extra, require, user_error_context, writing
 from ...machine.files import read_record, write_json
 from ...report.statistics.curves import finite_mean
 
@@ -238,8 +238,7 @@ def check(names: Iterable[str]) -> None:
       TriglotError: with the log's name.
     """
     for name in names:
-        if name not in LOGS:
-            raise unknown("log", name, LOGS)
+        check_known("log", name, LOGS)
         library = LOGS[name].library
         if importlib.util.find_spec(library) is None:
             raise missing_extra(library, name, f"--log {name}")
