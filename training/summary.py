@@ -49,12 +49,10 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
-    if summary[REACHED]:
+    if reached := summary[REACHED]:
         lines.append(
-            f"stopped early after {summary['num_updates']:,} updates: the "
-            "{measure} {value} reached --stop-at {stop_at:g}".format(
-                **summary[REACHED], value=format_return(summary[REACHED]["return"])
-            )
+            f"stopped early after {summary['num_updates']:,} updates: the {reached['measure']} "
+            f"{format_return(reached['return'])} reached --stop-at {reached['stop_at']:g}"
         )
     if summary["diverged"]:
         saved = recorded_progress(out)
