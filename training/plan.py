@@ -145,7 +145,8 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    trainer, hyper, num_updates = build(options, effects=folder is None, divide=divide)
+    built = build(options, effects=folder is None, divide=divide)
+    trainer, hyper, num_updates = built
     check_schedule(options, trainer.steps_per_update, num_updates)
     sharding = trainer.sharding
     if divide:
@@ -170,13 +171,7 @@ def prepare(
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
     elif folder is None:
         make_folder(out)
-    return Plan(
-        options=options,
-        trainer=trainer,
-        hyper=hyper,
-        num_updates=num_updates,
-        out=out,
-    )
+    return Plan(options=options, out=out, **built._asdict())
 
 
 class Built(NamedTuple):
