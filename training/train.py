@@ -31,21 +31,20 @@ from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from .divergence import absurd_parameters, divergence
 from .monitoring.evaluating import METRIC, Evaluator, compile_play, play_after_training
-from .monitoring.video import Videos
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
+from .render import Videos
 from .resume.changing import changed, check_change, describe_change, record_change
 from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
-from .resume.resuming import resume_notes
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
 from .storage.journal import RECENT, Journal, read_metrics, recent_mean
 from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
 from .storage.trust import remember
-from .summary import Stopwatch, describe_summary, evaluation, next_commands
+from .summary import Stopwatch, describe_summary, evaluation, next_commands, resume_notes
 
 DIVERGED = 1
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
