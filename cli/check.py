@@ -120,7 +120,7 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
         if component.target is None:
             yield label, lambda: check_network(network(), env.obs_spec)
             return
-        check = partial(_check_for_algorithm, component, options, env)
+        check = partial(_check_for_algorithm, component, component.target, options, env)
         yield f"{label} for {component.target}", lambda: check(network())
     else:
         for backend in options.backends:
@@ -151,7 +151,7 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
 
 
 def _check_for_algorithm(
-    component: Component, options: CheckOptions, env: Any, network: "Network"
+    component: Component, algorithm: str, options: CheckOptions, env: Any, network: "Network"
 ) -> "Report":
     """Check a network alone, then build the algorithm with it; its other networks are the zoo's."""
     from ..backends import build
@@ -159,7 +159,7 @@ def _check_for_algorithm(
     from ..checks.report import Check, Checklist, Failed, NotApplicable
     from ..core.network import Network
 
-    algorithm, name = component.target, component.role
+    name = component.role
     specs = _require_support(component, options, env)
     needed = {key: spec for key, spec in specs.items() if not isinstance(spec, Network)}
     if name is not None and name not in needed:
