@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..backends import libraries
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.host_environment import require_jittable
 from ..registry.agents import make_agent
 from ..registry.components import Component
@@ -162,8 +162,8 @@ def _check_for_algorithm(
     name = component.role
     specs = _require_support(component, options, env)
     needed = {key: spec for key, spec in specs.items() if not isinstance(spec, Network)}
-    if name is not None and name not in needed:
-        raise unknown(f"network of {algorithm}", name, needed)
+    if name is not None:
+        check_known(f"network of {algorithm}", name, needed)
     report = check_network(network, env.obs_spec if name is None else needed[name].obs_spec)
 
     def has_heads(case: None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
-from ..core.errors import TriglotError, check_known, shown, unknown
+from ..core.errors import TriglotError, check_known, shown
 from ..registry.algorithms import ALGORITHMS
 from ..registry.components import names
 from .list import source_of
@@ -113,8 +113,8 @@ def _check_options(options: NewOptions) -> None:
         raise TriglotError(
             f"--backend applies to networks only: an {kind} works with all libraries."
         )
-    if options.backend is not None and options.backend not in EXTRAS:
-        raise unknown("backend", options.backend, EXTRAS)
+    if options.backend is not None:
+        check_known("backend", options.backend, EXTRAS)
     if options.like is None:
         return
     if kind != "algorithm":
