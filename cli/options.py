@@ -12,15 +12,7 @@ from ..export.options import ExportOptions
 from ..registry.arg import Arg, Count, Name
 from ..registry.options import MachineOptions
 from ..sweep.options import SweepOptions
-from ..training.options import (
-    CurvesOptions,
-    EvaluateOptions,
-    RenderOptions,
-    ResumeOptions,
-    RunsOptions,
-    TrainOptions,
-    WatchOptions,
-)
+from ..training import options as training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +119,14 @@ class NewOptions:
 
 
 OPTIONS: dict[str, type] = {
-    "train": TrainOptions,
-    "resume": ResumeOptions,
-    "evaluate": EvaluateOptions,
-    "render": RenderOptions,
+    "train": training.TrainOptions,
+    "resume": training.ResumeOptions,
+    "evaluate": training.EvaluateOptions,
+    "render": training.RenderOptions,
     "export": ExportOptions,
-    "runs": RunsOptions,
-    "watch": WatchOptions,
-    "curves": CurvesOptions,
+    "runs": training.RunsOptions,
+    "watch": training.WatchOptions,
+    "curves": training.CurvesOptions,
     "compare": CompareOptions,
     "sweep": SweepOptions,
     "diff": DiffOptions,
