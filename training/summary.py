@@ -16,6 +16,11 @@ from .plan import Plan
 from .storage.journal import RECENTLY, recent_mean
 from .storage.records import REACHED, recorded_progress
 
+NEXT = """next:
+  triglot render {run}
+  triglot evaluate {run} --episodes 1000
+  triglot export {run} --format stablehlo --out policy"""
+
 
 class Stopwatch:
     """Splits the time since `started` (from `time.perf_counter`) into named laps, `seconds`."""
@@ -127,15 +132,7 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
 
 def next_commands(out: Path) -> str:
     """List commands that look at a finished run."""
-    folder = shlex.quote(str(out))
-    return "\n".join(
-        (
-            "next:",
-            f"  triglot render {folder}",
-            f"  triglot evaluate {folder} --episodes 1000",
-            f"  triglot export {folder} --format stablehlo --out policy",
-        )
-    )
+    return NEXT.format(run=shlex.quote(str(out)))
 
 
 def evaluation(episodes: Episodes) -> dict[str, Any]:
