@@ -40,34 +40,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with checked_stdout():
                 return _run(arguments, started)
-        except TriglotError as error:
-            _print_error(devices.missing_devices() or error)
-            return 2
-        except SystemExit as stop:
-            _print_error(f"custom code ended the program: {describe(stop)}.")
-            return 2
         except KeyboardInterrupt as stop:
             print("triglot: interrupted", file=sys.stderr)
             return 128 + getattr(stop, "number", signal.SIGINT)
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             return 1
-        except Exception as error:
-            reason = _reason_of_machine(error)
+        except (Exception, SystemExit) as error:
+            reason = _reason(error)
             if reason is None:
                 raise
-            _print_error(reason)
+            text = f"triglot: error: {reason}"  # one line, which a terminal wraps between words
+            print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
             return 2
 
 
-def _print_error(error: object) -> None:
-    """Print an error: in one line, which a terminal wraps between words."""
-    text = f"triglot: error: {error}"
-    print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
+def _reason(error: Exception | SystemExit) -> str | None:
+    """Say what the user or the machine can change; None for a bug.
 
-
-def _reason_of_machine(error: Exception) -> str | None:
-    """Say what the machine lacks, if that caused the error: memory, or the devices asked for."""
+    A machine may lack memory, or the devices asked for.
+    """
     text = str(error)
+    if isinstance(error, SystemExit):
+        return f"custom code ended the program: {describe(error)}."
+    if isinstance(error, TriglotError):
+        return devices.missing_devices() or text
     if (
         isinstance(error, MemoryError)
         or "RESOURCE_EXHAUSTED" in text
