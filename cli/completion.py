@@ -1,7 +1,7 @@
 """`triglot completion`: the script by which a shell completes commands, options and values."""
 
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -66,20 +66,20 @@ def _by_name(options: type) -> dict[str, list[str]]:
     if "config" in hints:
         for algorithm in map(find_algorithm, ALGORITHMS):
             for owner in (algorithm.Config, algorithm.Hyperparams):
-                found |= _of_fields(fields(owner), get_type_hints(owner))
+                found |= _of_algorithm(owner)
     return found
 
 
-def _of_fields(members: tuple["Field[Any]", ...], hints: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Map the options of an algorithm to their values."""
+def _of_algorithm(owner: type) -> dict[str, list[str]]:
+    """Map the options of an algorithm's `Config` or `Hyperparams` to their values."""
     found: dict[str, list[str]] = {}
-    for one in members:
-        is_flag = bool in (hints[one.name], *get_args(hints[one.name]))
-        allowed = one.metadata.get("allowed")
-        found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
-        if is_flag:
-            found[flag(one.name)] = [FLAG]
-            found[flag(f"no_{one.name}")] = [FLAG]
+    hints = get_type_hints(owner)
+    for one in fields(owner):
+        if bool in (hints[one.name], *get_args(hints[one.name])):
+            found |= {flag(one.name): [FLAG], flag(f"no_{one.name}"): [FLAG]}
+        else:
+            allowed = one.metadata.get("allowed")
+            found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
     return found
 
 
