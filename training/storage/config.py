@@ -57,15 +57,9 @@ def write_config(
     Returns:
       The contents of the file.
     """
-    chosen = {name: value for name, value in vars(options).items() if name not in LEFT_OUT}
-    content = {
-        "schema": SCHEMA,
-        "command": shlex.join(["triglot", *arguments]),
-        **chosen,
-        "config": asdict(options.config),
-        "hyper": asdict(options.hyper),
-        **facts,
-    }
+    chosen = {name: value for name, value in asdict(options).items() if name not in LEFT_OUT}
+    command = shlex.join(["triglot", *arguments])
+    content = {"schema": SCHEMA, "command": command, **chosen, **facts}
     write_json(folder / CONFIG, content)
     return content
 
