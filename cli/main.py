@@ -307,10 +307,8 @@ def _check(arguments: list[str], started: float) -> int:
     if given and given[0] in ("-h", "--help"):
         note = f"\nAn algorithm adds options: {prog} ppo --help\n"
         _parse(arguments[:2], note=note)
-    part = given[0] if file is None and given else None
-    if file is not None:
-        part = config_files.first_of(file, given, "part")
-    if part is None or part.startswith("-"):
+    part = next(iter(given), "-") if file is None else config_files.first_of(file, given, "part")
+    if part.startswith("-"):
         raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
     from ..registry.components import find_component
     from ..registry.overrides import overrides_of
