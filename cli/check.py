@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..backends import libraries
-from ..core.errors import TriglotError, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.host_environment import require_jittable
+from ..registry.agents import make_agent
 from ..registry.components import Component
 from ..registry.environments import load_suite, make_env, suites
 from ..registry.loading import call_env, make_network
@@ -15,11 +17,11 @@ from ..registry.overrides import from_overrides
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from .fitting import fitting_env, misfit_of_agent, small_agent
-from .heads import check_for_algorithm, require_support
 from .options import CheckOptions
 
 if TYPE_CHECKING:
     from ..checks import Report
+    from ..core.network import Network
 
 PASSED, FAILED, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
 
@@ -118,15 +120,7 @@ def _tasks(component: Component, options: CheckOptions) -> Iterator[tuple[str, T
         if component.target is None:
             yield label, lambda: check_network(network(), env.obs_spec)
             return
-        check = partial(
-            check_for_algorithm,
-            algorithm=component.target,
-            env=env,
-            name=component.role,
-            config=from_overrides(component.algorithm.Config, options.config),
-            hyper=options.hyper,
-            backend=options.backends[0],
-        )
+        check = partial(_check_for_algorithm, component, component.target, options, env)
         yield f"{label} for {component.target}", lambda: check(network())
     else:
         for backend in options.backends:
@@ -142,8 +136,7 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
 
     def make_network_for(env: Any) -> Any:
         if component.target is not None:
-            config = from_overrides(component.algorithm.Config, options.config)
-            require_support(component.target, env, config)
+            _require_support(component, options, env)
         return make_network(component.text, component.made, env)
 
     with user_error_context(f"{component.text} could not be checked"), phase("importing"):
@@ -155,6 +148,53 @@ def _env_for(component: Component, options: CheckOptions) -> Any:
     if passed_over:
         print(f"chose {env.name}, the first that fits. {passed_over}", file=sys.stderr)
     return env
+
+
+def _check_for_algorithm(
+    component: Component, algorithm: str, options: CheckOptions, env: Any, network: "Network"
+) -> "Report":
+    """Check a network alone, then build the algorithm with it; its other networks are the zoo's."""
+    from ..backends import build
+    from ..checks import check_network
+    from ..checks.report import Check, Checklist, Failed, NotApplicable
+    from ..core.network import Network
+
+    name = component.role
+    specs = _require_support(component, options, env)
+    needed = {key: spec for key, spec in specs.items() if not isinstance(spec, Network)}
+    if name is not None:
+        check_known(f"network of {algorithm}", name, needed)
+    report = check_network(network, env.obs_spec if name is None else needed[name].obs_spec)
+
+    def has_heads(case: None) -> None:
+        if any(result.name == "apply" and result.outcome != "passed" for result in report.results):
+            raise NotApplicable("it needs apply, which did not pass.")
+        networks: Any = network
+        if name is not None:
+            others = {key: replace(spec, ensemble_size=1) for key, spec in needed.items()}
+            networks = {**build(options.backends[0], others).parts, name: network}
+        given = {"config": options.config, "hyper": options.hyper, "networks": networks}
+        try:
+            make_agent(algorithm, env, **given)
+        except TriglotError as error:
+            raise Failed(str(error)) from None
+
+    check = Check(
+        "heads",
+        f"Does it return the heads that {algorithm} needs?",
+        f"{algorithm} reads its outputs by name, in fixed shapes.",
+        "Return a dictionary of heads with these names and shapes. If the algorithm uses several "
+        f"networks, check each as NAME=PART; names of {algorithm}: {', '.join(needed)}.",
+        has_heads,
+    )
+    return replace(report, results=(*report.results, *Checklist([check]).run(None)))
+
+
+def _require_support(component: Component, options: CheckOptions, env: Any) -> Mapping[str, Any]:
+    """Describe the networks of an algorithm, which must support the environment."""
+    config = from_overrides(component.algorithm.Config, options.config)
+    with user_error_context(f"{component.target} does not support {env.name}"):
+        return component.algorithm.networks(env.obs_spec, env.action_spec, config)
 
 
 def _agent(component: Component, options: CheckOptions, backend: str, env: Any) -> Any:

@@ -1,13 +1,13 @@
 """`triglot completion`: the script by which a shell completes commands, options and values."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from ..backends.libraries import LIBRARIES
 from ..compare.check import FAIL_ON
-from ..core.errors import unknown
+from ..core.errors import check_known
 from ..core.rl.optimizers import OPTIMIZERS
 from ..export.export import FORMATS
 from ..jobs.choose import LOCAL, RAY, SEQUENTIAL
@@ -34,8 +34,7 @@ def completion_script(shell: str) -> str:
     Raises:
       TriglotError: if the shell is unknown.
     """
-    if shell not in SHELLS:
-        raise unknown("shell", shell, SHELLS)
+    check_known("shell", shell, SHELLS)
     names = {command: _by_name(options) for command, options in OPTIONS.items()}
     words = {command: _words(options) for command, options in names.items()}
     values = {
@@ -67,20 +66,20 @@ def _by_name(options: type) -> dict[str, list[str]]:
     if "config" in hints:
         for algorithm in map(find_algorithm, ALGORITHMS):
             for owner in (algorithm.Config, algorithm.Hyperparams):
-                found |= _of_fields(fields(owner), get_type_hints(owner))
+                found |= _of_algorithm(owner)
     return found
 
 
-def _of_fields(members: tuple["Field[Any]", ...], hints: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Map the options of an algorithm to their values."""
+def _of_algorithm(owner: type) -> dict[str, list[str]]:
+    """Map the options of an algorithm's `Config` or `Hyperparams` to their values."""
     found: dict[str, list[str]] = {}
-    for one in members:
-        is_flag = bool in (hints[one.name], *get_args(hints[one.name]))
-        allowed = one.metadata.get("allowed")
-        found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
-        if is_flag:
-            found[flag(one.name)] = [FLAG]
-            found[flag(f"no_{one.name}")] = [FLAG]
+    hints = get_type_hints(owner)
+    for one in fields(owner):
+        if bool in (hints[one.name], *get_args(hints[one.name])):
+            found |= {flag(one.name): [FLAG], flag(f"no_{one.name}"): [FLAG]}
+        else:
+            allowed = one.metadata.get("allowed")
+            found[flag(one.name)] = list(allowed) if isinstance(allowed, tuple) else []
     return found
 
 
@@ -124,14 +123,9 @@ def _words(options: Mapping[str, list[str]]) -> str:
 
 
 def _function(name: str, subject: str, cases: Mapping[str, str]) -> str:
-    """Write a shell function that prints the text of a case."""
-    return "\n".join([f'{name}() {{\n  case "{subject}" in', *_cases(cases), "  esac\n}"])
-
-
-def _cases(cases: Mapping[str, str]) -> Iterator[str]:
-    """Write the cases, those with equal texts together."""
+    """Write a shell function that prints the text of a case; those with equal texts are one."""
     by_text: dict[str, list[str]] = {}
     for case, text in cases.items():
         by_text.setdefault(text, []).append(f'"{case}"')
-    for text, names in by_text.items():
-        yield f'  {"|".join(names)}) echo "{text}" ;;'
+    lines = [f'  {"|".join(names)}) echo "{text}" ;;' for text, names in by_text.items()]
+    return "\n".join([f'{name}() {{\n  case "{subject}" in', *lines, "  esac\n}"])

@@ -120,7 +120,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
 
 
 def small_config(config: Any, given: Mapping[str, Any]) -> Any:
-    """Build a small `Config`, unless that conflicts with the given fields.
+    """Build a small `Config`; it refuses small values that conflict with the given fields.
 
     Args:
       config: the class.
@@ -132,10 +132,7 @@ def small_config(config: Any, given: Mapping[str, Any]) -> Any:
         for name, enough in SMALL.items()
         if name in defaults and isinstance(defaults[name], type(enough) | None)
     }
-    try:
-        return from_overrides(config, {**small, **given})
-    except TriglotError:
-        return from_overrides(config, given)
+    return from_overrides(config, {**small, **given})
 
 
 def small_agent(

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +15,13 @@ from ..registry.environments import SUITES, load_suite, suites
 from ..registry.presets.describe import listing
 
 PACKAGE = Path(__file__).parents[1]
+BUILT_IN = {"algorithm": ALGORITHMS, "backend": LIBRARIES, "environment": SUITES, "network": ()}
+TITLES = {
+    "algorithm": "algorithms",
+    "backend": "backends",
+    "environment": "environments (one of each suite; `triglot list gymnax` lists all of one)",
+    "network": "networks",
+}
 
 
 def everything() -> str:
@@ -22,30 +29,26 @@ def everything() -> str:
 
     Components of installed packages are listed with the package, without importing it.
     """
-    algorithms = [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()]
-    algorithms += [(plugin.name, _origin(plugin)) for plugin in _added("algorithm", ALGORITHMS)]
-    backends = [
-        (name, _state(library.distribution, library.extra), _about(library.adapter))
-        for name, library in LIBRARIES.items()
-    ]
-    backends += [
-        (plugin.name, "installed", _origin(plugin)) for plugin in _added("backend", LIBRARIES)
-    ]
-    environments = [
-        (f"{name}:{suite.example}", _state(suite.library, suite.library), _about(suite.module))
-        for name, suite in SUITES.items()
-    ]
-    environments += [
-        (f"{plugin.name}:..." if plugin.is_suite else plugin.name, "installed", _origin(plugin))
-        for plugin in _added("environment", SUITES)
-    ]
-    sections: dict[str, Sequence[tuple[str, ...]]] = {
-        "algorithms": algorithms,
-        "backends": backends,
-        "environments (one of each suite; `triglot list gymnax` lists all of one)": environments,
-        "networks": [(plugin.name, _origin(plugin)) for plugin in _added("network", ())],
+    rows: dict[str, list[tuple[str, ...]]] = {
+        "algorithm": [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()],
+        "backend": [
+            (name, _state(library.distribution, library.extra), _about(library.adapter))
+            for name, library in LIBRARIES.items()
+        ],
+        "environment": [
+            (f"{name}:{suite.example}", _state(suite.library, suite.library), _about(suite.module))
+            for name, suite in SUITES.items()
+        ],
+        "network": [],
     }
-    lines = [[title, *_aligned(rows), ""] for title, rows in sections.items() if rows]
+    for kind, built_in in BUILT_IN.items():
+        for plugin in plugins.installed(kind):
+            if plugin.name not in built_in:
+                name = f"{plugin.name}:..." if plugin.is_suite else plugin.name
+                state = ("installed",) if kind in ("backend", "environment") else ()
+                origin = f"from {plugin.distribution}, {plugin.path}"
+                rows[kind].append((name, *state, origin))
+    lines = [[TITLES[kind], *_aligned(found), ""] for kind, found in rows.items() if found]
     end = "Give custom components as package.module:object; see `triglot train --help`."
     return "\n".join([*chain(*lines), *_clashes(), end])
 
@@ -63,19 +66,10 @@ def suite(name: str) -> str:
     return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
 
 
-def _added(kind: str, built_in: Iterable[str]) -> list[plugins.Plugin]:
-    return [plugin for plugin in plugins.installed(kind) if plugin.name not in built_in]
-
-
-def _origin(plugin: plugins.Plugin) -> str:
-    return f"from {plugin.distribution}, {plugin.path}"
-
-
 def _clashes() -> list[str]:
     """List the names of installed packages that cannot be used, one line each."""
     lines = [f"The entry points of {package} cannot be read." for package in plugins.broken()]
-    kinds = {"algorithm": ALGORITHMS, "backend": LIBRARIES, "environment": SUITES, "network": ()}
-    for kind, built_in in kinds.items():
+    for kind, built_in in BUILT_IN.items():
         found = plugins.installed(kind)
         count = Counter(plugin.name for plugin in found)
         for plugin in found:

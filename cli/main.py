@@ -1,7 +1,6 @@
 """The command line, `triglot`. Heavy libraries are imported only by the commands that need them."""
 
 import inspect
-import os
 import signal
 import sys
 import time
@@ -10,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import __version__
-from ..core.errors import TriglotError, describe, unknown
+from ..core.errors import TriglotError, check_known, describe
 from ..machine.deferred import UNUSED_AT_START, defer
 from ..registry.options import MachineOptions
 from ..terminal.progress import phase
@@ -21,7 +20,6 @@ from ..training.compilation_cache import configure
 from ..training.options import RunOptions, TrainOptions
 from ..training.storage import config_files
 from .arguments import check_words, check_writable, value_of
-from .examples import examples_of
 from .options import OPTIONS
 from .usage import USAGE
 
@@ -42,51 +40,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with checked_stdout():
                 return _run(arguments, started)
-        except TriglotError as error:
-            _print_error(_missing_devices() or error)
-            return 2
-        except SystemExit as stop:
-            what = describe(stop)
-            _print_error(f"custom code ended the program: {what}.")
-            return 2
         except KeyboardInterrupt as stop:
             print("triglot: interrupted", file=sys.stderr)
             return 128 + getattr(stop, "number", signal.SIGINT)
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe
             return 1
-        except Exception as error:
-            reason = _reason_of_machine(error)
+        except (Exception, SystemExit) as error:
+            reason = _reason(error)
             if reason is None:
                 raise
-            _print_error(reason)
+            text = f"triglot: error: {reason}"  # one line, which a terminal wraps between words
+            print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
             return 2
 
 
-def _print_error(error: object) -> None:
-    """Print an error: in one line, which a terminal wraps between words."""
-    text = f"triglot: error: {error}"
-    print(wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
+def _reason(error: Exception | SystemExit) -> str | None:
+    """Say what the user or the machine can change; None for a bug.
 
-
-def _reason_of_machine(error: Exception) -> str | None:
-    """Say what the machine lacks, if that caused the error: memory, or the devices asked for."""
+    A machine may lack memory, or the devices asked for.
+    """
     text = str(error)
+    if isinstance(error, SystemExit):
+        return f"custom code ended the program: {describe(error)}."
+    if isinstance(error, TriglotError):
+        return devices.missing_devices() or text
     if (
         isinstance(error, MemoryError)
         or "RESOURCE_EXHAUSTED" in text
         or (type(error).__name__ == "JaxRuntimeError" and "ut of memory" in text)
     ):
         return f"out of memory: {describe(error)}."
-    return _missing_devices()
-
-
-def _missing_devices() -> str | None:
-    """Say that JAX lacks the devices that the user chose, if it was imported; a suite or a network
-    may have failed for it.
-    """
-    if "jax" not in sys.modules or devices.can_start():
-        return None
-    return devices.CANNOT_START.format(os.environ[devices.KINDS])
+    return devices.missing_devices()
 
 
 class _HelpAsked(Exception):
@@ -102,8 +86,7 @@ def _run(arguments: list[str], started: float) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(wrapped(USAGE.rstrip()))
         return 0
-    if arguments[0] not in COMMANDS:
-        raise unknown("command", arguments[0], COMMANDS)
+    check_known("command", arguments[0], COMMANDS)
     check_words(arguments)
     devices.check_count_variable()
     defer(UNUSED_AT_START)
@@ -324,10 +307,8 @@ def _check(arguments: list[str], started: float) -> int:
     if given and given[0] in ("-h", "--help"):
         note = f"\nAn algorithm adds options: {prog} ppo --help\n"
         _parse(arguments[:2], note=note)
-    part = given[0] if file is None and given else None
-    if file is not None:
-        part = config_files.first_of(file, given, "part")
-    if part is None or part.startswith("-"):
+    part = next(iter(given), "-") if file is None else config_files.first_of(file, given, "part")
+    if part.startswith("-"):
         raise TriglotError(f"give the component to check first: {prog} my_file:MyAgent")
     from ..registry.components import find_component
     from ..registry.overrides import overrides_of
@@ -403,20 +384,11 @@ def _parse(arguments: list[str], *, algorithm: Any = None, note: str = "") -> An
     from .parsing import parse
 
     command, *given = arguments
-    options = OPTIONS[command]
     file, given = config_files.split(given)
     if file is not None:
-        given = config_files.merge(file, given, options, algorithm)
+        given = config_files.merge(file, given, OPTIONS[command], algorithm)
     description = f"{inspect.getdoc(COMMANDS[command])}\n{note}"
-    prog = f"triglot {command}"
-    parsed = parse(
-        options,
-        given,
-        prog=prog,
-        description=description,
-        examples=examples_of(command),
-        algorithm=algorithm,
-    )
+    parsed = parse(command, given, description=description, algorithm=algorithm)
     if isinstance(parsed, str):
         raise _HelpAsked(parsed)
     return parsed

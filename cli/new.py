@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
-from ..core.errors import TriglotError, shown, unknown
+from ..core.errors import TriglotError, check_known, shown
 from ..registry.algorithms import ALGORITHMS
 from ..registry.components import names
 from .list import source_of
@@ -108,24 +108,21 @@ def write(options: NewOptions) -> str:
 
 def _check_options(options: NewOptions) -> None:
     kind = options.kind
-    if kind not in NAMES:
-        raise unknown("kind of component", kind, NAMES)
+    check_known("kind of component", kind, NAMES)
     if options.backend is not None and kind != "network":
         raise TriglotError(
             f"--backend applies to networks only: an {kind} works with all libraries."
         )
-    if options.backend is not None and options.backend not in EXTRAS:
-        raise unknown("backend", options.backend, EXTRAS)
+    if options.backend is not None:
+        check_known("backend", options.backend, EXTRAS)
     if options.like is None:
         return
-    if kind == "network":
-        raise TriglotError("--like applies to algorithms only: a network has --backend.")
-    if kind == "environment":
+    if kind != "algorithm":
         raise TriglotError(
-            "--like applies to algorithms only: an environment is written from a template."
+            "--like applies to algorithms only: a network has --backend, and an environment is "
+            "written from a template."
         )
-    if options.like not in ALGORITHMS:
-        raise unknown("shipped algorithm", options.like, ALGORITHMS)
+    check_known("shipped algorithm", options.like, ALGORITHMS)
 
 
 def _classes_of(source: str, prefix: str) -> set[str]:

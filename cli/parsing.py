@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
 import tyro
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Positional, Suppress, arg
@@ -20,34 +20,24 @@ from ..core.errors import TriglotError, shown
 from ..registry.arg import OTHER_NAMES, flag, marked, split_hint
 from ..terminal.wrapping import COLOR, terminal_width, wrapped
 from .arguments import check_contradictions, check_path, check_values, join_repeated
-from .option_groups import GROUPS, groups_of
-from .options import NoOptions
-
-Options = TypeVar("Options")
+from .examples import examples_of
+from .options import GROUPS, OPTIONS, NoOptions, groups_of
 
 ERROR_WIDTH = 10_000  # nothing is wrapped
 GROUP = "_group"  # ends the names of groups, which are no options
 
 
 def parse(
-    options: type[Options],
-    arguments: Sequence[str],
-    *,
-    prog: str,
-    description: str,
-    examples: Sequence[str] = (),
-    algorithm: Any = None,
-) -> Options | str:
+    command: str, arguments: Sequence[str], *, description: str = "", algorithm: Any = None
+) -> Any:
     """Parse a command line.
 
     Args:
-      options: a class of `cli.options`.
+      command: a key of `cli.options.OPTIONS`.
       arguments: the words after the command.
-      prog: the command, for messages.
       description: the help text.
-      examples: command lines at the end of the help.
-      algorithm: a class whose `Config` and `Hyperparams` fields become options, where `options` has
-        the fields `config` and `hyper`.
+      algorithm: a class whose `Config` and `Hyperparams` fields become options, where the command's
+        have the fields `config` and `hyper`.
 
     Returns:
       The options; the help text if there is a `--help`.
@@ -55,6 +45,7 @@ def parse(
     Raises:
       TriglotError: in one sentence, with the nearest existing option.
     """
+    options, prog = OPTIONS[command], f"triglot {command}"
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
     arguments = join_repeated(arguments, [flag(name) for name in marked(options, "repeated")])
     if not asks_for_help:
@@ -84,7 +75,7 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
-            listed = "".join(f"  {example}\n" for example in examples)
+            listed = "".join(f"  {example}\n" for example in examples_of(command))
             return wrapped(f"{stdout.text()}\nexamples:\n{listed}", width)
         raise TriglotError(_one_sentence(stderr.getvalue())) from None
     for word in rest:

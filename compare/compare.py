@@ -31,7 +31,7 @@ from ..terminal.wrapping import wrapped
 from ..training.devices import most_devices
 from ..training.effects import with_effect
 from ..training.plan import default_folder
-from ..training.storage.lock import locked
+from ..training.storage.records import locked
 from . import against
 from .assemble import Finished, assemble
 from .check import FAIL_ON, Checked, check, with_backends

@@ -89,6 +89,16 @@ def unknown(
     return TriglotError(f"unknown {kind} {shown(given)}{hint}{choices}")
 
 
+def check_known(kind: str, given: str, choices: Iterable[str]) -> None:
+    """Reject a name that is not one of the choices.
+
+    Raises:
+      TriglotError: as `unknown` says it.
+    """
+    if given not in choices:
+        raise unknown(kind, given, choices)
+
+
 def shown(value: object) -> str:
     """Format a value that was given, for a message; a long one is cut in the middle.
 

@@ -8,9 +8,8 @@ from ..core.hyper import check_count
 from ..machine.files import check_free, write_files
 from ..machine.version import versions
 from ..terminal.progress import phase
-from ..training.load import Run, load_run
+from ..training.load import Run, load_run, safetensors_files
 from ..training.options import TrainOptions
-from ..training.weights import safetensors_files
 from .acting import Acting
 from .models import LIBRARIES, model_files
 from .onnx import check_installed, onnx_files

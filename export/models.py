@@ -20,8 +20,7 @@ from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box
-from ..training.load import Run
-from ..training.weights import MEAN, VARIANCE, statistics_of, variables_of
+from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from . import equinox, flax, haiku, nnx
 from .acting import num_masked
 from .sources import Style, network_entry, network_source

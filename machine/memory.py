@@ -112,14 +112,12 @@ def check(parts: Parts, *, num_seeds: int = 1, copies: int = 1) -> None:
     """
     on_device = device_free()
     advice = " or --num-seeds" if num_seeds > 1 else ""
-    if on_device is None:
-        _compare(parts, free(), copies, "of memory", advice)
-        return
-    on_host = {name: parts[name] for name in parts if name in ON_HOST}
-    _compare(on_host, free(), copies, "of memory", advice)
-    others = {name: parts[name] for name in parts if name not in ON_HOST}
-    where = f"of memory on {jax.devices()[0].device_kind}"
-    _compare(others, on_device, copies, where, advice)
+    if on_device is not None:
+        others = {name: parts[name] for name in parts if name not in ON_HOST}
+        where = f"of memory on {jax.devices()[0].device_kind}"
+        _compare(others, on_device, copies, where, advice)
+        parts = {name: parts[name] for name in parts if name in ON_HOST}
+    _compare(parts, free(), copies, "of memory", advice)
 
 
 def device_free() -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import MissingExtra, TriglotError, unknown, user_error_context
+from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
 from .algorithms import find_algorithm
 from .loading import load
 from .overrides import from_overrides
@@ -102,8 +102,8 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 
     if not isinstance(optimizer, str):
         return optimizer
-    if ":" not in optimizer and optimizer not in OPTIMIZERS:
-        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    if ":" not in optimizer:
+        check_known("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS.get(optimizer) or load("optimizer", optimizer)
 
 
@@ -116,8 +116,7 @@ def _custom_networks(
 
     asked = {name: spec for name, spec in specs.items() if not isinstance(spec, Network)}
     for name in networks:
-        if name not in asked:
-            raise unknown("network", name, asked)
+        check_known("network", name, asked)
     missing = [name for name in asked if name not in networks]
     if missing:
         raise TriglotError(

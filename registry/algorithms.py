@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from ..core import plugins
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 from .loading import load
 
 ALGORITHMS = {
@@ -34,8 +34,8 @@ def find_algorithm(name: str) -> Any:
     Raises:
       TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
     """
-    if ":" not in name and name not in (known := algorithm_names()):
-        raise unknown("algorithm", name, known)
+    if ":" not in name:
+        check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
     needed = ("Config", "Hyperparams", "networks")
     with user_error_context(f"algorithm {name!r} failed when it was inspected"):

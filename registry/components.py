@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core import plugins
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
 from .environments import SUITES, suites
 from .loading import adapter_of, is_path, load
@@ -54,8 +54,8 @@ def find_component(text: str, kind: str | None = None, target: str | None = None
     """
     if target is not None:
         return _find_network(text, kind, target)
-    if kind is not None and kind not in KINDS:
-        raise unknown("kind of component", kind, KINDS)
+    if kind is not None:
+        check_known("kind of component", kind, KINDS)
     wanted = KINDS if kind is None else (kind,)
     named = [one for one in wanted if _is_name(one, text)]
     if len(named) > 1:

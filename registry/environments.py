@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core import plugins
-from ..core.errors import MissingExtra, TriglotError, shown, unknown, user_error_context
+from ..core.errors import MissingExtra, TriglotError, check_known, shown, user_error_context
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def make_env(name: str, **options: Any) -> "Environment":
     if suite in suites() or (not colon and name not in plugins.names("environment")):
         raise _without_suite(name)
     if colon and (not is_path(name) or not is_module(suite)):
-        raise unknown("environment suite", suite, suites())
+        check_known("environment suite", suite, suites())
     return load_env(name, options)
 
 
@@ -120,8 +120,7 @@ def load_suite(name: str) -> Any:
     Raises:
       TriglotError: if there is no such suite, or it cannot be imported.
     """
-    if name not in suites():
-        raise unknown("environment suite", name, suites())
+    check_known("environment suite", name, suites())
     if name in SUITES:
         return importlib.import_module(SUITES[name].module)
     return load("environment", name)

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 
 Options = TypeVar("Options")
 
@@ -25,8 +25,7 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     """
     names = [field.name for field in fields(options)]  # pyright: ignore[reportArgumentType]
     for name in overrides or {}:
-        if name not in names:
-            raise unknown(f"field of {options.__name__}", name, names)
+        check_known(f"field of {options.__name__}", name, names)
     hints = type_hints(options)
     values = {name: _decode(hints.get(name), value) for name, value in (overrides or {}).items()}
     for name, value in values.items():
@@ -70,8 +69,7 @@ def _decode(hint: Any, value: Any) -> Any:
         if issubclass(kind, Path):
             return Path(value)
         if issubclass(kind, Enum):
-            if value not in kind.__members__:
-                raise unknown(kind.__name__, value, kind.__members__)
+            check_known(kind.__name__, value, kind.__members__)
             return kind[value]
         if issubclass(kind, float) and value in ("inf", "-inf"):
             return float(value)
@@ -89,13 +87,10 @@ def _fits(hint: Any, value: Any) -> bool:
     if isinstance(value, tuple):
         parts = [get_args(member)[:1] for member in members if get_origin(member) is tuple]
         return tuple in kinds and all(_fits(part, each) for (part,) in parts for each in value)
-    if value is None or isinstance(value, str | Mapping):
-        return isinstance(value, tuple(kinds))
     if isinstance(value, int):
         return bool(kinds & {int, float})
-    if isinstance(value, float):
-        return float in kinds
-    return True
+    known = value is None or isinstance(value, float | str | Mapping)
+    return not known or isinstance(value, tuple(kinds))
 
 
 def _shown(hint: Any) -> str:

@@ -21,7 +21,7 @@ from ..terminal.progress import phase
 from ..terminal.wrapping import wrapped
 from ..training.devices import most_devices
 from ..training.plan import default_folder
-from ..training.storage.lock import locked
+from ..training.storage.records import locked
 from . import halving, report
 from .batches import Batch, capacities, describe, divide
 from .jobs import WHAT, Sweep, computing, sweep_executor, train_batches

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import TriglotError, unknown
+from ..core.errors import TriglotError, check_known
 from ..report.plots import learning_curves as plots
 from ..report.plots.learning_curves import Curve
 from ..report.statistics.curves import finite_mean
@@ -62,8 +62,7 @@ def draw_curves(options: CurvesOptions) -> int:
 
 def _curve(run: Path, metric: str) -> Curve:
     env_steps, metrics = read_metrics(run)
-    if metric not in metrics:
-        raise unknown(f"metric of {run}", metric, metrics)
+    check_known(f"metric of {run}", metric, metrics)
     return Curve(env_steps, metrics[metric])
 
 

@@ -6,6 +6,7 @@ process may use, as far as there are seeds for them. Python code has one, unless
 
 import os
 import re
+import sys
 from contextlib import suppress
 
 from .options import TrainOptions
@@ -14,10 +15,6 @@ from .options import TrainOptions
 COUNT = "JAX_NUM_CPU_DEVICES"
 COUNT_FLAG = "xla_force_host_platform_device_count"
 KINDS = "JAX_PLATFORMS"  # the user's choice
-CANNOT_START = (
-    f"JAX cannot start on {KINDS}={{}}: install JAX for these devices, such as `pip install "
-    f"'jax[cuda12]'` for NVIDIA GPUs, or unset {KINDS}."
-)
 
 
 def check_count_variable() -> None:
@@ -93,17 +90,23 @@ def make(number: int) -> None:
             jax.config.update("jax_num_cpu_devices", number)
 
 
-def can_start() -> bool:
-    """Return whether JAX finds the devices that the user chose."""
-    if KINDS not in os.environ:
-        return True
+def missing_devices() -> str | None:
+    """Say that JAX lacks the devices that the user chose, if it was imported; None if it has them.
+
+    A suite or a network may have failed for it.
+    """
+    if "jax" not in sys.modules or KINDS not in os.environ:
+        return None
     import jax
 
     try:
         jax.devices()
     except (RuntimeError, AssertionError):  # jax 0.10 asserts that a GPU's plugin is there
-        return False
-    return True
+        return (
+            f"JAX cannot start on {KINDS}={os.environ[KINDS]}: install JAX for these devices, such "
+            f"as `pip install 'jax[cuda12]'` for NVIDIA GPUs, or unset {KINDS}."
+        )
+    return None
 
 
 def most_devices() -> int:

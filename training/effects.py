@@ -11,6 +11,7 @@ from ..core.errors import TriglotError
 from ..core.network import Network
 from ..core.rl.optimizers import OPTIMIZERS, OptimizerFn
 from ..core.specs import Box, Spec
+from ..registry.arg import flag
 from ..registry.options import SharedOptions
 from .options import TrainOptions
 
@@ -39,7 +40,7 @@ def check_effects(options: SharedOptions, algorithm: Any, env: Any, config: Any)
         why = _why_not(one, options, algorithm, env, config)
         if why is not None:
             raise TriglotError(
-                f"--{_option(one.name)} {_words(value)} has no effect: {why}; leave it out."
+                f"{flag(one.name)} {_words(value)} has no effect: {why}; leave it out."
             )
 
 
@@ -63,20 +64,22 @@ def _why_not(
 ) -> str | None:
     """Say why a field cannot have an effect; None if it can."""
     reader, custom = one.metadata.get("only_for"), _custom(options)
-    if reader == "networks" and custom and _is_replaced(algorithm, env, config):
-        return _source(custom)
-    if reader == "networks" and not _is_read_by_networks(algorithm, env, config, one.name):
-        return (
-            f"the networks that {options.algorithm} has by default for {env.name}, with "
-            f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
-            "use it"
-        )
+    if reader == "networks":
+        specs = algorithm.networks(env.obs_spec, env.action_spec, config)
+        if custom and not any(isinstance(spec, Network) for spec in specs.values()):
+            return _source(custom)  # they replace all that the algorithm describes
+        if not _is_read_by_networks(algorithm, env, config, one.name, specs):
+            return (
+                f"the networks that {options.algorithm} has by default for {env.name}, with "
+                f"{_kind(env.obs_spec)} observations and {_kind(env.action_spec)} actions, do not "
+                "use it"
+            )
     if reader == "optimizer" and options.optimizer in OPTIMIZERS:
         optimizer = OPTIMIZERS[options.optimizer]
         if not _is_read_by_optimizer(optimizer, algorithm.Hyperparams(), one.name):
             return f"the optimizer {options.optimizer} does not use it"
     if reader not in (None, "networks", "optimizer") and not getattr(config, reader):
-        return f"it needs --{_option(reader)}"
+        return f"it needs {flag(reader)}"
     return None
 
 
@@ -98,15 +101,8 @@ def _chosen(owner: type, given: Any) -> Iterator[tuple["Field[Any]", Any]]:
             yield one, value
 
 
-def _is_replaced(algorithm: Any, env: Any, config: Any) -> bool:
-    """Return whether custom networks replace all that the algorithm describes."""
-    specs = algorithm.networks(env.obs_spec, env.action_spec, config)
-    return not any(isinstance(spec, Network) for spec in specs.values())
-
-
-def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str) -> bool:
+def _is_read_by_networks(algorithm: Any, env: Any, config: Any, name: str, specs: Any) -> bool:
     """Return whether another value of a field changes the description of the default networks."""
-    specs = algorithm.networks(env.obs_spec, env.action_spec, config)
     try:
         changed = replace(config, **{name: _another(config, name)})
         return specs != algorithm.networks(env.obs_spec, env.action_spec, changed)
@@ -136,10 +132,6 @@ def _is_read_by_optimizer(optimizer: OptimizerFn, hyper: Any, name: str) -> bool
 
     optimizer(Recorder())
     return name in read
-
-
-def _option(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _words(value: Any) -> str:

@@ -71,12 +71,7 @@ def codec_of(network: Network) -> Codec:
     Raises:
       TriglotError: if it has none.
     """
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
-            "canonical names: give Network(..., codec=...)."
-        )
-    return network.codec
+    return network.require_codec("weights have no canonical names")
 
 
 def shapes_of(network: Network) -> Shapes:

@@ -1,6 +1,6 @@
 """The options of the commands that write, continue, play and list runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -90,6 +90,12 @@ class TrainOptions(SharedOptions, MachineOptions):
     ] = None
     print_config: bool = False
     profile: bool = False
+
+
+# Not written for later runs: the folder is given again, and settings of a machine never come from
+# a run.
+MACHINE = tuple(field.name for field in fields(MachineOptions))
+LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
 
 
 @dataclass(frozen=True, kw_only=True)

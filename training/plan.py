@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..core.agent import Agent
-from ..core.errors import TriglotError, unknown, user_error_context
+from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.hyper import check_count, fill_schedule_horizon
 from ..core.loop.interface import TrainerLike
 from ..core.loop.sharding import make_sharding
@@ -94,21 +94,16 @@ class Plan:
 
     def write_config(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Write `config.json` and return its contents."""
-        return write_config(
-            self.out,
-            self.options,
-            config=self.trainer.agent.config,
-            hyper=self.hyper,
-            arguments=arguments,
-            facts={
-                "num_updates": self.num_updates,
-                "steps_per_update": self.trainer.steps_per_update,
-                "num_steps": self.num_steps,
-                "versions": version.versions(),
-                "device": version.device(),
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            },
-        )
+        facts = {
+            "num_updates": self.num_updates,
+            "steps_per_update": self.trainer.steps_per_update,
+            "num_steps": self.num_steps,
+            "versions": version.versions(),
+            "device": version.device(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        }
+        complete = replace(self.options, config=self.trainer.agent.config, hyper=self.hyper)
+        return write_config(self.out, complete, arguments, facts)
 
 
 def prepare(
@@ -133,8 +128,7 @@ def prepare(
         is needed than is free.
     """
     for mode in options.debug:
-        if mode not in DEBUG:
-            raise unknown("debug mode", mode, DEBUG)
+        check_known("debug mode", mode, DEBUG)
     if options.profile and "no-jit" in options.debug:
         raise TriglotError(
             "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
@@ -151,7 +145,8 @@ def prepare(
     out = folder or options.out
     if folder is None and out is not None:
         check_free(out)
-    trainer, hyper, num_updates = build(options, effects=folder is None, divide=divide)
+    built = build(options, effects=folder is None, divide=divide)
+    trainer, hyper, num_updates = built
     check_schedule(options, trainer.steps_per_update, num_updates)
     sharding = trainer.sharding
     if divide:
@@ -176,13 +171,7 @@ def prepare(
         out = make_new_folder(default_folder(options.algorithm, options.env, networks))
     elif folder is None:
         make_folder(out)
-    return Plan(
-        options=options,
-        trainer=trainer,
-        hyper=hyper,
-        num_updates=num_updates,
-        out=out,
-    )
+    return Plan(options=options, out=out, **built._asdict())
 
 
 class Built(NamedTuple):
@@ -207,16 +196,7 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         exist or do not divide the training.
     """
     env = make_env(options.env)
-    agent = make_agent(
-        options.algorithm,
-        env,
-        backend=options.backend,
-        arithmetic=options.arithmetic,
-        config=options.config,
-        hyper=options.hyper,
-        networks=load_networks(options.network, env),
-        optimizer=options.optimizer,
-    )
+    agent = agent_of(options, env)
     if effects:
         check_effects(options, type(agent), env, agent.config)
     sharding = None
@@ -241,6 +221,24 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
             trainer.check()
     return Built(trainer, fill_schedule_horizon(agent.hyper, num_updates), num_updates)
+
+
+def agent_of(options: TrainOptions, env: Any) -> Agent:
+    """Build the agent of a training.
+
+    Raises:
+      TriglotError: as `make_agent`.
+    """
+    return make_agent(
+        options.algorithm,
+        env,
+        backend=options.backend,
+        arithmetic=options.arithmetic,
+        config=options.config,
+        hyper=options.hyper,
+        networks=load_networks(options.network, env),
+        optimizer=options.optimizer,
+    )
 
 
 def _has_custom_components(options: TrainOptions) -> bool:

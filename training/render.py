@@ -1,5 +1,6 @@
-"""`triglot render`: render episodes of a run's agent as an animation."""
+"""Render episodes of a run's agent as an animation: `triglot render`, and videos for `--log`."""
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,21 @@ from ..core.errors import TriglotError, writing
 from ..core.host.player import film
 from ..core.host_environment import HostRenderable
 from ..core.loop.episode import Episode, play_episode
+from ..core.loop.state import RunnerState
 from ..envs.gif import write_gif
 from ..machine import memory
 from ..machine.files import replacing
 from ..machine.interrupt import raising
 from ..report.statistics import format_return
 from ..terminal.progress import phase
+from ..terminal.wrapping import wrapped
+from .monitoring.evaluating import VIDEO, evaluation_key
 from .options import RenderOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .resume.restoring import restore
+from .storage.logs import Logs
 
+VIDEO_STEPS = 500  # of the episode in a video; CartPole's are as long
 HOW_TO_DRAW = (
     "add `draw_suffix = '.gif'` and a method draw(states, path), where states are its states "
     "[T, ...] (see triglot.envs.gif and triglot.envs.gridworld); to a host environment, add "
@@ -163,3 +169,40 @@ def _report(number: int, episode: Episode) -> None:
         f"episode {number}: return {format_return(float(episode.episode_return))} in "
         f"{int(episode.length):,} steps{cut}"
     )
+
+
+class Videos:
+    """Logs greedy episodes of the first seed, as GIFs.
+
+    If the environment cannot be rendered, that is printed once and nothing is logged.
+
+    Args:
+      plan: the training.
+      logs: where the videos go; None without `--log`.
+    """
+
+    def __init__(self, plan: Plan, logs: Logs | None) -> None:
+        self._plan, self._logs = plan, logs
+        self._last: int | None = None
+
+    def add(self, num_updates: int, state: RunnerState) -> None:
+        """Play an episode with the states `[S, ...]` after `num_updates` updates, and log it."""
+        if self._logs is None or num_updates == self._last:
+            return
+        key = jax.random.fold_in(evaluation_key(self._plan, VIDEO), num_updates)
+        agent_state = jax.tree.map(lambda leaf: leaf[0], state.agent)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "episode.gif"
+            try:
+                suffix = suffix_of(self._plan.env)
+                if suffix != path.suffix:
+                    raise TriglotError(
+                        f"{self._plan.env.name} is rendered as {suffix}, and logs take GIFs."
+                    )
+                record(path, self._plan, agent_state, key[None], max_steps=VIDEO_STEPS)
+            except TriglotError as error:
+                tqdm.write(wrapped(f"no videos are logged: {error}"))
+                self._logs = None
+                return
+            self._logs.add_video(num_updates, path)
+        self._last = num_updates

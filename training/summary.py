@@ -1,8 +1,8 @@
-"""Summarize a run: the time of each stage, and the final return."""
+"""Describe a run: what is not as it was when it is resumed, its time and its final return."""
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,16 @@ import numpy as np
 
 from ..core.loop.episode import Episodes
 from ..machine.files import visible_files
+from ..machine.version import device, versions
 from ..report.statistics import format_return, interval95, interval95_over_seeds
 from .plan import Plan
-from .storage.journal import RECENTLY, Journal, recent_mean
+from .storage.journal import RECENTLY, recent_mean
 from .storage.records import REACHED, recorded_progress
+
+NEXT = """next:
+  triglot render {run}
+  triglot evaluate {run} --episodes 1000
+  triglot export {run} --format stablehlo --out policy"""
 
 
 class Stopwatch:
@@ -35,50 +41,54 @@ class Stopwatch:
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds
 
 
-def summary(
-    plan: Plan,
-    journal: Journal,
-    seconds: Mapping[str, float],
-    episodes: Episodes | None,
-    *,
-    resumed_at: int,
-    interrupted: bool,
-    diverged: str | None,
-    reached: Mapping[str, Any] | None,
-    warning: str | None,
-) -> dict[str, Any]:
-    """Build the contents of `summary.json`.
+def resume_notes(
+    plan: Plan, config: Mapping[str, Any], done: int, lost: Sequence[int]
+) -> Iterator[str]:
+    """Describe what is not as in the interrupted run.
 
     Args:
       plan: the training.
-      journal: its metrics.
-      seconds: the time of each stage.
-      episodes: greedy episodes after training, `[S, E]`, or None.
-      resumed_at: updates done before `seconds` were measured.
-      interrupted: whether Ctrl-C or another signal stopped it.
-      diverged: the description of a divergence, or None.
-      reached: of the evaluator, where the training stopped early, or None.
-      warning: of parameters that are too large, or None.
-
-    Returns:
-      `num_steps` and `num_updates` are per seed. `steps_per_second` counts the training steps of
-      all seeds since the start or resumption; None if there are none.
+      config: the contents of `config.json`.
+      done: updates done at the checkpoint.
+      lost: updates whose metrics are damaged or missing.
     """
-    steps = journal.env_steps
-    per_update, num_seeds = plan.trainer.steps_per_update, plan.options.num_seeds
-    all_steps = (steps - resumed_at * per_update) * num_seeds
-    return {
-        "interrupted": interrupted,
-        "num_updates": journal.num_updates,
-        "num_steps": steps,
-        "num_seeds": num_seeds,
-        "evaluation": None if episodes is None else evaluation(episodes),
-        "steps_per_second": all_steps / seconds["train"] if all_steps else None,
-        "seconds": dict(seconds),
-        "diverged": diverged,
-        REACHED: reached,
-        "warning": warning,
-    }
+    if done == 0 and plan.options.init_from is None:
+        yield "no checkpoint was written before: training starts from the beginning"
+    last = recorded_progress(plan.out)
+    if last > done:
+        yield (
+            f"the checkpoint after {last:,} updates is missing or damaged: continuing after "
+            f"{done:,}"
+        )
+    if lost:
+        yield (
+            f"warning: the metrics of {len(lost):,} updates are lost, the first is {lost[0]:,}; "
+            "the training itself is not affected"
+        )
+    differing = list(_differences(config))
+    if differing:
+        yield (
+            f"warning: {'; '.join(differing)}. The numbers may differ from those of an "
+            "uninterrupted run in the last bits"
+        )
+    if plan.trainer.steps_on_host:
+        yield f"the state of {plan.env.name} cannot be saved: its environments begin new episodes"
+
+
+def _differences(config: Mapping[str, Any]) -> Iterator[str]:
+    before = config.get("versions")
+    for name, now in versions().items():
+        was = before.get(name) if isinstance(before, Mapping) else None
+        if was is not None and was != now:
+            yield f"{name} was {was} and is {now or 'not installed'}"
+    was, now = config.get("device"), device()
+    # Their number is JAX's, and not that of the devices in use (`--devices`).
+    if was is not None and _kind(was) != _kind(now):
+        yield f"the device was {was} and is {now}"
+
+
+def _kind(device: str) -> str:
+    return device.rpartition(" x ")[0]
 
 
 def describe_recent(returns: Sequence[float] | np.ndarray) -> str:
@@ -96,12 +106,10 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
     lines = []
     if summary["interrupted"]:
         lines.append(f"interrupted after {summary['num_updates']:,} updates")
-    if summary[REACHED]:
+    if reached := summary[REACHED]:
         lines.append(
-            f"stopped early after {summary['num_updates']:,} updates: the "
-            "{measure} {value} reached --stop-at {stop_at:g}".format(
-                **summary[REACHED], value=format_return(summary[REACHED]["return"])
-            )
+            f"stopped early after {summary['num_updates']:,} updates: the {reached['measure']} "
+            f"{format_return(reached['return'])} reached --stop-at {reached['stop_at']:g}"
         )
     if summary["diverged"]:
         saved = recorded_progress(out)
@@ -124,15 +132,7 @@ def describe_summary(summary: Mapping[str, Any], out: Path, returns: Sequence[fl
 
 def next_commands(out: Path) -> str:
     """List commands that look at a finished run."""
-    folder = shlex.quote(str(out))
-    return "\n".join(
-        (
-            "next:",
-            f"  triglot render {folder}",
-            f"  triglot evaluate {folder} --episodes 1000",
-            f"  triglot export {folder} --format stablehlo --out policy",
-        )
-    )
+    return NEXT.format(run=shlex.quote(str(out)))
 
 
 def evaluation(episodes: Episodes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.errors import CannotWrite, TriglotError, writing
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
-from ..core.loop.chunks import run_chunks
+from ..core.loop.chunks import Chunk, run_chunks
 from ..core.loop.interface import Program
 from ..core.loop.prepare import initialize_and_compile
 from ..core.loop.sharding import gathered
@@ -30,30 +30,21 @@ from ..report.statistics import format_return
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from .divergence import absurd_parameters, divergence
-from .monitoring.evaluating import (
-    AFTER_TRAINING,
-    METRIC,
-    Evaluator,
-    compile_play,
-    evaluation_key,
-    play,
-)
-from .monitoring.video import Videos
+from .monitoring.evaluating import METRIC, Evaluator, compile_play, play_after_training
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
+from .render import Videos
 from .resume.changing import changed, check_change, describe_change, record_change
 from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
-from .resume.resuming import resume_notes
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
 from .storage.journal import RECENT, Journal, read_metrics, recent_mean
-from .storage.lock import locked
-from .storage.records import PROGRESS, SUMMARY, recorded_progress
+from .storage.records import PROGRESS, REACHED, SUMMARY, locked, recorded_progress
 from .storage.trust import remember
-from .summary import Stopwatch, describe_summary, next_commands, summary
+from .summary import Stopwatch, describe_summary, evaluation, next_commands, resume_notes
 
 DIVERGED = 1
 CHUNK_SECONDS = 1.0  # how often checkpoints are due and Ctrl-C is noticed
@@ -160,47 +151,47 @@ def _journal(plan: Plan, config: Mapping[str, Any], done: int) -> Iterator[Journ
 
 
 def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> int:
-    options, profiler = plan.options, _profiler(plan)
+    options, done, starts_at = plan.options, progress.num_updates, _updates_before_learning(plan)
+    profiler = Profiler(plan.out / PROFILE, starts_at) if options.profile else None
     videos = Videos(plan, journal.logs)
     evaluator = Evaluator(plan, videos.add)
     background = ThreadPoolExecutor(3)
     with _debugging(options.debug), Interrupt() as interrupt, background:
-        diverged = None
-        if progress.state is not None and progress.num_updates >= plan.num_updates:
-            state = progress.state
-        else:
-            with closing(plan.trainer.program()) as program:
-                state = _prepare(plan, program, progress.state, background, watch)
-                state, diverged = _train(
-                    plan, program, profiler, evaluator, state, journal, interrupt,
-                    progress.num_updates,
-                )  # fmt: skip
+        state, diverged, evaluated = progress.state, None, None
+        if state is None or done < plan.num_updates:
+            with closing(plan.trainer.program()) as program, profiler or nullcontext():
+                state = _prepare(plan, program, state, background, watch)
+                size, period = plan.trainer.chunk_size, evaluator.period
+                run = partial(run_chunks, program, chunk_size=size, boundary=period)
+                run = run if profiler is None else partial(profiler.chunks, run)
+                chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
+                state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
         watch.lap("train")
         if diverged is None:
             _checkpoint(plan, journal, state)
         watch.lap("save")
-        episodes = None
         if options.eval_episodes and not interrupt.pressed and diverged is None:
-            key = evaluation_key(plan, AFTER_TRAINING)
             with phase("evaluating"):
-                episodes = play(plan, state.agent, key, num_episodes=options.eval_episodes)
+                evaluated = evaluation(play_after_training(plan, state.agent))
                 state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
         state = gathered(state, options.num_seeds)
         if evaluator.seconds:
             watch.move("train", "evaluate", evaluator.seconds)
-    results = summary(
-        plan,
-        journal,
-        watch.seconds,
-        episodes,
-        resumed_at=progress.num_updates,
-        interrupted=interrupt.pressed,
-        diverged=diverged,
-        reached=evaluator.reached,
-        warning=None if diverged else absurd_parameters(state),
-    )
+    steps = (journal.num_updates - done) * plan.trainer.steps_per_update * options.num_seeds
+    results = {
+        "interrupted": interrupt.pressed,
+        "num_updates": journal.num_updates,
+        "num_steps": journal.env_steps,  # per seed
+        "num_seeds": options.num_seeds,
+        "evaluation": evaluated,
+        "steps_per_second": steps / watch.seconds["train"] if steps else None,  # of all seeds
+        "seconds": watch.seconds,
+        "diverged": diverged,
+        REACHED: evaluator.reached,
+        "warning": None if diverged else absurd_parameters(state),
+    }
     write_json(plan.out / SUMMARY, results)
     _draw(plan, journal, state)
     print(wrapped(describe_summary(results, plan.out, journal.returns)))
@@ -225,11 +216,11 @@ def _prepare(
         watch.lap("init")
         return state
 
-    keys, episodes = seed_keys(plan), plan.options.eval_episodes
+    keys = seed_keys(plan)
 
     def compile_evaluation() -> None:
-        if episodes:
-            background.submit(compile_play, plan, shapes, num_episodes=episodes)
+        if plan.options.eval_episodes:
+            background.submit(compile_play, plan, shapes)
 
     def on_stage(name: str) -> None:
         watch.lap(name)
@@ -239,34 +230,22 @@ def _prepare(
                 compile_evaluation()
 
     with phase("compiling"):
-        shapes = _shapes(plan, keys, state)
         if state is None:
+            shapes = init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
             given = (plan.trainer, program, keys, plan.hyper)
             state = initialize_and_compile(*given, background, on_stage)
         else:
+            shapes = jax.eval_shape(lambda: state)  # the training donates the state
             program.compile(state, on_stage)
     if plan.options.eval_every is None:  # needed at the end: the training begins first
         compile_evaluation()
     return state
 
 
-def _shapes(plan: Plan, keys: jax.Array, state: RunnerState | None) -> RunnerState:
-    """Give the shapes of the states of all seeds, which the training donates."""
-    if state is None:
-        return init_seeds.eval_shape(plan.trainer, keys, plan.hyper)
-    return jax.eval_shape(lambda: state)
-
-
 def _import_for_saving() -> None:
     """Import what the checkpoint, the plot and the summary need."""
     for name in ("orbax.checkpoint", "matplotlib.figure", "scipy.special"):
         importlib.import_module(name)
-
-
-def _profiler(plan: Plan) -> Profiler | None:
-    if not plan.options.profile:
-        return None
-    return Profiler(plan.out / PROFILE, _updates_before_learning(plan))
 
 
 def _updates_before_learning(plan: Plan) -> int:
@@ -307,35 +286,27 @@ def _debugging(modes: Sequence[str]) -> Iterator[None]:
 
 def _train(
     plan: Plan,
-    program: Program,
-    profiler: Profiler | None,
+    chunks: Iterator[Chunk],
     evaluator: Evaluator,
     state: RunnerState,
     journal: Journal,
     interrupt: Interrupt,
-    done: int,
 ) -> tuple[RunnerState, str | None]:
-    """Train in chunks of about `CHUNK_SECONDS` until done, interrupted, diverged or at `--stop-at`.
+    """Train in chunks until done, interrupted, diverged or at `--stop-at`.
 
     Returns:
       The last states, and a description of the divergence or None.
     """
-    trainer = plan.trainer
-    steps_per_update = trainer.steps_per_update * plan.options.num_seeds
-    empty = _updates_before_learning(plan)
-    bar = Bar(
+    options, empty = plan.options, _updates_before_learning(plan)
+    steps_per_update = plan.trainer.steps_per_update * options.num_seeds
+    diverged, saved = None, time.perf_counter()
+    with Bar(
         total=plan.num_updates * steps_per_update,
-        initial=done * steps_per_update,
+        initial=journal.num_updates * steps_per_update,
         unit=" steps",
         unit_scale=True,
-        desc="all seeds" if plan.options.num_seeds > 1 else None,
-    )
-    run = partial(run_chunks, program, chunk_size=trainer.chunk_size, boundary=evaluator.period)
-    if profiler is not None:
-        run = partial(profiler.chunks, run)
-    chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
-    saved = time.perf_counter()
-    with bar, profiler or nullcontext():
+        desc="all seeds" if options.num_seeds > 1 else None,
+    ) as bar:
         try:
             for chunk in chunks:
                 state = chunk.runner_states
@@ -346,20 +317,20 @@ def _train(
                 journal.add_chunk(metrics)
                 bar.set_postfix_str(_shown_returns(journal, evaluator), refresh=False)
                 bar.update(chunk.count * steps_per_update)
-                if diverged is not None:
-                    return state, diverged
-                if interrupt.pressed or evaluator.reached is not None:
+                if diverged or interrupt.pressed or evaluator.reached is not None:
                     break
-                seconds = plan.options.checkpoint_seconds
+                seconds = options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)
                     saved = time.perf_counter()
-        except HostFailure as failure:
+        except HostFailure as failure:  # the state before it can be continued
             if failure.metrics:
                 journal.add_chunk(evaluator.measured(failure.metrics, 0, None))
-            _save_before_failure(plan, journal, failure)
+            _checkpoint(plan, journal, failure.runner_state)
+            resumes = f"`triglot resume {plan.out}` continues from it."
+            failure.args = (f"{failure} The state before it is saved: {resumes}",)
             raise
-    return state, None
+    return state, diverged
 
 
 def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
@@ -370,14 +341,6 @@ def _shown_returns(journal: Journal, evaluator: Evaluator) -> str:
     if evaluator.last_return is not None:
         parts.append(f"greedy={format_return(evaluator.last_return)}")
     return ", ".join(parts)
-
-
-def _save_before_failure(plan: Plan, journal: Journal, failure: HostFailure) -> None:
-    """Save the state from before a host environment failed, and say how to resume."""
-    _checkpoint(plan, journal, failure.runner_state)
-    failure.args = (
-        f"{failure} The state before it is saved: `triglot resume {plan.out}` continues from it.",
-    )
 
 
 def _checkpoint(plan: Plan, journal: Journal, state: RunnerState) -> None:

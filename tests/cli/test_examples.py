@@ -20,7 +20,7 @@ def test_an_example_is_valid(example: str) -> None:
     algorithm = None
     if command in WITH_ALGORITHM:
         algorithm = find_algorithm(CUSTOM.get(words[0], words[0]))
-    given = parse(OPTIONS[command], words, prog="", description="", algorithm=algorithm)
+    given = parse(command, words, algorithm=algorithm)
     assert isinstance(given, OPTIONS[command])
 
 

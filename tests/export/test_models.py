@@ -17,7 +17,7 @@ from triglot.core.networks.combinators import part_of
 from triglot.core.specs import sample
 from triglot.export.models import LIBRARIES, model_files, specs_of
 from triglot.machine.files import write_files
-from triglot.training.weights import named_weights, safetensors_files, variables_of
+from triglot.training.load import named_weights, safetensors_files, variables_of
 
 # A run of each kind; `lstm` comes from another library than it goes to.
 FROM = {

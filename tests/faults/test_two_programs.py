@@ -12,12 +12,12 @@ import pytest
 from triglot.cli.main import main
 from triglot.core.errors import TriglotError
 from triglot.machine.files import HOLDER, check_free, make_new_folder
-from triglot.training.storage.lock import locked
+from triglot.training.storage.records import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from triglot.training.storage.lock import locked
+from triglot.training.storage.records import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

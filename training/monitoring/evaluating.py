@@ -1,19 +1,23 @@
-"""Play greedy episodes with the agents of a training, during and after it."""
+"""Play greedy episodes with the agents of a training, during and after it; keep the best state."""
 
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
 from ...core.loop.prepare import compile_evaluation
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
+from ...machine.files import write_json
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan
-from .best import Best
+from ..storage.records import BEST, recorded
 from .schedule import evaluation_period, measure
 
 METRIC = "eval_return"
@@ -39,18 +43,74 @@ def play(
     )
 
 
-def compile_play(plan: Plan, runner_states: RunnerState, *, num_episodes: int) -> None:
-    """Compile `play` of greedy episodes before it is called; shapes of the states suffice."""
+def compile_play(plan: Plan, runner_states: RunnerState) -> None:
+    """Compile the evaluations of a training before they begin; shapes of the states suffice."""
     key = evaluation_key(plan, AFTER_TRAINING)
     keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
-    how = {"num_episodes": num_episodes, "max_steps": MAX_STEPS, "explore": False}
+    how = {"num_episodes": plan.options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
     compile_evaluation(plan.trainer, runner_states, keys, **how)
+
+
+def play_after_training(plan: Plan, agent_states: Any) -> Episodes:
+    """Play the greedy episodes `[S, E]` with which a training ends."""
+    key = evaluation_key(plan, AFTER_TRAINING)
+    return play(plan, agent_states, key, num_episodes=plan.options.eval_episodes)
 
 
 def evaluation_key(plan: Plan, number: int) -> jax.Array:
     """Make a key that the training does not use; `number` is one of the constants above."""
     key = jax.random.key(plan.options.seed)
     return jax.random.fold_in(key, plan.options.num_seeds + number)
+
+
+def best_checkpoints(folder: Path) -> Checkpoints:
+    """Give the place of a run's best checkpoint.
+
+    Args:
+      folder: the run directory.
+    """
+    return Checkpoints(folder / "best", keep=1)
+
+
+class Best:
+    """The best checkpoint of a run, by the mean over seeds of the evaluated return.
+
+    Args:
+      folder: the run directory, whose best return so far is read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        found = recorded(folder, BEST) if best_checkpoints(folder).numbers() else None
+        self.return_mean: float | None = None if found is None else float(found["return_mean"])
+
+    def offer(self, num_updates: int, returns: np.ndarray, state: Any) -> bool:
+        """Keep a state if its return is higher than all before; equal ones keep the earlier.
+
+        Args:
+          num_updates: updates done.
+          returns: mean evaluated return of each seed, `[S]`.
+          state: the runner states `[S, ...]`.
+
+        Returns:
+          Whether it was kept.
+
+        Raises:
+          CannotWrite: if it cannot be written; the one before is kept.
+        """
+        mean = float(returns.mean())
+        if not mean > (-np.inf if self.return_mean is None else self.return_mean):
+            return False
+        checkpoints = best_checkpoints(self._folder)
+        # After a kill between the two writes below, or of an interrupted run that was continued.
+        for number in checkpoints.numbers():
+            if number >= num_updates:
+                shutil.rmtree(checkpoints.path(number))
+        checkpoints.save(num_updates, state)
+        content = {"num_updates": num_updates, "return_mean": mean, "return_per_seed": returns}
+        write_json(self._folder / BEST, content)
+        self.return_mean = mean
+        return True
 
 
 class Evaluator:

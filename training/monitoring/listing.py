@@ -5,12 +5,13 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...jobs.ledger import FILE
 from ...report.statistics import format_return
 from ...report.statistics.curves import finite_mean
@@ -47,11 +48,9 @@ def list_runs(options: RunsOptions) -> str:
     Raises:
       TriglotError: if the folder does not exist, or a name to filter or sort by is unknown.
     """
-    if options.sort not in SORTS:
-        raise unknown("column to sort by", options.sort, SORTS)
-    if options.folder == RunsOptions.folder and not options.folder.exists():
-        return f"no runs in {options.folder}: `triglot train ... --out FOLDER` writes one"
-    if not options.folder.is_dir():
+    check_known("column to sort by", options.sort, SORTS)
+    is_new = options.folder == RunsOptions.folder and not options.folder.exists()
+    if not is_new and not options.folder.is_dir():
         raise TriglotError(
             f"{options.folder} is not a folder: give one that holds runs, triglot runs FOLDER."
         )
@@ -128,22 +127,18 @@ def _filters(words: Sequence[str], rows: Sequence[Record]) -> list[tuple[str, st
         name, equals, value = word.partition("=")
         if not equals:
             raise TriglotError(f"--where takes NAME=VALUE, got {word!r}.")
-        if name not in known:
-            raise unknown("option to filter by", name, sorted(known))
+        check_known("option to filter by", name, known)
         wanted.append((name, value))
     return wanted
 
 
 def _fits(row: Record, name: str, value: str) -> bool:
     found = row["options"].get(name)
-    return value in (str(found), json.dumps(found)) or _number(value) == found
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    if value in (str(found), json.dumps(found)):
+        return True
+    with suppress(ValueError):
+        return float(value) == found
+    return False
 
 
 def _rank(row: Record, column: str) -> Any:

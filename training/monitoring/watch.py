@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...machine.files import visible_files
 from ...machine.interrupt import raising
 from ...report.plots.learning_curves import AXES
@@ -96,15 +96,15 @@ def _frame(options: WatchOptions, state: str, points: "deque[Point]") -> str:
             return f"{title}, before its first update"
         age = time.time() - (folder / "config.json").stat().st_mtime
         return f"{title}, no update yet (it compiles first), started {_duration(age)} ago"
-    if options.metric not in metrics:
-        raise unknown(f"metric of {folder}", options.metric, metrics)
+    check_known(f"metric of {folder}", options.metric, metrics)
     done = int(env_steps[-1])
     points.append((time.monotonic(), done))
     while len(points) > 2 and points[-1][0] - points[0][0] > RATE_SECONDS:
         points.popleft()
     lines = [title, f"{done:,} of {total:,} steps per seed ({done / total:.0%})"]
-    rate = _rate(points) if state == RUNNING else None
-    if rate:
+    (before, first), (now, _) = points[0], points[-1]
+    if state == RUNNING and now > before and done > first:
+        rate = (done - first) / (now - before)  # of each seed
         lines[-1] += (
             f", {rate * num_seeds:,.0f} steps/s over all seeds, "
             f"about {_duration((total - done) / rate)} left"
@@ -144,12 +144,6 @@ def _returns(folder: Path, metrics: dict[str, np.ndarray]) -> list[str]:
     if evaluation:
         parts.append(f"after training {format_return(evaluation['return_mean'])}")
     return [", ".join(parts)] if parts else []
-
-
-def _rate(points: "deque[Point]") -> float | None:
-    """Compute the steps per second and seed; None if unknown."""
-    (before, first), (now, last) = points[0], points[-1]
-    return (last - first) / (now - before) if now > before and last > first else None
 
 
 def _duration(seconds: float) -> str:

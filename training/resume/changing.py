@@ -14,20 +14,18 @@ from ...core.errors import MissingExtra, TriglotError
 from ...core.hyper import Scheduled
 from ...core.loop.state import RunnerState
 from ...machine.files import write_json
-from ...registry.agents import make_agent
 from ...report.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
-from ..plan import Plan
+from ..plan import Plan, agent_of
 from ..storage.config import CHANGES, read_config
 from ..storage.records import REACHED, SUMMARY, recorded
 from ..storage.trust import CONFIG, remember
 from .moving import check_translatable, translate_agent_state
 
-DIVISION = ("devices", "shard")
 # The options of `triglot resume` that are changes.
 FIELDS = ("backend", "total_steps", "decay_updates", "devices", "shard", "stop_at")
 # Read from the options of the changed run, since other changes may change them too.
-FOLLOWING = (*DIVISION, "stop_at")
+FOLLOWING = ("devices", "shard", "stop_at")
 
 
 def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
@@ -131,27 +129,34 @@ def describe_change(plan: Plan, change: ResumeOptions, before: Mapping[str, Any]
     """Describe what changes, with what schedules do."""
     lines = []
     for one in _differences(plan, change, before):
-        if one["option"] == "backend":
-            lines.append(f"continues on {one['to']}, with the weights and moments of {one['from']}")
-        elif one["option"] in DIVISION:
-            lines.append(_divided_otherwise(one))
-        elif one["option"] == "stop_at":
-            was, now = (
-                "its last update" if value is None else f"a return of {value:g}"
-                for value in (one["from"], one["to"])
-            )
-            lines.append(f"stops at {now}, before at {was}")
-        elif one["option"] == "decay_updates":
-            after = float(one["to"])
-            falls = f"falls to 0 over {after:,.0f} updates, counted from the run's start"
-            lines.append(
-                f"the learning rate now {'is constant' if math.isinf(after) else falls}; "
-                f"before, it fell to 0 over {float(one['from']):,.0f} updates"
-            )
-        else:
-            changed = change.decay_updates is not None or _horizon(plan.hyper)
-            rest = "" if changed else "; schedules go on as they were set"
-            lines.append(f"extended from {one['from']:,} to {one['to']:,} steps{rest}")
+        was, now = one["from"], one["to"]
+        match one["option"]:
+            case "backend":
+                text = f"continues on {now}, with the weights and moments of {was}"
+            case "devices":
+                text = (
+                    f"continues on {now:,} device{'s' if now > 1 else ''}, before on {was:,}: sums "
+                    "have another order, so numbers agree up to rounding"
+                )
+            case "shard":
+                text = f"divides {now or 'nothing'} among devices, before {was or 'nothing'}"
+            case "stop_at":
+                was, now = (
+                    "its last update" if value is None else f"a return of {value:g}"
+                    for value in (was, now)
+                )
+                text = f"stops at {now}, before at {was}"
+            case "decay_updates":
+                falls = f"falls to 0 over {now:,.0f} updates, counted from the run's start"
+                text = (
+                    f"the learning rate now {'is constant' if math.isinf(now) else falls}; "
+                    f"before, it fell to 0 over {float(was):,.0f} updates"
+                )
+            case _:
+                changed = change.decay_updates is not None or _horizon(plan.hyper)
+                rest = "" if changed else "; schedules go on as they were set"
+                text = f"extended from {was:,} to {now:,} steps{rest}"
+        lines.append(text)
     return lines
 
 
@@ -177,17 +182,6 @@ def _reached(folder: Path, options: TrainOptions) -> float | None:
     if not reached or reached["return"] < options.stop_at:
         return None
     return reached["return"]
-
-
-def _divided_otherwise(change: Mapping[str, Any]) -> str:
-    """Describe a change of the devices, or of what is divided among them."""
-    if change["option"] == "shard":
-        was, now = (value or "nothing" for value in (change["from"], change["to"]))
-        return f"divides {now} among devices, before {was}"
-    return (
-        f"continues on {change['to']:,} device{'s' if change['to'] > 1 else ''}, before on "
-        f"{change['from']:,}: sums have another order, so numbers agree up to rounding"
-    )
 
 
 def _horizon(hyper: Any) -> float | None:
@@ -224,14 +218,12 @@ class Translation:
         source = self._source(number)
         if source is None:
             return self._like
-        num_seeds = self._plan.options.num_seeds
-        one = jax.eval_shape(
-            lambda: source.init(jax.random.key(0), source.num_envs, self._plan.hyper)
-        )
-        agent = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((num_seeds, *leaf.shape), leaf.dtype), one
-        )
-        return replace(self._like, agent=agent)
+
+        def init(key: jax.Array) -> Any:
+            return source.init(key, source.num_envs, self._plan.hyper)
+
+        keys = jax.random.split(jax.random.key(0), self._plan.options.num_seeds)
+        return replace(self._like, agent=jax.eval_shape(jax.vmap(init), keys))
 
     def of(self, number: int, states: RunnerState) -> RunnerState:
         """Translate the states read from the checkpoint after `number` updates."""
@@ -250,24 +242,12 @@ class Translation:
         backend, network = writer_of(self._config, number), self._plan.trainer.agent.network
         if backend == self._plan.options.backend:
             return None
+        options = replace(self._plan.options, backend=backend)
         if network.arithmetic != "canonical":
-            return self._agent(backend)
+            return agent_of(options, self._plan.env)
         with suppress(MissingExtra):
-            check_translatable(self._agent(backend).network, network)
+            check_translatable(agent_of(options, self._plan.env).network, network)
         return None
-
-    def _agent(self, backend: str) -> Any:
-        """Build the plan's agent on another library."""
-        options = self._plan.options
-        return make_agent(
-            options.algorithm,
-            self._plan.env,
-            backend=backend,
-            arithmetic=options.arithmetic,
-            config=options.config,
-            hyper=options.hyper,
-            optimizer=options.optimizer,
-        )
 
 
 def with_schedule(states: RunnerState, hyper: Any) -> RunnerState:

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import jax
 
-from ...core.errors import TriglotError, unknown
+from ...core.errors import TriglotError, check_known
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
-from ..monitoring.best import check_best
+from ..monitoring.evaluating import best_checkpoints
 from ..plan import Plan
 from ..storage.config import read_config
 from ..storage.records import recorded_progress
@@ -46,14 +46,18 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
     Raises:
       TriglotError: if there is no checkpoint, it is damaged, or it does not fit the run.
     """
-    if kind not in KINDS:
-        raise unknown("checkpoint", kind, KINDS)
+    check_known("checkpoint", kind, KINDS)
     if kind == "best" and previous:
         raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
     like = jax.eval_shape(lambda: initial(plan))
     recorded = recorded_progress(plan.out)
     is_best = kind == "best"
-    checkpoints = check_best(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
+    checkpoints = best_checkpoints(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
+    if is_best and not checkpoints.numbers():
+        raise TriglotError(
+            f"{plan.out} has no best checkpoint: `triglot train --eval-every N` keeps one. Leave "
+            "--checkpoint out for the last."
+        )
     if recorded and not checkpoints.numbers():
         raise TriglotError(
             f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "

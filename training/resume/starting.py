@@ -15,12 +15,12 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Codec, Leaf, Variables
 from ...core.rl.normalize import RunningStats
-from ..identity import Shapes, codec_of, shapes_of
-from ..load import Run, load_run
+from ...registry.arg import flag
+from ..identity import codec_of, shapes_of
+from ..load import Run, load_run, named_weights, stats_of
 from ..options import TrainOptions
 from ..plan import Plan
 from ..storage.config import options_of_run
-from ..weights import named_weights, stats_of
 from .restoring import seed_keys
 
 SHOWN = 3  # parameters in a message
@@ -55,8 +55,13 @@ class Start:
         codec, shapes = codec_of(agent.network), shapes_of(agent.network)
         own = _by_name(codec)
         names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
-        wrong = [self._mismatch(name, shapes) for name in names]
-        wrong = [text for text in wrong if text]
+        wrong = []
+        for name in names:
+            here, array = shapes.get(name), self.arrays.get(name)
+            there = None if array is None else array.shape[1:]
+            if here != there:
+                shown = ["absent" if one is None else str(list(one)) for one in (there, here)]
+                wrong.append(f"{name} is {shown[0]} there and {shown[1]} here")
         if wrong:
             more = f" and {len(wrong) - SHOWN} more" if wrong[SHOWN:] else ""
             raise TriglotError(
@@ -80,14 +85,6 @@ class Start:
                 f"{here}normalized here, so the weights would read others: set --normalize-obs "
                 "alike."
             )
-
-    def _mismatch(self, name: str, shapes: Shapes) -> str:
-        here, array = shapes.get(name), self.arrays.get(name)
-        there = None if array is None else array.shape[1:]
-        if here == there:
-            return ""
-        shown = ["absent" if shape is None else str(list(shape)) for shape in (there, here)]
-        return f"{name} is {shown[0]} there and {shown[1]} here"
 
     def initial(self, plan: Plan) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
@@ -131,8 +128,7 @@ def read_start(options: TrainOptions) -> Start | None:
     if folder is None:
         for name in ("init_names", "init_seed_index"):
             if getattr(options, name) not in ((), None):
-                shown = f"--{name.replace('_', '-')}"
-                raise TriglotError(f"{shown} needs a run: --init-from FOLDER.")
+                raise TriglotError(f"{flag(name)} needs a run: --init-from FOLDER.")
         return None
     # `train` has no option for trust; evaluating the run records it.
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")

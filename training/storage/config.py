@@ -7,30 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError
-from ...machine.files import visible_files, write_json
-from ...machine.records import check_fields, read_record
+from ...machine.files import check_fields, read_record, visible_files, write_json
 from ...registry.algorithms import find_algorithm
-from ...registry.options import MachineOptions
 from ...registry.overrides import from_overrides
-from ..options import TrainOptions
+from ..options import LEFT_OUT, TrainOptions
 from .trust import CONFIG, require_trust
 
 SCHEMA = 1
 CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
-# Not written: the folder is given again, and settings of a machine never come from a run.
-MACHINE = tuple(field.name for field in fields(MachineOptions))
-LEFT_OUT = ("out", "print_config", "profile", "no_preset", *MACHINE)
 # Fields that were added to schema 1, with their default.
 ADDED = {
+    **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
     "metrics_every": 1,
-    "init_from": None,
     "init_names": (),
-    "init_seed_index": None,
-    "preset": None,
     "devices": 1,
-    "shard": None,
-    "eval_every": None,
-    "stop_at": None,
 }
 # What commands read besides the options, which are checked when they are built.
 FIELDS = {
@@ -53,9 +43,6 @@ RENAMED_AFTER_0 = {
 def write_config(
     folder: Path,
     options: TrainOptions,
-    *,
-    config: Any,
-    hyper: Any,
     arguments: Sequence[str],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -63,24 +50,16 @@ def write_config(
 
     Args:
       folder: the run's.
-      options: what was chosen.
-      config: the algorithm's complete `Config`.
-      hyper: its complete `Hyperparams`.
+      options: what was chosen, with the algorithm's complete `Config` and `Hyperparams`.
       arguments: the command line, which is for people and is not read back.
       facts: what else is worth knowing about the run, such as versions.
 
     Returns:
       The contents of the file.
     """
-    chosen = {name: value for name, value in vars(options).items() if name not in LEFT_OUT}
-    content = {
-        "schema": SCHEMA,
-        "command": shlex.join(["triglot", *arguments]),
-        **chosen,
-        "config": asdict(config),
-        "hyper": asdict(hyper),
-        **facts,
-    }
+    chosen = {name: value for name, value in asdict(options).items() if name not in LEFT_OUT}
+    command = shlex.join(["triglot", *arguments])
+    content = {"schema": SCHEMA, "command": command, **chosen, **facts}
     write_json(folder / CONFIG, content)
     return content
 

@@ -5,7 +5,6 @@ the same errors. A TOML file counts as typed by the user who names it. A run's `
 of another user, so it may name code only if this user began the run.
 """
 
-import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -15,12 +14,11 @@ from typing import Any
 import tomli_w
 
 from ...core.errors import TriglotError, unknown
-from ...registry.arg import marked
-from ...registry.options import MachineOptions
+from ...registry.arg import flag, marked
+from ..options import LEFT_OUT
 
 OPTION = "--config"
 TABLES = ("config", "hyper")  # of an algorithm's numbers; the keys may also stand at the top
-NOT_PRINTED = ("out", "print_config", "profile", *(one.name for one in fields(MachineOptions)))
 PRESET = "preset"
 COMPLETE = {"no_preset": True}  # of a file that has all settings
 
@@ -100,7 +98,7 @@ def read(path: Path) -> ConfigFile:
 
 def _of_run(path: Path) -> dict[str, Any]:
     """Read what a run was started with."""
-    from .config import LEFT_OUT, options_of_run, read_config
+    from .config import options_of_run, read_config
 
     if path.name != "config.json":
         raise TriglotError(f"{OPTION} {path}: give a TOML file, or the config.json of a run.")
@@ -131,11 +129,9 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
             raise unknown(f"option in {file.path}", name, sorted(own | more))
     chosen = given_in(words, file.values)
     given = _leading(words)
-    first = list(given)
+    merged = list(given)
     for name in positional[len(given) :]:
-        value = file.values.get(name)
-        first += [] if value is None else _texts(value)
-    merged = first
+        merged += _texts(file.values.get(name, ()))
     for name, value in file.values.items():
         if name in positional or name not in own | more or name in chosen:
             continue
@@ -146,7 +142,7 @@ def merge(file: ConfigFile, words: Sequence[str], options: type, algorithm: Any)
 def given_in(words: Sequence[str], names: Iterable[str]) -> list[str]:
     """List the names of options that the words of a command give, as `--x` or `--no-x`."""
     flags = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
-    return [name for name in names if flags & {_flag(name), _flag(f"no_{name}")}]
+    return [name for name in names if flags & {flag(name), flag(f"no_{name}")}]
 
 
 def first_of(file: ConfigFile, words: Sequence[str], name: str) -> str:
@@ -172,11 +168,8 @@ def toml_of(options: Any, algorithm: Any) -> str:
     """
     from ...registry.overrides import from_overrides, overrides_of
 
-    given = {
-        name: getattr(options, name)
-        for name in (one.name for one in fields(options))
-        if name not in (*TABLES, *NOT_PRINTED, *COMPLETE, *marked(type(options), "derived"))
-    }
+    left_out = (*TABLES, *LEFT_OUT, *marked(type(options), "derived"))
+    given = {name: value for name, value in vars(options).items() if name not in left_out}
     complete = {
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
@@ -210,27 +203,16 @@ def _leading(words: Sequence[str]) -> list[str]:
 def _words(name: str, value: Any, *, default: Any, is_number: bool) -> list[str]:
     """Write one option as words; nothing where a default cannot be written."""
     if value is None:
-        return [_flag(name), "None"] if is_number and default is not None else []
+        return [flag(name), "None"] if is_number and default is not None else []
     if isinstance(value, bool):
         if value:
-            return [_flag(name)]
-        return [_flag(f"no_{name}")] if is_number else []
+            return [flag(name)]
+        return [flag(f"no_{name}")] if is_number else []
     texts = _texts(value)
     if len(texts) == 1:
-        return [f"{_flag(name)}={texts[0]}"]  # a text may begin with a hyphen
-    return [] if not texts and default == () else [_flag(name), *texts]
+        return [f"{flag(name)}={texts[0]}"]  # a text may begin with a hyphen
+    return [] if not texts and default == () else [flag(name), *texts]
 
 
 def _texts(value: Any) -> list[str]:
-    values = value if isinstance(value, list | tuple) else [value]
-    return [_text(each) for each in values]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return str(value)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return [str(each) for each in (value if isinstance(value, list | tuple) else [value])]

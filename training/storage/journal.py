@@ -5,6 +5,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,26 +23,25 @@ RECENTLY = f"last {RECENT:.0%} of updates"
 COUNTERS = ("update", "env_steps")
 
 
+@dataclass
 class Journal:
     """Appends a run's metrics to `metrics.jsonl`; of them, only the returns are kept in memory.
 
     Attributes:
       folder: the run directory.
+      steps_per_update: environment steps per seed.
+      every: only each `every`-th update is written, and all of them to `logs`.
+      logs: where all metrics go too, or None.
       num_updates: updates done so far.
       returns: of each line in the file, the mean over seeds; NaN where no episode ended.
-      logs: where all metrics go too, or None.
     """
 
-    def __init__(
-        self, folder: Path, steps_per_update: int, *, every: int = 1, logs: Logs | None = None
-    ) -> None:
-        """Start a journal that writes every `every`-th update, and all of them to `logs`."""
-        self.folder = folder
-        self.num_updates = 0
-        self.returns = array("f")
-        self._steps_per_update = steps_per_update
-        self._every = every
-        self.logs = logs
+    folder: Path
+    steps_per_update: int
+    every: int = 1
+    logs: Logs | None = None
+    num_updates: int = field(default=0, init=False)
+    returns: "array[float]" = field(default_factory=lambda: array("f"), init=False)
 
     def resume_after(self, num_updates: int) -> list[int]:
         """Keep the lines of the first `num_updates` updates, and delete all others.
@@ -50,7 +50,7 @@ class Journal:
           The updates whose lines are missing or damaged.
         """
         path = self.folder / METRICS
-        missing = set(range(self._every, num_updates + 1, self._every))
+        missing = set(range(self.every, num_updates + 1, self.every))
         tail = _Columns()  # of the point that the logs have begun
         begun = num_updates + 1 if self.logs is None else self.logs.begun_after(num_updates)
         with replacing(path) as unfinished, unfinished.open("xb") as file:
@@ -79,11 +79,11 @@ class Journal:
         with writing(self.folder / METRICS), (self.folder / METRICS).open("a") as file:
             for index in range(count):
                 self.num_updates += 1
-                if self.num_updates % self._every:
+                if self.num_updates % self.every:
                     continue
                 line = {
                     "update": self.num_updates,
-                    "env_steps": self.num_updates * self._steps_per_update,
+                    "env_steps": self.num_updates * self.steps_per_update,
                     **{name: values[:, index] for name, values in metrics.items()},
                 }
                 file.write(json.dumps(plain(line), allow_nan=False) + "\n")
@@ -94,7 +94,7 @@ class Journal:
     @property
     def env_steps(self) -> int:
         """Environment steps per seed so far."""
-        return self.num_updates * self._steps_per_update
+        return self.num_updates * self.steps_per_update
 
 
 def read_metrics(

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from ...core.errors import missing_extra, require, unknown, user_error_context, writing
-from ...machine.files import write_json
-from ...machine.records import read_record
+from ...core.errors import check_known, missing_extra, require, user_error_context, writing
+from ...machine.files import read_record, write_json
 from ...report.statistics.curves import finite_mean
 
 MAX_POINTS = 1000
@@ -61,7 +60,7 @@ class Logs:
         self._updates_per_point = -(-num_updates // MAX_POINTS)
         self._steps_per_update = steps_per_update
         self._num_updates = 0
-        self._pending: dict[str, np.ndarray] = {}
+        self._pending: list[dict[str, np.ndarray]] = []  # updates of the next point
 
     def begun_after(self, num_updates: int) -> int:
         """Count the updates before the point that `num_updates` updates have begun."""
@@ -76,33 +75,22 @@ class Logs:
             from the average of their point.
         """
         self._num_updates = num_updates
-        self._pending = dict(metrics)
+        self._pending = _by_update(metrics)
 
     def add_chunk(self, metrics: Mapping[str, np.ndarray]) -> None:
         """Log the metrics `[S, updates]` of the next updates."""
-        begun = self._num_updates - self.begun_after(self._num_updates)
-        pending = {
-            name: np.concatenate([self._begun_point(name, values, begun), values], axis=1)
-            for name, values in metrics.items()
-        }
-        size = self._updates_per_point
-        count = next(iter(pending.values())).shape[1]
-        self._num_updates += next(iter(metrics.values())).shape[1]
-        first = self._num_updates - count
-        for start in range(0, count - size + 1, size):
-            env_steps = (first + start + size) * self._steps_per_update
-            window = {name: values[:, start : start + size] for name, values in pending.items()}
-            point = {name: finite_mean(values) for name, values in window.items()}
+        for update in _by_update(metrics):
+            self._num_updates += 1
+            self._pending.append(update)
+            if self._num_updates % self._updates_per_point:
+                continue
+            point = {
+                name: finite_mean(np.stack([u[name] for u in self._pending if name in u], axis=1))
+                for name in metrics
+            }
             for log in self._logs:
-                log.add(env_steps, point)
-        logged = count - count % size
-        self._pending = {name: values[:, logged:] for name, values in pending.items()}
-
-    def _begun_point(self, name: str, values: np.ndarray, count: int) -> np.ndarray:
-        """Return the last `count` values, NaN where they are lost."""
-        known = self._pending.get(name, values[:, :0])
-        lost = np.full((len(values), count - known.shape[1]), np.nan, known.dtype)
-        return np.concatenate([lost, known], axis=1)
+                log.add(self._num_updates * self._steps_per_update, point)
+            self._pending = []
 
     def add_video(self, num_updates: int, path: Path) -> None:
         """Log a GIF of an episode that was played after `num_updates` updates."""
@@ -113,6 +101,12 @@ class Logs:
         """Close all logs."""
         for log in self._logs:
             log.close()
+
+
+def _by_update(metrics: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Split metrics `[S, updates]` into those of each update, `[S]`."""
+    columns = zip(*(values.T for values in metrics.values()), strict=True)
+    return [dict(zip(metrics, each, strict=True)) for each in columns]
 
 
 class TensorBoard:
@@ -244,8 +238,7 @@ def check(names: Iterable[str]) -> None:
       TriglotError: with the log's name.
     """
     for name in names:
-        if name not in LOGS:
-            raise unknown("log", name, LOGS)
+        check_known("log", name, LOGS)
         library = LOGS[name].library
         if importlib.util.find_spec(library) is None:
             raise missing_extra(library, name, f"--log {name}")

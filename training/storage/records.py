@@ -1,16 +1,24 @@
-"""The records of a run beside its options, and what they say about its state."""
+"""The records of a run beside its options, its lock, and what they say about its state."""
 
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...machine.records import Fields, read_record
-from .lock import is_written
+from filelock import FileLock, Timeout
+
+from ...core.errors import TriglotError, writing
+from ...machine.files import HOLDER, LOCK, DamagedRecord, Fields, read_record, sweep, write_json
 
 PROGRESS = "progress.json"  # outside the checkpoints, so that their loss is noticed
 SUMMARY = "summary.json"
 BEST = "best.json"
 REACHED = "reached"  # a field of the summary, which earlier versions did not write
 RUNNING = "running"
+WAIT_SECONDS = 0.5  # `_is_written` holds the lock for a moment
 # Of each record, the fields that are read, and what to do if it is damaged.
 _KINDS: dict[str, tuple[Fields, str]] = {
     PROGRESS: ({"num_updates": int}, "Delete it: the run continues from its last checkpoint."),
@@ -27,11 +35,15 @@ _KINDS: dict[str, tuple[Fields, str]] = {
         {"num_updates": int, "return_mean": int | float},
         "Delete it: the next evaluation writes it again, and keeps its checkpoint as the best.",
     ),
+    HOLDER: (
+        {"pid": int, "host": str, "since": str},
+        "Delete it: it only names the program that writes the run.",
+    ),
 }
 
 
 def recorded(folder: Path, name: str) -> dict[str, Any] | None:
-    """Read `progress.json`, `summary.json` or `best.json` of a run; None if there is none.
+    """Read a record of a run, such as `summary.json`; None if there is none.
 
     Raises:
       DamagedRecord: if it is damaged.
@@ -56,7 +68,7 @@ def state_of(folder: Path) -> str:
       DamagedRecord: if a record is damaged.
     """
     summary = recorded(folder, SUMMARY)
-    if is_written(folder, until=SUMMARY):
+    if _is_written(folder):
         return RUNNING
     if summary is None or recorded_progress(folder) > summary["num_updates"]:
         return "killed"
@@ -65,3 +77,59 @@ def state_of(folder: Path) -> str:
     if summary.get(REACHED):
         return "stopped"
     return "interrupted" if summary["interrupted"] else "finished"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run; the operating system releases it when the program dies.
+
+    Raises:
+      TriglotError: if another program holds it, with that program's name.
+      CannotWrite: if the folder is read-only.
+    """
+    lock = FileLock(folder / LOCK)
+    with writing(folder):
+        try:
+            lock.acquire(timeout=WAIT_SECONDS)
+        except Timeout:
+            raise TriglotError(
+                f"{folder} is in use by {_holder(folder)}: wait until it has finished, or stop it."
+            ) from None
+    try:
+        sweep(folder)
+        facts = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%F %T")}
+        write_json(folder / HOLDER, facts)
+        yield
+    finally:
+        lock.release()
+
+
+def _is_written(folder: Path) -> bool:
+    """Return whether a program writes a run; the folder is not changed.
+
+    The lock of a program on another machine may not be seen here: it counts until it writes the
+    summary.
+    """
+    import fcntl  # not on Windows
+
+    if (folder / LOCK).exists():
+        with (folder / LOCK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    holder = recorded(folder, HOLDER)
+    if holder is None or holder["host"] == platform.node():
+        return False
+    last = folder / SUMMARY
+    return not last.exists() or last.stat().st_mtime < (folder / HOLDER).stat().st_mtime
+
+
+def _holder(folder: Path) -> str:
+    try:
+        facts = recorded(folder, HOLDER)
+    except DamagedRecord:
+        facts = None
+    if facts is None:  # it is just being written
+        return "another program"
+    return f"process {facts['pid']} on {facts['host']} since {facts['since']}"

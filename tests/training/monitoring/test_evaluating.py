@@ -14,7 +14,7 @@ import pytest
 import triglot
 from tests.printed import unwrapped
 from triglot.cli import main as cli
-from triglot.training.monitoring.best import Best, best_checkpoints
+from triglot.training.monitoring.evaluating import Best, best_checkpoints
 from triglot.training.storage.config import read_config
 from triglot.training.storage.journal import Journal
 

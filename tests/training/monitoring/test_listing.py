@@ -108,6 +108,7 @@ def test_runs_are_sorted(folder: Path, sort: str, first: str) -> None:
         (("learning_rate=1e-3",), ["killed"]),
         (("state=killed", "num_envs=4"), ["killed", "extended"]),
         (("networks=linen", "seeds=2", "algorithm=dqn"), ["nan"]),
+        (("optimizer=adam",), []),  # none was chosen
     ],
 )
 def test_runs_are_filtered(folder: Path, where: tuple[str, ...], found: list[str]) -> None:

@@ -12,7 +12,7 @@ from triglot.cli import main as cli
 from triglot.training.monitoring.watch import frames
 from triglot.training.options import TrainOptions, WatchOptions
 from triglot.training.plan import prepare
-from triglot.training.storage.lock import locked
+from triglot.training.storage.records import locked
 
 ENDED: dict[str, object] = {
     "num_updates": 6, "diverged": None, "interrupted": False, "reached": None, "evaluation": None

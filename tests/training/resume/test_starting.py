@@ -12,7 +12,7 @@ import triglot
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.training import train
-from triglot.training.weights import named_weights, stats_of
+from triglot.training.load import named_weights, stats_of
 
 PPO = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
 PPO += " --hidden-sizes 5 --eval-episodes 0 --checkpoint-seconds 0 --total-steps 16"
@@ -43,7 +43,7 @@ def normalized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a training before its first update."""
     monkeypatch.setattr(
-        train, "_train", lambda plan, program, profiler, evaluator, state, *rest: (state, None)
+        train, "_train", lambda plan, chunks, evaluator, state, *rest: (state, None)
     )
     monkeypatch.setattr("triglot.core.loop.trainer.CompiledProgram.compile", lambda *_: None)
 

@@ -43,14 +43,8 @@ OPTIONS = TrainOptions(
 
 
 def write(folder: Path, options: TrainOptions = OPTIONS) -> dict[str, Any]:
-    write_config(
-        folder,
-        options,
-        config=options.config,
-        hyper=options.hyper,
-        arguments=["train"],
-        facts={"num_updates": 4, "steps_per_update": 16, "num_steps": 64},
-    )
+    facts = {"num_updates": 4, "steps_per_update": 16, "num_steps": 64}
+    write_config(folder, options, ["train"], facts)
     return json.loads((folder / "config.json").read_text(), parse_constant=pytest.fail)
 
 

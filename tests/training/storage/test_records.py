@@ -18,9 +18,15 @@ from triglot.core.errors import TriglotError
 from triglot.machine.files import HOLDER
 from triglot.training.monitoring.listing import list_runs
 from triglot.training.options import RunsOptions
-from triglot.training.storage.lock import locked
 from triglot.training.storage.logs import _identity
-from triglot.training.storage.records import BEST, PROGRESS, SUMMARY, recorded_progress, state_of
+from triglot.training.storage.records import (
+    BEST,
+    PROGRESS,
+    SUMMARY,
+    locked,
+    recorded_progress,
+    state_of,
+)
 
 # A command that reads each record of a run, and the fields that it needs.
 READERS = {
@@ -139,7 +145,7 @@ def test_a_damaged_holder_does_not_hide_that_a_run_is_in_use(
 HOLD = """
 import sys, time
 from pathlib import Path
-from triglot.training.storage.lock import locked
+from triglot.training.storage.records import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
