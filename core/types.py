@@ -30,3 +30,10 @@ def by_path(tree: PyTree) -> dict[str, Any]:
 def types_by_path(tree: PyTree) -> dict[str, str]:
     """Describe the dtype and the shape of each leaf, by its path."""
     return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}
+
+
+def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
+    """Describe the leaves whose types differ between two trees, by path; one may be `absent`."""
+    one, two = types_by_path(tree), types_by_path(other)
+    pairs = {path: (one.get(path, "absent"), two.get(path, "absent")) for path in {**one, **two}}
+    return {path: (left, right) for path, (left, right) in pairs.items() if left != right}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 
 from ..agent import Agent, PolicyInput
-from ..loop.trainer import vmap_seeds
 from ..specs import Spec, zeros
+from ..tracing.hoist import vmap_seeds
 from ..tracing.jaxprs import leaves_read, with_leaves
 from ..types import PyTree
 

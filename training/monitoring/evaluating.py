@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from ...core.loop.episode import Episodes
-from ...core.loop.prepare import compile_evaluation
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
+from ...core.trainers import compile_evaluation
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan
 from .best import Best
