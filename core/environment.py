@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
+from .hyper import check_count
 from .specs import Spec, Specified, zeros
 from .types import PyTree, pytree_dataclass, type_differences
 
@@ -120,8 +121,7 @@ class TimeLimit:
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise TriglotError(f"TimeLimit needs max_steps of at least 1, got {self.max_steps}.")
+        check_count("TimeLimit's max_steps", self.max_steps)
         object.__setattr__(self, "name", self.env.name)
 
     @property

@@ -23,8 +23,7 @@ from ..loop.state import RunnerState, first_state, update_keys
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
 from ..types import PyTree
-from .actor import Actor, actor
-from .player import play_episodes
+from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
 # The arrays that are recorded per step, in this order.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
+from ..hyper import check_count
 from ..types import PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
@@ -103,8 +104,7 @@ class VectorEnvironment:
 
     def __post_init__(self) -> None:
         require_jittable(self.env)
-        if self.num_envs < 1:
-            raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
+        check_count("num_envs", self.num_envs)
         if self.resets not in ("auto", "fresh", "pool"):
             raise TriglotError(f"resets must be 'auto', 'fresh' or 'pool', got {self.resets!r}.")
         if self.resets == "auto":

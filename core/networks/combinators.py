@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError
+from ..hyper import check_count
 from ..network import Codec, Leaf, Network, Variables
 from ..types import Key, PyTree, type_differences
 
@@ -115,8 +116,7 @@ def ensemble(network: Network, size: int) -> Network:
       A network whose variables and outputs have a leading axis `[size, ...]` and whose carry is
       `[N, size, ...]`. All members read the same inputs.
     """
-    if size < 1:
-        raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
+    check_count("the size of an ensemble", size)
 
     def init(key: Key) -> Variables:
         # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
