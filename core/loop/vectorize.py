@@ -10,6 +10,7 @@ from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
 from ..hyper import check_count
+from ..numerics import where_rows
 from ..types import PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
@@ -184,12 +185,7 @@ class VectorEnvironment:
         )
         done = transition.done
         starts, pool = self._deal(state.pool, done, reset_key)
-
-        def where_done(start: jax.Array, current: jax.Array) -> jax.Array:
-            mask = done.reshape(done.shape + (1,) * (current.ndim - 1))
-            return jnp.where(mask, start, current)
-
-        now = jax.tree.map(where_done, starts, stepped)
+        now = where_rows(done, starts, stepped)
         return VectorState(
             state=now.state,
             obs=now.obs,
