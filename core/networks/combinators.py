@@ -49,14 +49,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
         keys = [None] * len(parts) if key is None else jax.random.split(key, len(parts))
         outputs, state, carry = {}, {}, {}
         for (n, part), k in zip(parts.items(), keys, strict=True):
-            own = part_of(variables, n)
-            if part.recurrent:
-                given = (inputs[0], inputs[1][n])
-                (outputs[n], carry[n]), state[n] = part.apply(own, given, key=k, train=train)
-            else:
-                given = inputs[0] if recurrent else inputs
-                outputs[n], state[n] = part.apply(own, given, key=k, train=train)
-                carry[n] = ()
+            given = inputs[0] if recurrent else inputs
+            given = (given, inputs[1][n]) if part.recurrent else given
+            returned, state[n] = part.apply(part_of(variables, n), given, key=k, train=train)
+            outputs[n], carry[n] = returned if part.recurrent else (returned, ())
         return (outputs, carry) if recurrent else outputs, state
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
