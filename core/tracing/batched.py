@@ -71,9 +71,9 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
 
     # What one part makes and a later part reads, one row of each.
     in_after, in_loop = _read(parts.after, outputs), _read(parts.loop, next_carry)
-    ahead, during = [*row_vars, *_made(parts.before)], [*carry_vars, *_made(parts.loop)]
-    read_in_loop = [var for var in in_loop if var in set(ahead)]
-    read_after = [var for var in in_after if var in {*ahead, *during}]
+    ahead, during = {*row_vars, *_made(parts.before)}, [*carry_vars, *_made(parts.loop)]
+    read_in_loop = [var for var in in_loop if var in ahead]
+    read_after = [var for var in in_after if var in ahead.union(during)]
     made_before = [var for var in _made(parts.before) if var in {*read_in_loop, *in_after}]
     made_in_loop = [var for var in during if var in in_after]
 
