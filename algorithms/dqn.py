@@ -155,7 +155,9 @@ class DQN(rl.AgentBase):
         keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
 
         def step(state: DQNState, keys: jax.Array) -> tuple[DQNState, rl.Metrics]:
-            sample = self._sample(state, keys[0])
+            sample = self.replay.sample(
+                state.replay, keys[0], self.config.batch_size, state.hyper.discount
+            )
             if trajectory.next_action_mask is None:
                 sample = replace(sample, next_action_mask=None)
             return self._learn_from(state, sample, keys[1])
@@ -167,10 +169,6 @@ class DQN(rl.AgentBase):
             "epsilon": epsilon,
             "replay_size": state.replay.size.astype(jnp.float32),
         }
-
-    def _sample(self, state: DQNState, key: jax.Array) -> rl.Sample:
-        discount = state.hyper.discount
-        return self.replay.sample(state.replay, key, self.config.batch_size, discount)
 
     def _learn_from(
         self, state: DQNState, sample: rl.Sample, key: jax.Array

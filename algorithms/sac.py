@@ -128,7 +128,7 @@ class SAC(rl.AgentBase):
         variables = self.network.init(key)
         return SACState(
             learners={
-                part: self._learner(part).start(
+                part: self.learner_of(part).start(
                     nn.part_of(variables, part), self._with_rate(part, given)
                 )
                 for part in self.network.parts
@@ -184,7 +184,7 @@ class SAC(rl.AgentBase):
         }
         total, squared_norm, metrics = jnp.zeros(()), jnp.zeros(()), {}
         for (part, loss), key in zip(losses.items(), loss_keys, strict=True):
-            learner, found = self._learner(part).step(
+            learner, found = self.learner_of(part).step(
                 state.learners[part],
                 loss,
                 Batch(sample=sample, state=state),
@@ -243,9 +243,6 @@ class SAC(rl.AgentBase):
         if wanted is None:
             wanted = -float(self._unit.shape[0])
         return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
-
-    def _learner(self, part: str) -> rl.Learner:
-        return rl.Learner(self.network.parts[part], self.optimizer)
 
     def _with_rate(self, part: str, hyper: SACHyperparams) -> SACHyperparams:
         """Fill in a part's learning rate, which the optimizer reads."""

@@ -1,4 +1,4 @@
-"""Canonical names of recurrent cells' parameters, one per gate, and the libraries' layouts.
+"""Canonical names of recurrent cells' parameters, one per gate, and the zoos' cells.
 
 The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefix such as `cell`:
 
@@ -15,50 +15,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.network import Leaf, Network, Variables
+from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 
 LSTM_GATES = ("i", "f", "g", "o")
 GRU_GATES = ("r", "z", "n")
 RESET_AFTER = "a GRU that applies the reset gate after the recurrent product"
+INNER_BIAS = "recurrent/n/bias"  # of a GRU, inside the product with the reset gate
 RESET_BEFORE = "a GRU that applies the reset gate before the recurrent product"
 
 
-def kernels(place: str, part: str, gates: Sequence[str]) -> tuple[str, ...]:
-    """Name the kernels of a cell's `part`, `input` or `recurrent`; `place` may be empty."""
-    return tuple(f"{place}/{part}/{gate}/kernel".lstrip("/") for gate in gates)
-
-
-def biases(place: str, gates: Sequence[str]) -> tuple[str, ...]:
-    """Name the biases of a cell's gates."""
-    return tuple(f"{place}/{gate}/bias".lstrip("/") for gate in gates)
-
-
-def inner_bias(place: str) -> str:
-    """Name the bias of a GRU inside the product with the reset gate."""
-    return f"{place}/recurrent/n/bias".lstrip("/")
-
-
-def concatenated(names: tuple[str, ...], note: str = "") -> Leaf:
-    """Describe an array `[..., gates * size]`, the gates concatenated along the last axis."""
-    return Leaf(
-        names,
-        lambda array: tuple(jnp.split(array, len(names), axis=-1)),
-        lambda *parts: jnp.concatenate(parts, axis=-1),
-        note,
-    )
-
-
-def stacked(names: tuple[str, ...], note: str = "") -> Leaf:
-    """Describe a kernel `[..., gates * size, in]`, with outputs first."""
-    return Leaf(
-        names,
-        lambda array: tuple(
-            jnp.swapaxes(part, -1, -2) for part in jnp.split(array, len(names), axis=-2)
-        ),
-        lambda *parts: jnp.concatenate([jnp.swapaxes(part, -1, -2) for part in parts], axis=-2),
-        note,
-    )
+def names_of(part: str, gates: Sequence[str]) -> tuple[str, ...]:
+    """Name a cell's `input` or `recurrent` kernels, or the `bias` of each gate."""
+    return tuple(f"{gate}/bias" if part == "bias" else f"{part}/{gate}/kernel" for gate in gates)
 
 
 def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:

@@ -3,13 +3,14 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..core.errors import TriglotError
-from .pairing import Arrays, listed
+from .pairing import Arrays
 
 Layers: TypeAlias = Mapping[str, str]  # the layer of each array, by name; arrays may lack one
+Types: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]  # layers and shapes, by name
 
 
 def guess(
@@ -36,20 +37,19 @@ def guess(
       TriglotError: if the shapes do not agree, or several pairings exist.
     """
     pairs: dict[str, str] = {}
-
-    def described(
-        describe: Callable[[Arrays, Layers, bool], dict[str, Hashable]], by_name: bool
-    ) -> Iterable[dict[str, Hashable]]:
-        sides = _unpaired(pairs, source, target)
-        return [describe(side, own, by_name) for side, own in zip(sides, layers, strict=True)]
-
+    one, other = (
+        {name: (own.get(name, ""), tuple(array.shape)) for name, array in side.items()}
+        for side, own in zip((source, target), layers, strict=True)
+    )
     for by_name in (True, False):
-        for layer, other in _match(*described(_layers, by_name)).items():
-            pairs.update(_inside(layer, other, source, target))
+        first, second = (_layers(side, by_name) for side in _unpaired(pairs, one, other))
+        for layer, to in _match(first, second).items():
+            pairs.update(_inside(layer, to, one, other))
     for by_name in (True, False):
-        pairs.update(_match(*described(_parameters, by_name)))
-    if any(_unpaired(pairs, source, target)) or _splits_a_layer(pairs):
-        raise _refusal(pairs, source, target, networks, layers)
+        first, second = (_parameters(side, by_name) for side in _unpaired(pairs, one, other))
+        pairs.update(_match(first, second))
+    if any(_unpaired(pairs, one, other)) or _splits_a_layer(pairs):
+        raise _refusal(pairs, one, other, networks)
     return pairs
 
 
@@ -108,39 +108,36 @@ def _numbers(name: str) -> list[tuple[int, ...]]:
     return [tuple(int(number) for number in re.findall(r"\d+", word)) for word in words]
 
 
-def _parameters(arrays: Arrays, layers: Layers, by_name: bool) -> dict[str, Hashable]:
+def _parameters(types: Types, by_name: bool) -> dict[str, Hashable]:
     """Describe each parameter by its layer, its shape and, if wanted, its last name."""
     return {
-        name: (layers.get(name, ""), _last_name(name) if by_name else "", _shape(array))
-        for name, array in arrays.items()
+        n: (layer, _last_name(n) if by_name else "", shape) for n, (layer, shape) in types.items()
     }
 
 
-def _layers(arrays: Arrays, layers: Layers, by_name: bool) -> dict[str, Hashable]:
+def _layers(types: Types, by_name: bool) -> dict[str, Hashable]:
     """Describe each layer by its type and the names and shapes of its parameters."""
     found: dict[str, list[Any]] = {}
-    for name, described in _parameters(arrays, layers, by_name).items():
+    for name, described in _parameters(types, by_name).items():
         found.setdefault(_layer(name), []).append(described)
     return {layer: tuple(sorted(shapes)) for layer, shapes in found.items()}
 
 
-def _inside(layer: str, other: str, source: Arrays, target: Arrays) -> dict[str, str]:
+def _inside(layer: str, other: str, source: Types, target: Types) -> dict[str, str]:
     """Pair the parameters of two layers, by last name if these agree, else by shape."""
     left = [name for name in source if _layer(name) == layer]
     right = {_last_name(name): name for name in target if _layer(name) == other}
     if {_last_name(name) for name in left} == right.keys():
         return {name: right[_last_name(name)] for name in left}
-    return _match(
-        {name: _shape(source[name]) for name in left},
-        {name: _shape(target[name]) for name in right.values()},
-    )
+    shapes = {name: source[name][1] for name in left}
+    return _match(shapes, {name: target[name][1] for name in right.values()})
 
 
-def _unpaired(pairs: Mapping[str, str], source: Arrays, target: Arrays) -> tuple[Arrays, Arrays]:
+def _unpaired(pairs: Mapping[str, str], source: Types, target: Types) -> tuple[Types, Types]:
     reached = set(pairs.values())
     return (
-        {name: array for name, array in source.items() if name not in pairs},
-        {name: array for name, array in target.items() if name not in reached},
+        {name: found for name, found in source.items() if name not in pairs},
+        {name: found for name, found in target.items() if name not in reached},
     )
 
 
@@ -152,30 +149,22 @@ def _splits_a_layer(pairs: Mapping[str, str]) -> bool:
     return len({layer for layer, _ in together}) < len(together)
 
 
-def _refusal(
-    pairs: Mapping[str, str],
-    source: Arrays,
-    target: Arrays,
-    networks: str,
-    layers: tuple[Layers, Layers],
-) -> TriglotError:
-    left, right = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
-    shapes = [Counter(_shape(array) for array in side.values()) for side in (left, right)]
-    types = [
-        Counter(own.get(name, "") for name in side)
-        for side, own in zip((left, right), layers, strict=True)
-    ]
+def _refusal(pairs: Mapping[str, str], source: Types, target: Types, networks: str) -> TriglotError:
+    sides = _unpaired({} if _splits_a_layer(pairs) else pairs, source, target)
+    shapes = [Counter(shape for _, shape in side.values()) for side in sides]
+    types = [Counter(layer for layer, _ in side.values()) for side in sides]
+    listed = [", ".join(f"{n} {shape}" for n, (_, shape) in sorted(side.items())) for side in sides]
     problem = "the architectures differ"
     if shapes[0] == shapes[1] and types[0] != types[1]:
         found = [" and ".join(sorted(filter(None, side))) or "no listed layer" for side in types]
         problem = f"parameters of equal shapes belong to {found[0]} here, {found[1]} there"
     elif shapes[0] == shapes[1]:
         problem = "parameters of equal shapes can be paired in several ways"
-    paired = {name: other for name, other in pairs.items() if name not in left}
+    paired = {name: other for name, other in pairs.items() if name not in sides[0]}
     return TriglotError(
-        f"{networks}: {problem}. Unpaired parameters: {listed(left) or 'none'} of the first and "
-        f"{listed(right) or 'none'} of the second. If both compute the same function, complete "
-        f"{as_mapping(paired, left)}."
+        f"{networks}: {problem}. Unpaired parameters: {listed[0] or 'none'} of the first and "
+        f"{listed[1] or 'none'} of the second. If both compute the same function, complete "
+        f"{as_mapping(paired, sides[0])}."
     )
 
 
@@ -185,7 +174,3 @@ def _layer(name: str) -> str:
 
 def _last_name(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def _shape(array: object) -> tuple[int, ...]:
-    return tuple(getattr(array, "shape", ()))

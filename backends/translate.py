@@ -99,10 +99,10 @@ def _check_conventions(codecs: list[Codec], networks: str) -> None:
 
 def _check_guessable(codecs: list[Codec], networks: str) -> None:
     """Reject arrays of unknown layout that have no counterpart of equal name and layer."""
-    known = [{name: leaf.layer for leaf in codec.leaves for name in leaf.names} for codec in codecs]
-    for codec, others, is_source in zip(codecs, reversed(known), (True, False), strict=True):
+    for codec, other, is_source in zip(codecs, reversed(codecs), (True, False), strict=True):
         for leaf in codec.leaves:
-            if leaf.unknown and others.get(leaf.name) != leaf.layer:
+            match = other.by_name.get(leaf.name)
+            if leaf.unknown and (match is None or match.layer != leaf.layer):
                 pair = (repr(leaf.name), "...") if is_source else ("...", repr(leaf.name))
                 raise _unknown_layout(networks, leaf.name, leaf, *pair)
 
@@ -111,16 +111,13 @@ def _guessable(codec: Codec) -> dict[str, str]:
     """Give each array's layer; an array of unknown layout is paired by its name only."""
     return {
         name: f"{leaf.layer} ({name})" if leaf.unknown else leaf.layer
-        for leaf in codec.leaves
-        for name in leaf.names
+        for name, leaf in codec.by_name.items()
     }
 
 
 def _check_layers(codecs: list[Codec], pairs: Mapping[str, Target], networks: str) -> None:
     """Reject pairs of arrays whose layers differ or whose layouts are unknown."""
-    first, second = (
-        {name: leaf for leaf in codec.leaves for name in leaf.names} for codec in codecs
-    )
+    first, second = (codec.by_name for codec in codecs)
     for name, pair in pairs.items():
         one, other = first[name], second[pair.name]
         if one.note != other.note:

@@ -59,9 +59,9 @@ def run(started: float, backend: str, cache: str, seed: int) -> dict[str, Any]:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     from triglot import make_agent, make_env
     from triglot.core.hyper import fill_schedule_horizon
-    from triglot.core.loop.prepare import compile_evaluation, initialize_and_compile
     from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
     from triglot.core.loop.vectorize import VectorEnvironment
+    from triglot.core.trainers import compile_evaluation, initialize_and_compile
 
     env = make_env("gymnax:CartPole-v1")
     lap("import")

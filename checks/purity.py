@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from ..core.errors import TriglotError
 from ..core.loop.checkpoint import restore, save
-from ..core.types import PyTree
+from ..core.types import PyTree, is_key
 from . import trees
 from .messages import describe_error, describe_value
 from .report import Check, Checklist, Failed, reject
@@ -318,7 +318,7 @@ def _vary_keys(tree: PyTree, number: int) -> PyTree:
     """Replace every random key by another one."""
 
     def vary(leaf: Any) -> Any:
-        if not (isinstance(leaf, jax.Array) and trees.is_key(leaf)):
+        if not (isinstance(leaf, jax.Array) and is_key(leaf)):
             return leaf
         keys = jax.vmap(jax.random.fold_in, (0, None))(leaf.ravel(), number)
         return keys.reshape(leaf.shape)

@@ -9,13 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.types import PyTree, by_path
+from ..core.types import PyTree, by_path, is_key
 from .messages import describe_value
-
-
-def is_key(leaf: Any) -> bool:
-    """Return True for typed random keys."""
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def is_inexact(leaf: Any) -> bool:

@@ -80,10 +80,9 @@ def collect(trainer: Trainer, now: RunnerState) -> tuple[PyTree, Any, Trajectory
       The carry and the environments after it, the trajectory, and the keys of the update.
     """
     keys = update_keys(now.key, now.num_updates)
-    env_state = trainer.env.refresh(now.env, keys.pool)
-    start = (trainer.agent, trainer.env, now.agent, now.carry, env_state, keys.rollout)
-    env_state, carry, trajectory, _ = rollout(*start)
-    return carry, env_state, trajectory, keys
+    start = replace(now, env=trainer.env.refresh(now.env, keys.pool))
+    after, trajectory, _ = rollout(trainer.agent, trainer.env, start, keys.rollout)
+    return after.carry, after.env, trajectory, keys
 
 
 def state_before_last(agent: Agent, state: Any, batches: Sequence[Batch]) -> Any:

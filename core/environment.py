@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
+from .hyper import check_count
 from .specs import Spec, Specified, zeros
-from .types import PyTree, pytree_dataclass
+from .types import PyTree, pytree_dataclass, type_differences
 
 
 @pytree_dataclass
@@ -98,21 +99,11 @@ def check_constant_shapes(env: Environment) -> None:
     start = jax.eval_shape(env.reset, jax.random.key(0))
     action = jax.eval_shape(lambda: zeros(env.action_spec))
     after = jax.eval_shape(env.step, start.state, action, jax.random.key(0))
-    made, given = _described(start), _described(after)
-    for name in (*made, *given):
-        if made.get(name) != given.get(name):
-            raise TriglotError(
-                f"the environment {env.name} changes its shapes: {name} is "
-                f"{made.get(name, 'absent')} after reset and {given.get(name, 'absent')} after "
-                "step; make them the same."
-            )
-
-
-def _described(step: TimeStep) -> dict[str, str]:
-    return {
-        jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} {list(leaf.shape)}"
-        for path, leaf in jax.tree_util.tree_leaves_with_path(step)
-    }
+    for name, (made, given) in type_differences(start, after).items():
+        raise TriglotError(
+            f"the environment {env.name} changes its shapes: {name} is {made} after reset and "
+            f"{given} after step; make them the same."
+        )
 
 
 @pytree_dataclass
@@ -130,8 +121,7 @@ class TimeLimit:
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise TriglotError(f"TimeLimit needs max_steps of at least 1, got {self.max_steps}.")
+        check_count("TimeLimit's max_steps", self.max_steps)
         object.__setattr__(self, "name", self.env.name)
 
     @property

@@ -29,21 +29,11 @@ class HostStep(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        reward: Any,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        next_obs: Arrays,
-        obs: Arrays,
+        cls, reward: Any, terminated: np.ndarray, truncated: np.ndarray, *observations: Arrays
     ) -> "HostStep":
         """Make it of what a vector environment returns, where both flags may be True."""
-        return cls(
-            reward=np.asarray(reward, np.float32),
-            terminated=terminated,
-            truncated=truncated & ~terminated,
-            next_obs=next_obs,
-            obs=obs,
-        )
+        reward = np.asarray(reward, np.float32)
+        return cls(reward, terminated, truncated & ~terminated, *observations)
 
 
 class HostVector(Protocol):

@@ -47,7 +47,6 @@ class Range:
 
 
 NON_NEGATIVE = Range(0.0, MAX_FLOAT)
-FINITE = Range(-MAX_FLOAT, MAX_FLOAT)
 
 
 def between(
@@ -69,7 +68,7 @@ def positive(default: float) -> Any:
 
 def finite(default: float | None) -> Any:
     """Declare a field that holds any finite number."""
-    return field(default=default, metadata={"allowed": FINITE})
+    return between(default, -MAX_FLOAT, MAX_FLOAT)
 
 
 def one_of(default: str, *others: str) -> Any:

@@ -111,6 +111,11 @@ class Codec:
             for leaf in self.leaves
         )
 
+    @property
+    def by_name(self) -> dict[str, Leaf]:
+        """The leaf of each canonical array."""
+        return {name: leaf for leaf in self.leaves for name in leaf.names}
+
     @classmethod
     def named(cls, params: PyTree, leaves: Sequence[Leaf]) -> "Codec":
         """Build the codec of parameters that flatten to `leaves`.

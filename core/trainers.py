@@ -1,17 +1,25 @@
-"""Choose the trainer for an environment: compiled, or stepped in Python."""
+"""Choose the trainer for an environment, compiled or stepped in Python; compile its programs.
 
+Programs are compiled side by side: XLA compiles without holding Python's lock.
+"""
+
+from concurrent.futures import Executor
 from dataclasses import replace
+from typing import Any, TypeGuard
+
+import jax
 
 from .agent import Agent
 from .environment import Environment
 from .errors import TriglotError
 from .host.trainer import HostTrainer
 from .host_environment import HostEnvironment
-from .loop.callbacks import Callback
-from .loop.interface import TrainerLike
+from .loop.callbacks import Callback, OnStage, ignore_stage
 from .loop.sharding import Sharding, fewest_devices, make_sharding
-from .loop.trainer import Trainer
+from .loop.state import RunnerState
+from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
 from .loop.vectorize import VectorEnvironment
+from .types import PyTree
 
 
 def make_trainer(
@@ -61,3 +69,60 @@ def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike
     num_envs = trainer.agent.num_envs
     sharding = make_sharding(devices, "seeds", num_seeds=num_seeds, num_envs=num_envs)
     return replace(trainer, sharding=sharding)
+
+
+def initialize_and_compile(
+    trainer: TrainerLike,
+    program: Program,
+    keys: jax.Array,
+    hyper: PyTree,
+    background: Executor,
+    on_stage: OnStage = ignore_stage,
+) -> RunnerState:
+    """Initialize every seed while the training compiles.
+
+    Host environments, and several processes, need the states before they compile.
+
+    Args:
+      trainer: of either kind.
+      program: of the trainer; it is compiled.
+      keys, hyper: as for `init_seeds`.
+      background: runs the initialization on another thread.
+      on_stage: see `CompiledProgram.compile`; called with `init` as well.
+
+    Returns:
+      The initial states, `[S, ...]`.
+    """
+    if not _compiles_from_shapes(trainer):
+        state = jax.block_until_ready(init_seeds(trainer, keys, hyper))
+        on_stage("init")
+        program.compile(state, on_stage)
+        return state
+    # Traced here: on two threads, both would wait for Python's lock in turns.
+    lowered = init_seeds.lower(trainer, keys, hyper)
+    pending = background.submit(lambda: jax.block_until_ready(lowered.compile()(keys, hyper)))
+    on_stage("init")
+    program.compile(init_seeds.eval_shape(trainer, keys, hyper), on_stage)
+    return pending.result()
+
+
+def compile_evaluation(
+    trainer: TrainerLike, runner_states: RunnerState, keys: jax.Array, **options: Any
+) -> None:
+    """Compile `trainer.evaluate_seeds` before it is called, if it is one program.
+
+    Args:
+      trainer: of either kind.
+      runner_states: `[S, ...]`; they and `keys` are read for their shapes only.
+      keys, options: as for `evaluate_seeds`.
+    """
+    if not _compiles_from_shapes(trainer):
+        return
+    given = (runner_states.agent, keys)
+    if trainer.seed_sharding is not None:
+        given = trainer.seed_sharding.placed_shapes(given)
+    play_seeds.lower(trainer, *given, **options).compile()
+
+
+def _compiles_from_shapes(trainer: TrainerLike) -> TypeGuard[Trainer]:
+    return isinstance(trainer, Trainer) and jax.process_count() == 1

@@ -1,9 +1,11 @@
 """Type aliases shared by the whole package, the decorator of its pytrees, and their leaves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 
 # Any nesting of tuples, lists, dictionaries and registered dataclasses, with arrays as leaves.
 PyTree: TypeAlias = Any
@@ -30,3 +32,23 @@ def by_path(tree: PyTree) -> dict[str, Any]:
 def types_by_path(tree: PyTree) -> dict[str, str]:
     """Describe the dtype and the shape of each leaf, by its path."""
     return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}
+
+
+def type_differences(tree: PyTree, other: PyTree) -> dict[str, tuple[str, str]]:
+    """Describe the leaves whose types differ between two trees, by path; one may be `absent`."""
+    one, two = types_by_path(tree), types_by_path(other)
+    pairs = {path: (one.get(path, "absent"), two.get(path, "absent")) for path in {**one, **two}}
+    return {path: (left, right) for path, (left, right) in pairs.items() if left != right}
+
+
+def is_key(leaf: Any) -> bool:
+    """Check whether an array holds typed random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def on_data(function: Callable[..., jax.Array], *leaves: jax.Array) -> jax.Array:
+    """Apply a function of plain arrays; of typed keys, it gets and returns the data."""
+    if not is_key(leaves[0]):
+        return function(*leaves)
+    data = function(*map(jax.random.key_data, leaves))
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaves[0]))

@@ -13,7 +13,7 @@ from ..backends.calling import describe_inputs
 from ..core.agent import Agent, PolicyInput
 from ..core.errors import TriglotError, describe
 from ..core.host_environment import HostEnvironment
-from ..core.networks.unroll import restart
+from ..core.numerics import where_rows
 from ..core.specs import zeros
 from ..core.tracing.jaxprs import leaves_read, with_leaves
 from ..core.types import PyTree
@@ -114,7 +114,7 @@ class Acting:
         """
         state = with_leaves(self.treedef, self.shapes, self.read, arrays)
         initial = self.agent.initial_carry(state, inputs.first.shape[0])
-        carry = restart(inputs.first, initial, carry)
+        carry = where_rows(inputs.first, initial, carry)
         output = self.agent.act(state, carry, inputs, key, explore=self.explore)
         return output.action, output.carry
 

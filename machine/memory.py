@@ -14,10 +14,9 @@ import psutil
 from ..core.agent import PolicyInput
 from ..core.errors import TriglotError
 from ..core.learner import LearnerState
-from ..core.loop.interface import TrainerLike
 from ..core.loop.sharding import Sharding, padded
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import init_seeds
+from ..core.loop.trainer import TrainerLike, init_seeds
 from ..core.network import Variables
 from ..core.rl.replay import ReplayState
 from ..core.specs import zeros

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.errors import TriglotError
 from ..core.hyper import check_count, check_hyperparams, fill_schedule_horizon
-from ..core.loop.interface import TrainerLike
+from ..core.loop.trainer import TrainerLike
 from ..registry.bounds import Bounds, return_bounds
 from ..registry.overrides import from_overrides, overrides_of
 from ..report.numbers import format_value

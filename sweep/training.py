@@ -15,10 +15,9 @@ from ..core.learner import LearnerState
 from ..core.loop import checkpoint
 from ..core.loop.checkpoint import Checkpoints, DamagedError
 from ..core.loop.chunks import run_chunks
-from ..core.loop.interface import Program, TrainerLike
 from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import init_seeds
+from ..core.loop.trainer import Program, TrainerLike, init_seeds
 from ..core.trainers import divide_seeds
 from ..jobs.job import RunningJob
 from ..jobs.ledger import Ledger

@@ -13,9 +13,8 @@ import jax
 from ..core.agent import Agent
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.hyper import check_count, fill_schedule_horizon
-from ..core.loop.interface import TrainerLike
 from ..core.loop.sharding import make_sharding
-from ..core.loop.trainer import updates_for
+from ..core.loop.trainer import TrainerLike, updates_for
 from ..core.trainers import divide_seeds, make_trainer
 from ..machine import memory, version
 from ..machine.files import check_free, make_folder, make_new_folder

@@ -16,11 +16,10 @@ from ..core.errors import CannotWrite, TriglotError, writing
 from ..core.host.trainer import HostFailure
 from ..core.loop.checkpoint import Checkpoints
 from ..core.loop.chunks import Chunk, run_chunks
-from ..core.loop.interface import Program
-from ..core.loop.prepare import initialize_and_compile
 from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
-from ..core.loop.trainer import init_seeds
+from ..core.loop.trainer import Program, init_seeds
+from ..core.trainers import initialize_and_compile
 from ..machine.files import check_free, write_json
 from ..machine.interrupt import Interrupt
 from ..registry.presets.describe import announcement

@@ -20,7 +20,6 @@ from .rules import (
     DENSE,
     Layer,
     Rule,
-    as_it_is,
     each_gate,
     flax_transposed_window,
     gates,
@@ -28,9 +27,8 @@ from .rules import (
     haiku_lstm_bias,
     haiku_lstm_kernel,
     heads,
-    heads_bias,
-    heads_output,
     norm,
+    stored,
     swapped,
     vector,
     window,
@@ -51,13 +49,6 @@ PRELU = "a PReLU"
 
 BIAS = vector("bias")
 SCALE = vector("scale")
-LSTM_INPUT, LSTM_RECURRENT = (
-    cells.kernels("", part, cells.LSTM_GATES) for part in ("input", "recurrent")
-)
-GRU_INPUT, GRU_RECURRENT = (
-    cells.kernels("", part, cells.GRU_GATES) for part in ("input", "recurrent")
-)
-LSTM_BIASES, GRU_BIASES = (cells.biases("", names) for names in (cells.LSTM_GATES, cells.GRU_GATES))
 PROJECTIONS = ("query", "key", "value")
 ONLY_HERE = "no other library has it"
 EINSUM = "its einsum string decides on the order of its axes"
@@ -73,21 +64,33 @@ def _refused(names: str, reason: str) -> dict[str, Layer]:
 
 
 def _haiku() -> dict[str, Layer]:
-    recurrent = cells.RESET_BEFORE
-    gru_gates = ("z", "r", "n")
-    attention: dict[str, Rule] = {
-        "linear/w": heads_output(),
-        "linear/b": as_it_is("out/bias", 1),
-    }
+    attention = {"linear/w": heads("out/kernel", axis=-2), "linear/b": stored("out/bias", 1)}
     for part in PROJECTIONS:
-        attention |= {f"{part}/w": heads(part), f"{part}/b": heads_bias(part)}
+        attention |= {f"{part}/w": heads(f"{part}/kernel"), f"{part}/b": heads(f"{part}/bias", 1)}
+    gru = {
+        "w_i": gates("input", "zrn", cells.RESET_BEFORE),
+        "w_h": gates("recurrent", "zrn", cells.RESET_BEFORE),
+        "b": gates("bias", "zrn", cells.RESET_BEFORE),
+    }
+    simple = {
+        "linear/w": stored("input/kernel", 2),
+        "linear/b": stored("bias", 1),
+        "linear_1/w": stored("recurrent/kernel", 2),
+        "linear_1/b": stored("recurrent/bias", 1),
+    }
+    convolutional = {
+        "input_to_hidden/w": window("input/kernel"),
+        "input_to_hidden/b": vector("input/bias"),
+        "hidden_to_hidden/w": window("recurrent/kernel"),
+        "hidden_to_hidden/b": vector("recurrent/bias"),
+    }
     affine = {"scale": SCALE, "offset": BIAS}
     convolutions = "Conv1D Conv2D Conv3D ConvND DepthwiseConv1D DepthwiseConv2D DepthwiseConv3D"
     transposed = "Conv1DTranspose Conv2DTranspose Conv3DTranspose ConvNDTranspose"
     return {
-        **_same(DENSE, "Linear", {"w": as_it_is("kernel", 2), "b": as_it_is("bias", 1)}),
+        **_same(DENSE, "Linear", {"w": stored("kernel", 2), "b": stored("bias", 1)}),
         **_same("", "Bias", {"b": BIAS}),
-        **_same(EMBEDDING, "Embed", {"embeddings": as_it_is("embedding", 2)}),
+        **_same(EMBEDDING, "Embed", {"embeddings": stored("embedding", 2)}),
         **_same(CONVOLUTION, convolutions, {"w": window(), "b": BIAS}),
         **_same(TRANSPOSED, transposed, {"w": window(channels_swapped=True), "b": BIAS}),
         **_same(BATCH_NORM, "BatchNorm", affine),
@@ -96,35 +99,9 @@ def _haiku() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
         **_same(LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
-        **_same(
-            recurrent,
-            "GRU",
-            {
-                "w_i": gates(cells.kernels("", "input", gru_gates), recurrent),
-                "w_h": gates(cells.kernels("", "recurrent", gru_gates), recurrent),
-                "b": gates(cells.biases("", gru_gates), recurrent, rank=1),
-            },
-        ),
-        **_same(
-            SIMPLE_CELL,
-            "VanillaRNN",
-            {
-                "linear/w": as_it_is("input/kernel", 2),
-                "linear/b": as_it_is("bias", 1),
-                "linear_1/w": as_it_is("recurrent/kernel", 2),
-                "linear_1/b": as_it_is("recurrent/bias", 1),
-            },
-        ),
-        **_same(
-            CONVOLUTIONAL_LSTM,
-            "Conv1DLSTM Conv2DLSTM Conv3DLSTM",
-            {
-                "input_to_hidden/w": window("input/kernel"),
-                "input_to_hidden/b": vector("input/bias"),
-                "hidden_to_hidden/w": window("recurrent/kernel"),
-                "hidden_to_hidden/b": vector("recurrent/bias"),
-            },
-        ),
+        **_same(cells.RESET_BEFORE, "GRU", gru),
+        **_same(SIMPLE_CELL, "VanillaRNN", simple),
+        **_same(CONVOLUTIONAL_LSTM, "Conv1DLSTM Conv2DLSTM Conv3DLSTM", convolutional),
         **_refused("VectorQuantizer", ONLY_HERE),
     }
 
@@ -133,21 +110,18 @@ def _flax(
     dense: str, general_dense_name: str, attention_names: str, own: dict[str, Layer]
 ) -> dict[str, Layer]:
     """List what Linen and NNX store alike, in part under other names, and what is `own` to one."""
-    attention: dict[str, Rule] = {
-        "out/kernel": as_it_is("out/kernel", 3),
-        "out/bias": as_it_is("out/bias", 1),
-    }
+    attention = {"out/kernel": stored("out/kernel", 3), "out/bias": stored("out/bias", 1)}
     for part in PROJECTIONS:
         attention |= {
-            f"{part}/kernel": as_it_is(f"{part}/kernel", 3),
-            f"{part}/bias": as_it_is(f"{part}/bias", 2),
+            f"{part}/kernel": stored(f"{part}/kernel", 3),
+            f"{part}/bias": stored(f"{part}/bias", 2),
         }
     affine = {"scale": SCALE, "bias": BIAS}
     general = {"kernel": general_dense("kernel"), "bias": general_dense("bias")}
     return {
-        **_same(DENSE, dense, {"kernel": as_it_is("kernel", 2), "bias": as_it_is("bias", 1)}),
+        **_same(DENSE, dense, {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
         **_same("a general dense layer", general_dense_name, general),
-        **_same(EMBEDDING, "Embed", {"embedding": as_it_is("embedding", 2)}),
+        **_same(EMBEDDING, "Embed", {"embedding": stored("embedding", 2)}),
         **_same(CONVOLUTION, "Conv", {"kernel": window(), "bias": BIAS}),
         **_same(TRANSPOSED, "ConvTranspose", {"kernel": flax_transposed_window, "bias": BIAS}),
         **_same(BATCH_NORM, "BatchNorm", affine),
@@ -155,7 +129,7 @@ def _flax(
         **_same(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "bias": norm("bias")}),
         **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
         **_same(ATTENTION, attention_names, attention),
-        **_same(PRELU, "PReLU", {"negative_slope": as_it_is("negative_slope", 0)}),
+        **_same(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
         **_refused("Einsum", EINSUM),
         **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
         **own,
@@ -164,9 +138,9 @@ def _flax(
 
 def _linen() -> dict[str, Layer]:
     simple = {
-        "i/kernel": as_it_is("input/kernel", 2),
-        "i/bias": as_it_is("bias", 1),
-        "h/kernel": as_it_is("recurrent/kernel", 2),
+        "i/kernel": stored("input/kernel", 2),
+        "i/bias": stored("bias", 1),
+        "h/kernel": stored("recurrent/kernel", 2),
     }
     convolutional = {
         "ih/kernel": window("input/kernel"),
@@ -192,21 +166,21 @@ def _linen() -> dict[str, Layer]:
 
 def _nnx() -> dict[str, Layer]:
     packed_lstm = {
-        "dense_i/kernel": gates(LSTM_INPUT),
-        "dense_h/kernel": gates(LSTM_RECURRENT),
-        "dense_h/bias": gates(LSTM_BIASES, rank=1),
+        "dense_i/kernel": gates("input", cells.LSTM_GATES),
+        "dense_h/kernel": gates("recurrent", cells.LSTM_GATES),
+        "dense_h/bias": gates("bias", cells.LSTM_GATES),
     }
     gru = {
-        "dense_i/kernel": gates(GRU_INPUT, cells.RESET_AFTER),
-        "dense_i/bias": gates(GRU_BIASES, cells.RESET_AFTER, rank=1),
-        "dense_h/kernel": gates(GRU_RECURRENT, cells.RESET_AFTER),
+        "dense_i/kernel": gates("input", cells.GRU_GATES, cells.RESET_AFTER),
+        "dense_i/bias": gates("bias", cells.GRU_GATES, cells.RESET_AFTER),
+        "dense_h/kernel": gates("recurrent", cells.GRU_GATES, cells.RESET_AFTER),
         # Of the zoo's subclass; NNX's own cell lacks it.
-        "bias_n": gates((cells.inner_bias(""),), cells.RESET_AFTER, rank=1),
+        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
     }
     simple = {
-        "dense_i/kernel": as_it_is("input/kernel", 2),
-        "dense_i/bias": as_it_is("bias", 1),
-        "dense_h/kernel": as_it_is("recurrent/kernel", 2),
+        "dense_i/kernel": stored("input/kernel", 2),
+        "dense_i/bias": stored("bias", 1),
+        "dense_h/kernel": stored("recurrent/kernel", 2),
     }
     lstm = {name.replace("if/", "if_/"): rule for name, rule in each_gate(cells.LSTM_GATES).items()}
     return _flax(
@@ -224,52 +198,43 @@ def _nnx() -> dict[str, Layer]:
 
 
 def _equinox() -> dict[str, Layer]:
-    attention: dict[str, Rule] = {
-        "output_proj/weight": heads_output(outputs_first=True),
-        "output_proj/bias": as_it_is("out/bias", 1),
+    attention = {
+        "output_proj/weight": heads("out/kernel", axis=-2, outputs_first=True),
+        "output_proj/bias": stored("out/bias", 1),
     }
     for part in PROJECTIONS:
         attention |= {
-            f"{part}_proj/weight": heads(part, outputs_first=True),
-            f"{part}_proj/bias": heads_bias(part),
+            f"{part}_proj/weight": heads(f"{part}/kernel", outputs_first=True),
+            f"{part}_proj/bias": heads(f"{part}/bias", 1),
         }
+    lstm = {
+        "weight_ih": gates("input", cells.LSTM_GATES, outputs_first=True),
+        "weight_hh": gates("recurrent", cells.LSTM_GATES, outputs_first=True),
+        "bias": gates("bias", cells.LSTM_GATES),
+    }
+    gru = {
+        "weight_ih": gates("input", cells.GRU_GATES, cells.RESET_AFTER, outputs_first=True),
+        "weight_hh": gates("recurrent", cells.GRU_GATES, cells.RESET_AFTER, outputs_first=True),
+        "bias": gates("bias", cells.GRU_GATES, cells.RESET_AFTER),
+        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
+    }
     affine = {"weight": SCALE, "bias": BIAS}
+    transposed = "ConvTranspose ConvTranspose1d ConvTranspose2d ConvTranspose3d"
     convolution = {"weight": window(outputs_first=True), "bias": BIAS}
     normed = {"weight": norm("scale"), "bias": norm("bias")}
     return {
-        **_same(DENSE, "Linear", {"weight": swapped("kernel"), "bias": as_it_is("bias", 1)}),
-        **_same(EMBEDDING, "Embedding", {"weight": as_it_is("embedding", 2)}),
+        **_same(DENSE, "Linear", {"weight": swapped("kernel"), "bias": stored("bias", 1)}),
+        **_same(EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
         **_same(CONVOLUTION, "Conv Conv1d Conv2d Conv3d", convolution),
-        **_same(
-            TRANSPOSED,
-            "ConvTranspose ConvTranspose1d ConvTranspose2d ConvTranspose3d",
-            convolution,
-        ),
+        **_same(TRANSPOSED, transposed, convolution),
         **_same(BATCH_NORM, "BatchNorm", affine),
         **_same(GROUP_NORM, "GroupNorm", affine),
         **_same(LAYER_NORM, "LayerNorm", normed),
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
-        **_same(PRELU, "PReLU", {"negative_slope": as_it_is("negative_slope", 0)}),
-        **_same(
-            LSTM,
-            "LSTMCell",
-            {
-                "weight_ih": gates(LSTM_INPUT, outputs_first=True),
-                "weight_hh": gates(LSTM_RECURRENT, outputs_first=True),
-                "bias": gates(LSTM_BIASES, rank=1),
-            },
-        ),
-        **_same(
-            cells.RESET_AFTER,
-            "GRUCell",
-            {
-                "weight_ih": gates(GRU_INPUT, cells.RESET_AFTER, outputs_first=True),
-                "weight_hh": gates(GRU_RECURRENT, cells.RESET_AFTER, outputs_first=True),
-                "bias": gates(GRU_BIASES, cells.RESET_AFTER, rank=1),
-                "bias_n": gates((cells.inner_bias(""),), cells.RESET_AFTER, rank=1),
-            },
-        ),
+        **_same(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
+        **_same(LSTM, "LSTMCell", lstm),
+        **_same(cells.RESET_AFTER, "GRUCell", gru),
         **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
     }
 

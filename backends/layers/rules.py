@@ -57,26 +57,27 @@ def _require_rank(shape: tuple[int, ...], rank: int) -> None:
         )
 
 
-def as_it_is(name: str, rank: int) -> Rule:
-    """Store an array of `rank` axes in the canonical layout."""
+def stored(name: str, rank: int, *conversions: Callable[..., jax.Array], note: str = "") -> Rule:
+    """Store an array of `rank` axes, in the canonical layout unless `conversions` are given.
+
+    Args:
+      name: its canonical name.
+      rank: the number of axes.
+      conversions: to the canonical layout, and back.
+      note: see `Leaf`.
+    """
 
     def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
         del layer
         _require_rank(shape, rank)
-        return Leaf.one(name)
+        return Leaf.one(name, *conversions, note=note)
 
     return rule
 
 
 def swapped(name: str) -> Rule:
     """Store a matrix as `[out, in]`, which is canonically `[in, out]`."""
-
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
-        del layer
-        _require_rank(shape, 2)
-        return Leaf.one(name, _swap, _swap)
-
-    return rule
+    return stored(name, 2, _swap, _swap)
 
 
 def vector(name: str) -> Rule:
@@ -180,67 +181,55 @@ def _count(axes: int | Sequence[int]) -> int:
     return 1 if isinstance(axes, int) else len(axes)
 
 
-def heads(part: str, *, outputs_first: bool = False) -> Rule:
-    """Store `[in, heads * size]`, or the transposed array, canonically `[in, heads, size]`."""
+def heads(name: str, rank: int = 2, *, axis: int = -1, outputs_first: bool = False) -> Rule:
+    """Store the axis `heads * size` of an attention's array, canonically `heads, size`.
+
+    Args:
+      name: its canonical name.
+      rank: the number of axes.
+      axis: -1 for `[in, heads * size]` and `[heads * size]`, -2 for `[heads * size, out]`.
+      outputs_first: the matrix is stored transposed.
+    """
+    turn = _swap if outputs_first else _keep
 
     def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
-        _require_rank(shape, 2)
+        _require_rank(shape, rank)
 
-        def encode(kernel: jax.Array) -> jax.Array:
-            kernel = _swap(kernel) if outputs_first else kernel
-            return kernel.reshape(*kernel.shape[:-1], layer.num_heads, -1)
+        def encode(array: jax.Array) -> jax.Array:
+            array = turn(array)
+            at = array.ndim + axis
+            return array.reshape(*array.shape[:at], layer.num_heads, -1, *array.shape[at + 1 :])
 
-        def decode(kernel: jax.Array) -> jax.Array:
-            kernel = kernel.reshape(*kernel.shape[:-2], -1)
-            return _swap(kernel) if outputs_first else kernel
+        def decode(array: jax.Array) -> jax.Array:
+            at = array.ndim + axis - 1
+            return turn(array.reshape(*array.shape[:at], -1, *array.shape[at + 2 :]))
 
-        return Leaf.one(f"{part}/kernel", encode, decode)
+        return Leaf.one(name, encode, decode)
 
     return rule
 
 
-def heads_bias(part: str) -> Rule:
-    """Store `[heads * size]`, canonically `[heads, size]`."""
+def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: bool = False) -> Rule:
+    """Store the arrays of a recurrent cell's gates in one array, along its last axis.
 
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
-        _require_rank(shape, 1)
-        return Leaf.one(
-            f"{part}/bias",
-            lambda bias: bias.reshape(*bias.shape[:-1], layer.num_heads, -1),
-            lambda bias: bias.reshape(*bias.shape[:-2], -1),
-        )
+    Args:
+      part: the kernels of `input` or `recurrent`, or the `bias`es.
+      names: the gates in the order of the library.
+      note: see `Leaf`.
+      outputs_first: the kernels are stored as `[gates * size, in]`.
+    """
+    turn, axis = (_swap, -2) if outputs_first else (_keep, -1)
 
-    return rule
+    def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(map(turn, jnp.split(array, len(names), axis=axis)))
 
-
-def heads_output(*, outputs_first: bool = False) -> Rule:
-    """Store `[heads * size, out]`, or the transposed array, canonically `[heads, size, out]`."""
-
-    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
-        _require_rank(shape, 2)
-
-        def encode(kernel: jax.Array) -> jax.Array:
-            kernel = _swap(kernel) if outputs_first else kernel
-            return kernel.reshape(*kernel.shape[:-2], layer.num_heads, -1, kernel.shape[-1])
-
-        def decode(kernel: jax.Array) -> jax.Array:
-            kernel = kernel.reshape(*kernel.shape[:-3], -1, kernel.shape[-1])
-            return _swap(kernel) if outputs_first else kernel
-
-        return Leaf.one("out/kernel", encode, decode)
-
-    return rule
-
-
-def gates(
-    names: tuple[str, ...], note: str = "", *, rank: int = 2, outputs_first: bool = False
-) -> Rule:
-    """Store the kernels or biases of a recurrent cell's gates in one array, in this order."""
+    def decode(*parts: jax.Array) -> jax.Array:
+        return jnp.concatenate(list(map(turn, parts)), axis=axis)
 
     def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
         del layer
-        _require_rank(shape, rank)
-        return (cells.stacked if outputs_first else cells.concatenated)(names, note)
+        _require_rank(shape, 1 if part == "bias" else 2)
+        return Leaf(cells.names_of(part, names), encode, decode, note)
 
     return rule
 
@@ -253,7 +242,7 @@ def haiku_lstm_kernel(layer: Any, shape: tuple[int, ...]) -> Leaf:
     del layer
     _require_rank(shape, 2)
     size = shape[-1] // 4
-    names = [cells.kernels("", part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
+    names = [cells.names_of(part, HAIKU_LSTM_GATES) for part in ("input", "recurrent")]
 
     def encode(array: jax.Array) -> tuple[jax.Array, ...]:
         rows = jnp.split(array, [array.shape[-2] - size], axis=-2)
@@ -282,7 +271,7 @@ def haiku_lstm_bias(layer: Any, shape: tuple[int, ...]) -> Leaf:
         i, g, f, o = parts
         return jnp.concatenate([i, g, f - 1.0, o], axis=-1)
 
-    return Leaf(cells.biases("", HAIKU_LSTM_GATES), encode, decode)
+    return Leaf(cells.names_of("bias", HAIKU_LSTM_GATES), encode, decode)
 
 
 def each_gate(cell_gates: Sequence[str], note: str = "") -> dict[str, Rule]:
@@ -297,13 +286,17 @@ def each_gate(cell_gates: Sequence[str], note: str = "") -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for gate in cell_gates:
         rules |= {
-            f"i{gate}/kernel": gates(cells.kernels("", "input", [gate]), note),
-            f"h{gate}/kernel": gates(cells.kernels("", "recurrent", [gate]), note),
-            f"{bias_layer}{gate}/bias": gates(cells.biases("", [gate]), note, rank=1),
+            f"i{gate}/kernel": gates("input", [gate], note),
+            f"h{gate}/kernel": gates("recurrent", [gate], note),
+            f"{bias_layer}{gate}/bias": gates("bias", [gate], note),
         }
     if note:
-        rules[f"h{cell_gates[-1]}/bias"] = gates((cells.inner_bias(""),), note, rank=1)
+        rules[f"h{cell_gates[-1]}/bias"] = stored(cells.INNER_BIAS, 1, note=note)
     return rules
+
+
+def _keep(array: jax.Array) -> jax.Array:
+    return array
 
 
 def _swap(array: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ import jax
 
 from ...core.network import Network, Variables, num_params
 from ...core.specs import Box, Dict, Discrete
-from ...core.types import PyTree
+from ...core.types import PyTree, is_key
 from .. import trees
 from ..members import check_members, check_pair
 from ..messages import describe_value
@@ -86,7 +86,7 @@ def _init(case: NetworkCase) -> None:
             kind = describe_value(leaf)
             raise Failed(f"params.{path} is {kind}, which has no gradient: move it to state.")
     for path, leaf in trees.by_path(made.state).items():
-        if trees.is_key(leaf):
+        if is_key(leaf):
             raise Failed(
                 f"state.{path} is a random key: use the `key` argument of apply in its place."
             )

@@ -16,7 +16,7 @@ import numpy as np
 from ...core.agent import PolicyInput, Trajectory
 from ...core.evaluate import evaluate
 from ...core.loop.state import RunnerState, update_keys
-from ...core.loop.trainer import vmap_seeds
+from ...core.tracing.hoist import vmap_seeds
 from ...jobs.job import RunningJob
 from ...machine.files import write_json
 from ..batches import collect

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from ...core.agent import PolicyInput, PolicyOutput
 from ...core.environment import Environment
 from ...core.loop.episode import play_episodes
+from ...core.numerics import where_rows
 from ...core.specs import Spec, sample
-from ...core.types import PyTree
+from ...core.types import PyTree, on_data
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,4 @@ def random_observations(
 
 
 def _where(mask: jax.Array, one: jax.Array, other: jax.Array) -> jax.Array:
-    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-        data = _where(mask, jax.random.key_data(one), jax.random.key_data(other))
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(one))
-    return jnp.where(mask.reshape(mask.shape + (1,) * (one.ndim - 1)), one, other)
+    return on_data(lambda left, right: where_rows(mask, left, right), one, other)

@@ -17,15 +17,13 @@ import numpy as np
 from ..agent import Agent, Trajectory
 from ..errors import TriglotError
 from ..host_environment import HostEnvironment
-from ..loop.callbacks import Callback
+from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
-from ..loop.interface import OnStage, ignore_stage
 from ..loop.state import RunnerState, first_state, update_keys
-from ..loop.trainer import vmap_seeds
 from ..specs import zeros
+from ..tracing.hoist import vmap_seeds
 from ..types import PyTree
-from .actor import Actor, actor
-from .player import play_episodes
+from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
 # The arrays that are recorded per step, in this order.
@@ -58,23 +56,18 @@ class HostTrainer:
 
     Attributes:
       agent: the algorithm; it steps `agent.num_envs` environments.
-      env: the single environment.
+      single_env: the environment.
       chunk_size: maximum number of updates per chunk.
       every_update: called after each update, see `train`; or None.
     """
 
     agent: Agent
-    env: HostEnvironment
+    single_env: HostEnvironment
     chunk_size: int = 64
     every_update: Callback | None = None
 
     steps_on_host = True
     sharding = None  # one process steps all environments
-
-    @property
-    def single_env(self) -> HostEnvironment:
-        """The single environment."""
-        return self.env
 
     @property
     def steps_per_update(self) -> int:
@@ -95,7 +88,7 @@ class HostTrainer:
 
     def evaluate(self, agent_state: Any, key: jax.Array, **options: Any) -> Episodes:
         """Play `[E]` whole episodes with one seed's agent state; see `core.evaluate.evaluate`."""
-        return play_episodes(self.agent, self.env, agent_state, key, **options)
+        return play_episodes(self.agent, self.single_env, agent_state, key, **options)
 
     def evaluate_seeds(self, agent_states: Any, keys: jax.Array, **options: Any) -> Episodes:
         """Play `[S, E]` whole episodes, with one agent state and one key `[S]` per seed."""
@@ -107,7 +100,7 @@ class HostTrainer:
 
 
 class HostProgram:
-    """The `Program` of a `HostTrainer`.
+    """The updates of all seeds as one callable; as `CompiledProgram`.
 
     The first call opens the environments, seeded from the states' keys; later calls continue with
     them. Each seed has separate environments, and one call of `act` serves all seeds.
@@ -121,8 +114,8 @@ class HostProgram:
         self._learn: Callable[..., tuple] | None = None
 
     def compile(self, state: RunnerState, on_stage: OnStage = ignore_stage) -> None:
-        """Compile acting and learning before the first call; see `Program.compile`."""
-        agent, spec = self._trainer.agent, self._trainer.env.obs_spec
+        """Compile acting and learning before the first call; see `CompiledProgram`."""
+        agent, spec = self._trainer.agent, self._trainer.single_env.obs_spec
         shape = (state.num_updates.shape[0], agent.num_envs)
         num_steps = 1 if agent.online else agent.rollout_length
         built = self._find_actor(state)
@@ -178,14 +171,14 @@ class HostProgram:
             self._runner.close()
 
     def _find_actor(self, state: RunnerState) -> Actor:
-        agent, env = self._trainer.agent, self._trainer.env
+        agent, env = self._trainer.agent, self._trainer.single_env
         impl = jax.random.key_impl(state.key)
         return actor(agent, state.agent, env.obs_spec, agent.num_envs, explore=True, impl=impl)
 
     def _open(self, state: RunnerState) -> HostRunner:
         keys = jax.vmap(update_keys)(state.key, state.num_updates).start
         seeds = np.asarray(jax.vmap(jax.random.bits)(keys)).tolist()
-        return HostRunner(self._trainer.env, self._trainer.agent.num_envs, seeds)
+        return HostRunner(self._trainer.single_env, self._trainer.agent.num_envs, seeds)
 
     def _update(
         self, actor: Actor, learn: Callable[..., tuple], runner: HostRunner

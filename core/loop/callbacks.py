@@ -1,4 +1,4 @@
-"""Host callbacks from jitted code."""
+"""Callbacks: their types, and host callbacks from jitted code."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -8,7 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
+OnStage: TypeAlias = Callable[[str], None]
 Callback: TypeAlias = Callable[[int, dict[str, np.ndarray]], None]
+
+
+def ignore_stage(name: str) -> None:
+    """Do nothing; the default of a program's `compile`."""
 
 
 def run_callback(callback: Callback, num_updates: jax.Array, metrics: dict[str, jax.Array]) -> None:

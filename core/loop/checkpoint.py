@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
-from ..types import by_path, types_by_path
+from ..types import by_path, is_key, on_data, type_differences
 
 State = TypeVar("State")
 
@@ -91,13 +91,19 @@ def restore(path: Path, like: State) -> State:
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
-            _check_same(path, types_by_path(metadata.tree), types_by_path(_plain(abstract)))
+            for name, (own, needed) in type_differences(metadata.tree, _plain(abstract)).items():
+                raise TriglotError(
+                    f"the checkpoint {path} belongs to another training: {name} is {own} in it, "
+                    f"but expected {needed}."
+                )
             # Orbax also compares containers without arrays, of which each library has its own.
             wanted = by_path(abstract)
             stored = jax.tree.structure(metadata.tree)
             item = jax.tree.unflatten(stored, [wanted[name] for name in by_path(metadata.tree)])
             found = by_path(checkpointer.restore(path.absolute(), item))
-            leaves = [_uncommitted(found[name]) for name in wanted]
+            # Not committed to a device: a program for committed arrays is compiled separately, and
+            # would miss the compilation cache.
+            leaves = [on_data(lambda array: jnp.array(np.asarray(array)), found[n]) for n in wanted]
             return jax.tree.unflatten(jax.tree.structure(abstract), leaves)
         except TriglotError:
             raise
@@ -107,33 +113,13 @@ def restore(path: Path, like: State) -> State:
             raise DamagedError(f"{path} is not a complete checkpoint: {message}") from error
 
 
-def _uncommitted(leaf: jax.Array) -> jax.Array:
-    """Undo orbax's commitment of an array to a device.
-
-    A program for committed arrays is compiled separately, so it would miss the compilation cache.
-    """
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        data = _uncommitted(jax.random.key_data(leaf))
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    return jnp.array(np.asarray(leaf))
-
-
 def _plain(abstract: Any) -> Any:
     """Replace typed keys by the integers that are stored."""
 
     def stored(leaf: Any) -> Any:
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
+        return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
     return jax.tree.map(stored, abstract)
-
-
-def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) -> None:
-    for name in sorted(stored.keys() | expected.keys()):
-        found, wanted = stored.get(name, "absent"), expected.get(name, "absent")
-        if found != wanted:
-            other = f"the checkpoint {path} belongs to another training"
-            raise TriglotError(f"{other}: {name} is {found} in it, but expected {wanted}.")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Collect trajectories in one scan, and average over the episodes that end in them."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,8 +11,9 @@ from jaxtyping import PyTree as TreeOf
 from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
-from ..types import PyTree, pytree_dataclass
-from .vectorize import Transition, VectorEnvironment, VectorState
+from ..types import pytree_dataclass
+from .state import RunnerState
+from .vectorize import Transition, VectorEnvironment
 
 
 @pytree_dataclass
@@ -57,58 +59,47 @@ class EpisodeStats:
 
 
 def rollout(
-    agent: Agent,
-    env: VectorEnvironment,
-    agent_state: Any,
-    carry: PyTree,
-    env_state: VectorState,
-    key: jax.Array,
-) -> tuple[VectorState, PyTree, Trajectory, EpisodeStats]:
+    agent: Agent, env: VectorEnvironment, start: RunnerState, key: jax.Array
+) -> tuple[RunnerState, Trajectory, EpisodeStats]:
     """Act for `agent.rollout_length` steps with exploration.
 
     Returns:
-      The environment state and the carry after the last step, the trajectory `[T, N]`, and the
-      statistics of the episodes that ended in it.
+      The state after the last step, in which the agent is unchanged, the trajectory `[T, N]`, and
+      the statistics of the episodes that ended in it.
     """
 
-    def step(carry: tuple, step_key: jax.Array) -> tuple[tuple, tuple]:
-        env_state, carry = carry
+    def step(before: tuple, step_key: jax.Array) -> tuple[tuple, tuple]:
+        env_state, carry = before
         act_key, env_key = jax.random.split(step_key)
-        env_state, carry, seen, transition = _act_and_step(
-            agent, env, agent_state, carry, env_state, act_key, env_key
-        )
+        now = replace(start, env=env_state, carry=carry)
+        after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
         # Summed after the loop: in it, three sums of a few numbers are 1 % of PPO's time.
         totals = transition.episode_return, transition.episode_length
-        return (env_state, carry), (seen, totals)
+        return (after.env, after.carry), (seen, totals)
 
     keys = jax.random.split(key, agent.rollout_length)
-    (env_state, last_carry), (seen, totals) = scan_keys(step, (env_state, carry), keys)
-    trajectory = make_trajectory(**seen, carry=carry)
+    (env_state, carry), (seen, totals) = scan_keys(step, (start.env, start.carry), keys)
+    trajectory = make_trajectory(**seen, carry=start.carry)
     done = trajectory.terminated | trajectory.truncated
-    return env_state, last_carry, trajectory, EpisodeStats.of(done, *totals)
+    after = replace(start, env=env_state, carry=carry)
+    return after, trajectory, EpisodeStats.of(done, *totals)
 
 
 def online_rollout(
-    agent: Agent,
-    env: VectorEnvironment,
-    agent_state: Any,
-    carry: PyTree,
-    env_state: VectorState,
-    key: jax.Array,
-) -> tuple[VectorState, PyTree, Any, dict[str, jax.Array], EpisodeStats]:
+    agent: Agent, env: VectorEnvironment, start: RunnerState, key: jax.Array
+) -> tuple[RunnerState, dict[str, jax.Array], EpisodeStats]:
     """Alternate one exploring step and one update, `agent.rollout_length` times.
 
     Returns:
-      The environment state, the carry and the agent state after the last step, the metrics averaged
-      over the steps, and the statistics of the episodes that ended.
+      The state after the last step, the metrics averaged over the steps, and the statistics of the
+      episodes that ended.
     """
 
-    def step(carry: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
-        env_state, carry, agent_state, sums, stats = carry
+    def step(before: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
+        env_state, carry, agent_state, sums, stats = before
         act_key, env_key, update_key = keys
-        env_state, next_carry, seen, transition = _act_and_step(
-            agent, env, agent_state, carry, env_state, act_key, env_key
-        )
+        now = replace(start, env=env_state, carry=carry, agent=agent_state)
+        after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
         one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
         agent_state, metrics = agent.update(agent_state, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
@@ -116,17 +107,18 @@ def online_rollout(
             transition.done, transition.episode_return, transition.episode_length
         )
         stats = jax.tree.map(jnp.add, stats, ended)
-        return (env_state, next_carry, agent_state, sums, stats), None
+        return (after.env, after.carry, agent_state, sums, stats), None
 
     num_steps = agent.rollout_length
     # Split by use first, so that XLA drops the keys of unused uses.
     keys = tuple(jax.random.split(part, num_steps) for part in jax.random.split(key, 3))
-    start = (env_state, carry, agent_state, None, EpisodeStats.zero())
-    ((_, _, _, shapes, _), _) = jax.eval_shape(step, start, tuple(k[0] for k in keys))
+    before = (start.env, start.carry, start.agent, None, EpisodeStats.zero())
+    ((_, _, _, shapes, _), _) = jax.eval_shape(step, before, tuple(k[0] for k in keys))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    start = (env_state, carry, agent_state, zeros, EpisodeStats.zero())
-    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, start, keys)
-    return env_state, carry, agent_state, jax.tree.map(lambda s: s / num_steps, sums), stats
+    before = (start.env, start.carry, start.agent, zeros, EpisodeStats.zero())
+    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, before, keys)
+    after = replace(start, env=env_state, carry=carry, agent=agent_state)
+    return after, jax.tree.map(lambda total: total / num_steps, sums), stats
 
 
 def make_trajectory(
@@ -163,19 +155,11 @@ def make_trajectory(
 
 
 def _act_and_step(
-    agent: Agent,
-    env: VectorEnvironment,
-    agent_state: Any,
-    carry: PyTree,
-    env_state: VectorState,
-    act_key: jax.Array,
-    env_key: jax.Array,
-) -> tuple[VectorState, PyTree, dict[str, Any], Transition]:
-    inputs = PolicyInput(
-        obs=env_state.obs, first=env_state.first, action_mask=env_state.action_mask
-    )
-    output = agent.act(agent_state, carry, inputs, act_key, explore=True)
-    env_state, transition = env.step(env_state, output.action, env_key)
+    agent: Agent, env: VectorEnvironment, now: RunnerState, act_key: jax.Array, env_key: jax.Array
+) -> tuple[RunnerState, dict[str, Any], Transition]:
+    inputs = PolicyInput(obs=now.env.obs, first=now.env.first, action_mask=now.env.action_mask)
+    output = agent.act(now.agent, now.carry, inputs, act_key, explore=True)
+    env_state, transition = env.step(now.env, output.action, env_key)
     seen = {
         "obs": inputs.obs,
         "first": inputs.first,
@@ -188,4 +172,4 @@ def _act_and_step(
         "next_action_mask": transition.next_action_mask,
         "extras": output.extras,
     }
-    return env_state, output.carry, seen, transition
+    return replace(now, env=env_state, carry=output.carry), seen, transition

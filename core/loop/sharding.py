@@ -25,7 +25,7 @@ from ..agent import Agent, Trajectory
 from ..errors import TriglotError, unknown
 from ..hyper import check_count
 from ..network import Network
-from ..types import PyTree
+from ..types import PyTree, on_data
 from .state import RunnerState, Updated
 
 Shard: TypeAlias = Literal["seeds", "envs"]
@@ -139,15 +139,15 @@ class Sharding:
         rows = self._num_rows(leaf)
         if rows == leaf.shape[0] and leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
             return leaf
-        if _is_key(leaf):
-            data = self._placed(jax.random.key_data(leaf), sharding)
-            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+
         # `jax.device_put` would compare the array between processes first, one by one.
-        values = np.asarray(leaf)
-        missing = rows - values.shape[0]
-        if missing:
-            values = np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
-        return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+        def place(array: jax.Array) -> jax.Array:
+            values = np.asarray(array)
+            if missing := rows - len(values):
+                values = np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
+            return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+        return on_data(place, leaf)
 
     def _named(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -284,11 +284,4 @@ def on_host(leaf: jax.Array) -> np.ndarray:
 def _gathered(leaf: Any, num_seeds: int) -> Any:
     if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
         return leaf
-    if _is_key(leaf):
-        data = _gathered(jax.random.key_data(leaf), num_seeds)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(on_host(leaf)[:num_seeds])
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return on_data(lambda array: jnp.asarray(on_host(array)[:num_seeds]), leaf)

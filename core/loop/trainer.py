@@ -13,12 +13,12 @@ from ..agent import Agent
 from ..compiling import WholeProgram
 from ..environment import Environment, check_constant_shapes
 from ..errors import TriglotError
+from ..host.trainer import HostProgram, HostTrainer
 from ..hyper import MAX_COUNT, check_count
-from ..tracing.hoist import SEED_AXIS, draw_ahead
+from ..tracing.hoist import draw_ahead, vmap_seeds
 from ..types import PyTree
-from .callbacks import Callback, run_callback
+from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
-from .interface import OnStage, TrainerLike, ignore_stage
 from .rollout import online_rollout, rollout
 from .sharding import Sharding, gathered, on_host
 from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
@@ -91,19 +91,17 @@ class Trainer:
         """
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
-        env_state = self.env.refresh(runner_state.env, keys.pool)
-        agent_state, carry = runner_state.agent, runner_state.carry
-        start = (self.agent, self.env, agent_state, carry, env_state, keys.rollout)
+        state = replace(runner_state, env=self.env.refresh(runner_state.env, keys.pool))
         if self.agent.online:
-            env_state, carry, agent_state, metrics, stats = online_rollout(*start)
+            state, metrics, stats = online_rollout(self.agent, self.env, state, keys.rollout)
         else:
-            env_state, carry, trajectory, stats = rollout(*start)
+            state, trajectory, stats = rollout(self.agent, self.env, state, keys.rollout)
             if self.sharding is not None:
                 trajectory = self.sharding.keep_divided(trajectory)
-            agent_state, metrics = self.agent.update(runner_state.agent, trajectory, keys.learn)
-        extra = {} if self.monitor is None else self.monitor(agent_state)
-        after = replace(runner_state, agent=agent_state, carry=carry, env=env_state)
-        after = replace(after, num_updates=runner_state.num_updates + 1)
+            agent_state, metrics = self.agent.update(state.agent, trajectory, keys.learn)
+            state = replace(state, agent=agent_state)
+        extra = {} if self.monitor is None else self.monitor(state.agent)
+        after = replace(state, num_updates=state.num_updates + 1)
         return after, {**stats.metrics(), **metrics, **extra}
 
     def train_chunk(
@@ -192,16 +190,8 @@ class Trainer:
         return sharding if sharding is not None and sharding.shard == "seeds" else None
 
 
-def vmap_seeds(function: Callable[[PyTree], PyTree], seeds: PyTree) -> PyTree:
-    """Vmap over the leading axis `[S]`; call a single seed directly, which is 3 to 14 % faster."""
-    if jax.tree.leaves(seeds)[0].shape[0] > 1:
-        return jax.vmap(function, axis_name=SEED_AXIS)(seeds)
-    result = function(jax.tree.map(lambda leaf: leaf[0], seeds))
-    return jax.tree.map(lambda leaf: leaf[None], result)
-
-
 @functools.partial(WholeProgram, static_argnums=0, runs_once=True)
-def init_seeds(trainer: TrainerLike, keys: jax.Array, hyper: PyTree = None) -> RunnerState:
+def init_seeds(trainer: "TrainerLike", keys: jax.Array, hyper: PyTree = None) -> RunnerState:
     """Initialize one seed per key `[S]`.
 
     Args:
@@ -256,7 +246,7 @@ def _train_seeds(trainer: Trainer, runner_states: RunnerState, num_updates: Any)
 
 
 class CompiledProgram:
-    """The `Program` of a `Trainer`: `train_seeds`, optionally compiled ahead of time.
+    """The updates of all seeds as one callable: `train_seeds`, optionally compiled ahead of time.
 
     Attributes:
       compiled: what runs; None compiles at the first call.
@@ -275,14 +265,27 @@ class CompiledProgram:
         return train_seeds.trace(self._trainer, shapes, np.int32(0))
 
     def compile(self, runner_states: RunnerState, on_stage: OnStage = ignore_stage) -> None:
-        """Trace and compile before the first call; see `Program.compile`."""
+        """Trace and compile before the first call, which otherwise compiles.
+
+        Args:
+          runner_states: `[S, ...]`, read for their shapes only.
+          on_stage: called with the name of each finished stage: `trace` and `compile`.
+        """
         lowered = self.trace(runner_states).lower()
         on_stage("trace")
         self.compiled = lowered.compile()
         on_stage("compile")
 
     def __call__(self, runner_states: RunnerState, num_updates: Any) -> Updated:
-        """Run `num_updates` updates of every seed; see `Program`.
+        """Run `num_updates` updates of every seed. The given states are donated.
+
+        Args:
+          runner_states: `[S, ...]`.
+          num_updates: int32 `[]`, at most the trainer's `chunk_size`.
+
+        Returns:
+          The new states, and each metric `[S, K]` with `K >= num_updates`: the first `num_updates`
+          columns are valid.
 
         Raises:
           TriglotError: if the environment's shapes change between reset and step.
@@ -308,6 +311,12 @@ class CompiledProgram:
 
     def close(self) -> None:
         """Do nothing: a compiled program holds no open resources."""
+
+
+TrainerLike: TypeAlias = Trainer | HostTrainer
+"""An agent in its environments; `core.trainers.make_trainer` chooses which."""
+Program: TypeAlias = CompiledProgram | HostProgram
+"""The updates of all seeds as one callable; close it after use."""
 
 
 def _moved(sharding: Sharding, runner_states: RunnerState) -> RunnerState:

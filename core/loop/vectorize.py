@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from ..environment import Environment, TimeStep, has_costly_reset
 from ..errors import TriglotError
 from ..host_environment import require_jittable
+from ..hyper import check_count
+from ..numerics import where_rows
 from ..types import PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
@@ -103,8 +105,7 @@ class VectorEnvironment:
 
     def __post_init__(self) -> None:
         require_jittable(self.env)
-        if self.num_envs < 1:
-            raise TriglotError(f"num_envs must be at least 1, got {self.num_envs}.")
+        check_count("num_envs", self.num_envs)
         if self.resets not in ("auto", "fresh", "pool"):
             raise TriglotError(f"resets must be 'auto', 'fresh' or 'pool', got {self.resets!r}.")
         if self.resets == "auto":
@@ -184,12 +185,7 @@ class VectorEnvironment:
         )
         done = transition.done
         starts, pool = self._deal(state.pool, done, reset_key)
-
-        def where_done(start: jax.Array, current: jax.Array) -> jax.Array:
-            mask = done.reshape(done.shape + (1,) * (current.ndim - 1))
-            return jnp.where(mask, start, current)
-
-        now = jax.tree.map(where_done, starts, stepped)
+        now = where_rows(done, starts, stepped)
         return VectorState(
             state=now.state,
             obs=now.obs,

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..errors import TriglotError, shown, unknown
-from ..hyper import MAX_COUNT, PerLayer, only_for
+from ..errors import TriglotError, unknown
+from ..hyper import PerLayer, check_count, only_for
 from ..specs import Box, Dict, Discrete, Spec
 
 SQRT_2 = 2.0**0.5
@@ -112,8 +112,7 @@ class RecurrentCell:
     def __post_init__(self) -> None:
         if self.kind not in CELLS:
             raise unknown("recurrent cell", self.kind, CELLS)
-        if self.size < 1:
-            raise TriglotError(f"a recurrent cell needs at least one unit, got {self.size}.")
+        check_count("a recurrent cell's size", self.size)
 
     def initial_carry(self, num_envs: int) -> dict[str, jax.Array]:
         """Build the carry at an episode's start."""
@@ -208,13 +207,8 @@ class NetworkSpec:
             if isinstance(torso, MLP) and not isinstance(given, Box):
                 raise TriglotError(f"an MLP reads a Box observation, got {given}.")
         if isinstance(torso, MLP | CNN):
-            for sizes in (torso.hidden_sizes, torso.channels):
-                if min(sizes, default=1) < 1:
-                    raise TriglotError(f"a layer needs at least one unit, got {sizes}.")
-                if max(sizes, default=1) > MAX_COUNT:
-                    raise TriglotError(
-                        f"a layer has at most {MAX_COUNT:,} units, got {shown(max(sizes))}."
-                    )
+            for size in (*torso.channels, *torso.hidden_sizes):
+                check_count("a layer's number of units", size)
         if isinstance(torso, CNN):
             if not isinstance(spec, Box) or len(spec.shape) != 3:
                 raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")

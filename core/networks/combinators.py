@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError
+from ..hyper import check_count
 from ..network import Codec, Leaf, Network, Variables
-from ..types import Key, PyTree, types_by_path
+from ..types import Key, PyTree, type_differences
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
@@ -48,14 +49,10 @@ def combine(networks: Mapping[str, Network]) -> Network:
         keys = [None] * len(parts) if key is None else jax.random.split(key, len(parts))
         outputs, state, carry = {}, {}, {}
         for (n, part), k in zip(parts.items(), keys, strict=True):
-            own = part_of(variables, n)
-            if part.recurrent:
-                given = (inputs[0], inputs[1][n])
-                (outputs[n], carry[n]), state[n] = part.apply(own, given, key=k, train=train)
-            else:
-                given = inputs[0] if recurrent else inputs
-                outputs[n], state[n] = part.apply(own, given, key=k, train=train)
-                carry[n] = ()
+            given = inputs[0] if recurrent else inputs
+            given = (given, inputs[1][n]) if part.recurrent else given
+            returned, state[n] = part.apply(part_of(variables, n), given, key=k, train=train)
+            outputs[n], carry[n] = returned if part.recurrent else (returned, ())
         return (outputs, carry) if recurrent else outputs, state
 
     def initial_carry(variables: Variables, num_envs: int) -> PyTree:
@@ -115,8 +112,7 @@ def ensemble(network: Network, size: int) -> Network:
       A network whose variables and outputs have a leading axis `[size, ...]` and whose carry is
       `[N, size, ...]`. All members read the same inputs.
     """
-    if size < 1:
-        raise TriglotError(f"an ensemble needs at least one member, got size {size}.")
+    check_count("the size of an ensemble", size)
 
     def init(key: Key) -> Variables:
         # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
@@ -188,13 +184,11 @@ def start_from(network: Network, variables: Variables) -> Network:
       TriglotError: if structure, shapes or dtypes differ, naming the first array that does.
     """
     expected = jax.eval_shape(network.init, jax.random.key(0))
-    given, needed = types_by_path(variables), types_by_path(expected)
-    for name in sorted(given.keys() | needed.keys()):
-        if given.get(name) != needed.get(name):
-            raise TriglotError(
-                f"the variables do not fit the {network.backend} network {network.name!r}: "
-                f"{name} is {given.get(name, 'absent')}, expected {needed.get(name, 'absent')}."
-            )
+    for name, (given, needed) in type_differences(variables, expected).items():
+        raise TriglotError(
+            f"the variables do not fit the {network.backend} network {network.name!r}: {name} is "
+            f"{given}, expected {needed}."
+        )
     return replace(network, init=lambda key: variables, random_start=False)
 
 

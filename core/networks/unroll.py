@@ -1,30 +1,12 @@
 """Scans of recurrent networks over time, with a reset of the carry at each episode's start."""
 
 import jax
-import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..network import Network, Variables
+from ..numerics import where_rows
 from ..tracing.batched import scan_batched
 from ..types import Key, PyTree
-
-
-def restart(first: jax.Array, initial: PyTree, carry: PyTree) -> PyTree:
-    """Replace the carry by the initial one where an episode starts.
-
-    Args:
-      first: bool `[N]`, whether an episode starts.
-      initial: the initial carry, `[N, ...]`.
-      carry: the carry of the previous step, `[N, ...]`.
-
-    Returns:
-      The carry for this step, `[N, ...]`.
-    """
-
-    def where_first(start: jax.Array, previous: jax.Array) -> jax.Array:
-        return jnp.where(first.reshape(first.shape + (1,) * (start.ndim - 1)), start, previous)
-
-    return jax.tree.map(where_first, initial, carry)
 
 
 def unroll(
@@ -64,7 +46,7 @@ def unroll(
         carry, state = before
         step_inputs, starts, step_key = given
         own = Variables(params=variables.params, state=state)
-        both = (step_inputs, restart(starts, initial, carry))
+        both = (step_inputs, where_rows(starts, initial, carry))
         (outputs, carry), state = network.apply(own, both, key=step_key, train=train)
         return (carry, state), outputs
 
@@ -86,7 +68,7 @@ def carries(
         carry: PyTree, given: tuple[PyTree, jax.Array]
     ) -> tuple[PyTree, tuple[PyTree, PyTree]]:
         step_inputs, starts = given
-        before = restart(starts, initial, carry)
+        before = where_rows(starts, initial, carry)
         (_, after), _ = network.apply(variables, (step_inputs, before))
         return after, (before, after)
 
@@ -119,4 +101,4 @@ def apply_step(
     if not network.recurrent:
         return network.apply(variables, obs)[0], carry
     initial = network.initial_carry(variables, first.shape[0])
-    return network.apply(variables, (obs, restart(first, initial, carry)))[0]
+    return network.apply(variables, (obs, where_rows(first, initial, carry)))[0]

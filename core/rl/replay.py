@@ -178,14 +178,9 @@ class Replay:
     @classmethod
     def of(cls, config: ReplayConfig, obs_spec: Spec, action_spec: Spec) -> "Replay":
         """Make the replay that an agent's configuration describes, of such steps."""
-        return cls(
-            obs_spec=obs_spec,
-            action_spec=action_spec,
-            capacity=config.capacity,
-            num_envs=config.num_envs,
-            n_step=config.n_step,
-            prioritized=config.prioritized,
-        )
+        shared = ("capacity", "num_envs", "n_step", "prioritized")
+        given = {name: getattr(config, name) for name in shared}
+        return cls(obs_spec=obs_spec, action_spec=action_spec, **given)
 
     def init(self) -> ReplayState:
         """Make an empty replay."""

@@ -12,7 +12,7 @@ The results are those of a plain scan up to rounding.
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,9 +62,20 @@ def scan_batched(
 def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTree, PyTree]:
     length = num_rows(rows)
     closed, out_tree = trace_step(step, carry, rows)
-    parts = _split(closed.jaxpr, len(jax.tree.leaves(carry)), max_bytes / (length * num_seeds()))
-    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    jaxpr, size = closed.jaxpr, len(jax.tree.leaves(carry))
+    carry_vars, row_vars = jaxpr.invars[:size], jaxpr.invars[size:]
+    next_carry, outputs = jaxpr.outvars[:size], jaxpr.outvars[size:]
+    parts = _split(jaxpr, size, max_bytes / (length * num_seeds()))
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     evaluate(parts.once, constants)
+
+    # What one part makes and a later part reads, one row of each.
+    in_after, in_loop = _read(parts.after, outputs), _read(parts.loop, next_carry)
+    ahead, during = {*row_vars, *_made(parts.before)}, [*carry_vars, *_made(parts.loop)]
+    read_in_loop = [var for var in in_loop if var in ahead]
+    read_after = [var for var in in_after if var in ahead.union(during)]
+    made_before = [var for var in _made(parts.before) if var in {*read_in_loop, *in_after}]
+    made_in_loop = [var for var in during if var in in_after]
 
     def stage(equations: list[Any], names: list[Any], values: list[Any], made: list[Any]) -> Any:
         read = evaluate(equations, {**constants, **dict(zip(names, values, strict=True))})
@@ -82,25 +93,22 @@ def _scan(step: Any, carry: PyTree, rows: PyTree, max_bytes: int) -> tuple[PyTre
             (product, slot), (left, right) = by_product[id(equation)], operands
             return [_multiply(product, left, jax.lax.stop_gradient(right), slot)]
 
-        known = {**constants, **dict(zip(parts.carry, jax.tree.leaves(carry), strict=True))}
-        known |= dict(zip(parts.read_in_loop, given, strict=True))
+        known = {**constants, **dict(zip(carry_vars, jax.tree.leaves(carry), strict=True))}
+        known |= dict(zip(read_in_loop, given, strict=True))
         read = evaluate(parts.loop, known, rule)
-        made = [read(atom) for atom in [*parts.next_carry, *parts.made_in_loop]]
-        size = len(parts.next_carry)
+        made = [read(atom) for atom in [*next_carry, *made_in_loop]]
         return jax.tree.unflatten(out_tree.children()[0], made[:size]), made[size:]
 
     leaves = jax.tree.leaves(rows)
-    known = dict(zip(parts.rows, leaves, strict=True))
-    made = jax.vmap(lambda row: stage(parts.before, parts.rows, row, parts.made_before))(leaves)
-    known |= dict(zip(parts.made_before, made, strict=True))
-    given = [known[var] for var in parts.read_in_loop]
+    known = dict(zip(row_vars, leaves, strict=True))
+    made = jax.vmap(lambda row: stage(parts.before, row_vars, row, made_before))(leaves)
+    known |= dict(zip(made_before, made, strict=True))
+    given = [known[var] for var in read_in_loop]
     slots = [_slots(p, constants[p.equation.invars[1]], length) for p in summed]
     carry, made = jax.lax.scan(body, carry, (given, slots), length=length)
-    known |= dict(zip(parts.made_in_loop, made, strict=True))
-    given = [known[var] for var in parts.read_after]
-    last = jax.vmap(
-        lambda row: stage(parts.after, parts.read_after, row, parts.outputs), axis_size=length
-    )
+    known |= dict(zip(made_in_loop, made, strict=True))
+    given = [known[var] for var in read_after]
+    last = jax.vmap(lambda row: stage(parts.after, read_after, row, outputs), axis_size=length)
     return carry, jax.tree.unflatten(out_tree.children()[1], last(given))
 
 
@@ -172,67 +180,34 @@ def _slots_backward(product: _Product, length: int, right: jax.Array, filled: Py
 _slots.defvjp(_slots_forward, _slots_backward)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The equations of a step by when they are evaluated, and what is passed between them.
+class _Parts(NamedTuple):
+    """The equations of a step by when they are evaluated.
 
     Attributes:
-      carry, rows, next_carry, outputs: what the step takes and returns.
-      once: equations that depend on constants only.
-      before: equations that depend on rows.
-      loop: equations on which the next carry depends, and those that cannot be batched.
+      once: those that depend on constants only.
+      before: those that depend on rows.
+      loop: those on which the next carry depends, and those that cannot be batched.
       after: the other ones that depend on the carry.
-      made_before, made_in_loop: variables that a later part reads.
-      read_in_loop, read_after: variables of earlier parts, one row of each.
     """
 
-    carry: list[Any]
-    rows: list[Any]
-    next_carry: list[Any]
-    outputs: list[Any]
     once: list[Any]
     before: list[Any]
     loop: list[Any]
     after: list[Any]
-    made_before: list[Any]
-    made_in_loop: list[Any]
-    read_in_loop: list[Any]
-    read_after: list[Any]
 
 
 def _split(jaxpr: Any, carry_size: int, max_bytes: float) -> _Parts:
-    carry, rows = jaxpr.invars[:carry_size], jaxpr.invars[carry_size:]
-    next_carry, outputs = jaxpr.outvars[:carry_size], jaxpr.outvars[carry_size:]
     live = needed(jaxpr.eqns, jaxpr.outvars)
     may_batch = [batched_bytes(equation) <= max_bytes for equation in live]  # none with effects
     staged: dict[str, list[Any]] = {ONCE: [], AHEAD: [], LOOP: []}
-    for equation, stage in zip(live, stages_of(live, may_batch, carry, rows), strict=True):
+    stages = stages_of(live, may_batch, jaxpr.invars[:carry_size], jaxpr.invars[carry_size:])
+    for equation, stage in zip(live, stages, strict=True):
         staged[stage].append(equation)
-    before, during = staged[AHEAD], staged[LOOP]
     single = [equation for equation, batched in zip(live, may_batch, strict=True) if not batched]
-    fixed = {var for equation in single for var in equation.outvars}
-    loop = needed(during, [*next_carry, *fixed])
+    loop = needed(staged[LOOP], [*jaxpr.outvars[:carry_size], *_made(single)])
     kept = set(map(id, loop))
-    after = [equation for equation in during if id(equation) not in kept]
-
-    made_before = _made(before)
-    made_in_loop = _made(loop)
-    in_after = _read(after, outputs)
-    read_in_loop = [var for var in _read(loop, next_carry) if var in {*rows, *made_before}]
-    return _Parts(
-        carry=carry,
-        rows=rows,
-        next_carry=next_carry,
-        outputs=outputs,
-        once=staged[ONCE],
-        before=before,
-        loop=loop,
-        after=after,
-        made_before=[var for var in made_before if var in {*read_in_loop, *in_after}],
-        made_in_loop=[var for var in [*carry, *made_in_loop] if var in in_after],
-        read_in_loop=read_in_loop,
-        read_after=[var for var in in_after if var in {*rows, *made_before, *carry, *made_in_loop}],
-    )
+    after = [equation for equation in staged[LOOP] if id(equation) not in kept]
+    return _Parts(staged[ONCE], staged[AHEAD], loop, after)
 
 
 def _made(equations: Iterable[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
-from ...backends.cells import inner_bias
+from ...backends.cells import INNER_BIAS
 from ...core.network import Leaf, Network
 from ..types import codec_of
 
@@ -81,7 +81,7 @@ def is_inner_bias(name: str) -> bool:
 
     Only one of the two variants has it.
     """
-    return name.endswith(inner_bias(""))
+    return name.endswith(INNER_BIAS)
 
 
 def read_parameters(network: Network) -> dict[str, Parameter]:

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams, PPOState
 from triglot.backends import build
 from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.errors import TriglotError
-from triglot.core.loop.rollout import rollout
+from triglot.core.loop.rollout import EpisodeStats, rollout
+from triglot.core.loop.state import RunnerState
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
 from triglot.core.networks.architecture import RecurrentCell
@@ -38,6 +39,15 @@ def forgetful(network: Network) -> Network:
     )
 
 
+def collected(
+    agent: PPO, vector: VectorEnvironment, state: PPOState, key: jax.Array
+) -> tuple[RunnerState, Trajectory, EpisodeStats]:
+    """Collect a rollout from the start of episodes."""
+    carry, env = agent.initial_carry(state, CONFIG.num_envs), vector.reset(key)
+    start = RunnerState(key=key, agent=state, carry=carry, env=env, num_updates=jnp.int32(0))
+    return rollout(agent, vector, start, key)
+
+
 def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
     env = probes.make("truncating", max_steps=3)
     plain = build("linen", PPO.networks(env.obs_spec, env.action_spec, CONFIG))
@@ -46,13 +56,11 @@ def test_a_network_that_ignores_its_carry_learns_as_the_plain_one() -> None:
     for network in (plain, forgetful(plain)):
         agent = PPO(network, env.obs_spec, env.action_spec, CONFIG)
         state = agent.init(jax.random.key(0), CONFIG.num_envs)
-        carry = agent.initial_carry(state, CONFIG.num_envs)
-        key = jax.random.key(1)
-        _, carry, trajectory, _ = rollout(agent, vector, state, carry, vector.reset(key), key)
+        after, trajectory, _ = collected(agent, vector, state, jax.random.key(1))
         new_state, metrics = agent.update(state, trajectory, jax.random.key(2))
         learned.append((new_state.learner.variables.params, metrics))
         if network.recurrent:  # 8 steps in episodes of 3: the third has seen 2
-            np.testing.assert_array_equal(carry, [2] * CONFIG.num_envs)
+            np.testing.assert_array_equal(after.carry, [2] * CONFIG.num_envs)
     chex.assert_trees_all_close(*learned, rtol=1e-4, atol=1e-5)
 
 
@@ -107,8 +115,7 @@ def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) 
         @jax.jit
         def values(key: jax.Array, agent: PPO = agent) -> tuple:
             state = agent.init(key, CONFIG.num_envs)
-            carry = agent.initial_carry(state, CONFIG.num_envs)
-            trajectory = rollout(agent, vector, state, carry, vector.reset(key), key)[2]
+            trajectory = collected(agent, vector, state, key)[1]
             kept = trajectory.extras.pop("value", None)
             return kept, agent._values(state.learner.variables, trajectory)[0]
 

@@ -178,7 +178,7 @@ def test_ppo_trains_it(cell: str, backend: str) -> None:
 def test_a_cell_that_is_none_and_a_table_with_memory() -> None:
     with pytest.raises(TriglotError, match="unknown recurrent cell 'lstn'; did you mean 'lstm'"):
         RecurrentCell("lstn")
-    with pytest.raises(TriglotError, match="at least one unit, got 0"):
+    with pytest.raises(TriglotError, match="size must be at least 1, got 0"):
         RecurrentCell("gru", 0)
     with pytest.raises(TriglotError, match="a table has no recurrent cell"):
         NetworkSpec(Discrete(3), Table(), HEADS, RecurrentCell()).check()

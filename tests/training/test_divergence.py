@@ -103,7 +103,7 @@ def test_an_environment_that_changes_its_shapes_is_refused_before_it_trains(
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.startswith("triglot: error: ")
     words = (
-        "the environment failing changes its shapes: obs is float32 [1] after reset and float32 [2]"
+        "the environment failing changes its shapes: obs is float32[1] after reset and float32[2]"
     )
     assert words in said
     assert not out.exists()

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...core.loop.checkpoint import Checkpoints
 from ...core.loop.episode import Episodes
-from ...core.loop.prepare import compile_evaluation
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
+from ...core.trainers import compile_evaluation
 from ...machine.files import write_json
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan

@@ -13,7 +13,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
-from ...core.network import Codec, Leaf, Variables
+from ...core.network import Leaf, Variables
 from ...core.rl.normalize import RunningStats
 from ...registry.arg import flag
 from ..identity import codec_of, shapes_of
@@ -53,7 +53,7 @@ class Start:
           TriglotError: naming the first parameters that do not.
         """
         codec, shapes = codec_of(agent.network), shapes_of(agent.network)
-        own = _by_name(codec)
+        own = codec.by_name
         names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
         wrong = []
         for name in names:
@@ -142,7 +142,7 @@ def read_start(options: TrainOptions) -> Start | None:
         folder=folder,
         num_updates=run.num_updates,
         arrays={name: np.stack([one[name] for one in named]) for name in chosen},
-        leaves=_by_name(codec),
+        leaves=codec.by_name,
         stats=None if stats is None else jax.tree.map(lambda leaf: leaf[np.array(indices)], stats),
         whole=not options.init_names,
     )
@@ -180,10 +180,6 @@ def _chosen(patterns: tuple[str, ...], names: list[str], folder: Path) -> list[s
     if not patterns:
         return names
     return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
-
-
-def _by_name(codec: Codec) -> dict[str, Leaf]:
-    return {name: leaf for leaf in codec.leaves for name in leaf.names}
 
 
 def _with(agent_state: Any, stats: RunningStats) -> Any:

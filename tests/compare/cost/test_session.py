@@ -10,7 +10,7 @@ import numpy as np
 from triglot.compare.cost.session import MIN_SECONDS, CostSession
 from triglot.compare.options import CompareOptions
 from triglot.core.loop.state import update_keys
-from triglot.core.loop.trainer import vmap_seeds
+from triglot.core.tracing.hoist import vmap_seeds
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("haiku", {"hidden_sizes": [4], "num_envs": 2, "rollout_length": 4, "num_epochs": 1,
