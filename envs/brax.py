@@ -23,8 +23,8 @@ from ..core.errors import require, unknown, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import adapting, check_options, check_values
-from .adapting import Options
+from . import adapting
+from .adapting import Options, check_options, check_values
 from .brax_viewer import page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
@@ -123,39 +123,19 @@ class Brax:
         )
 
     def draw(self, states: PyTree, path: str) -> None:
-        """Write states `[T, ...]` as an HTML page; see `html`."""
-        html(self, states, path)
+        """Write states `[T, ...]` as an HTML page with brax's viewer.
 
+        The page loads nothing from the network.
 
-def x_position(state: PyTree) -> jax.Array:
-    """Read the forward position of the first body, in metres.
-
-    Args:
-      state: `TimeStep.state`, with any leading axes.
-
-    Returns:
-      float32 with the states' leading axes.
-    """
-    return state.pipeline_state.x.pos[..., 0, 0]
-
-
-def html(env: Brax, states: PyTree, path: str) -> None:
-    """Write an episode as an HTML page with brax's viewer; the page loads nothing from the network.
-
-    Args:
-      env: the environment of the states.
-      states: `TimeStep.state` at each time, `[T, ...]`.
-      path: the file to write.
-
-    Raises:
-      TriglotError: if brax's viewer is not found in the installed packages.
-    """
-    dumps = require("brax.io.json", "brax").dumps
-    library = _library(env.env_name, env.backend, env.options).env
-    # The viewer would show the time of a physics step, of which an environment step has several.
-    system = library.sys.tree_replace({"opt.timestep": float(library.dt)})
-    frames = map(_Frame, adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x)))
-    Path(path).write_text(page(env.name, dumps(system, list(frames))))
+        Raises:
+          TriglotError: if brax's viewer is not found in the installed packages.
+        """
+        dumps = require("brax.io.json", "brax").dumps
+        env = self._library.env
+        # The viewer would show the time of a physics step; an environment step has several.
+        system = env.sys.tree_replace({"opt.timestep": float(env.dt)})
+        frames = map(_Frame, adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x)))
+        Path(path).write_text(page(self.name, dumps(system, list(frames))))
 
 
 class _Frame(NamedTuple):

@@ -367,7 +367,7 @@ def test_an_episode_is_drawn_without_a_display_or_a_warning(
     env = jumanji.make("Maze-v0", num_rows=5, num_cols=5)
     _, steps = play(env, 2, num_envs=1)
     states = jax.tree.map(lambda leaf: leaf[:, 0], steps.state)
-    jumanji.animate(env, states, str(tmp_path / "episode.gif"))
+    env.draw(states, str(tmp_path / "episode.gif"))
     assert (tmp_path / "episode.gif").read_bytes()[:3] == b"GIF"
     assert not caplog.records
 
