@@ -4,13 +4,12 @@ import inspect
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from ..core.errors import TriglotError, describe
+from ..core.errors import TriglotError, describe, silenced
 
 Case = TypeVar("Case")
 Outcome = Literal["passed", "failed", "skipped"]
@@ -162,7 +161,8 @@ class Checklist(Generic[Case]):
         """Run the checks in order; skip those whose needed checks did not pass."""
         results: list[Result] = []
         not_passed: set[str] = set()
-        with _no_logging():
+        # JAX and orbax log tracebacks of exceptions that the report states in one sentence.
+        with silenced(logging.CRITICAL):
             for check in self.checks:
                 missing = [name for name in check.needs if name in not_passed]
                 results.append(_run(check, case, missing))
@@ -203,14 +203,3 @@ def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
         found = str(error) if isinstance(error, TriglotError) else describe(error)
         return result(outcome="failed", found=found, fix=check.fix)
     return result(outcome="passed")
-
-
-@contextmanager
-def _no_logging() -> Iterator[None]:
-    # JAX and orbax log tracebacks of exceptions that the report states in one sentence.
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

@@ -22,19 +22,13 @@ from ..core.networks.combinators import part_of
 from ..core.specs import Box
 from ..training.load import Run
 from ..training.weights import MEAN, VARIANCE, statistics_of, variables_of
-from . import equinox, flax, haiku, nnx
 from .acting import num_masked
-from .sources import Style, network_entry, network_source
+from .sources import camel, network_source
+from .styles import LIBRARIES, Style
 
 MODEL, WEIGHTS = "model.py", "weights.npz"
-LIBRARIES: dict[str, Style] = {  # by format
-    "haiku": haiku.STYLE,
-    "flax": flax.STYLE,
-    "nnx": nnx.STYLE,
-    "equinox": equinox.STYLE,
-}
-# The algorithms whose greedy action `model.py` can compute.
-GREEDY = (PPO, DQN, QLearning, SAC)
+# The algorithms whose greedy action `model.py` can compute, and the head of discrete ones.
+GREEDY = {PPO: "logits", DQN: "q", QLearning: "q", SAC: "mean"}
 
 HEAD = '''"""{title}
 
@@ -109,7 +103,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     weights.update(statistics_of(run, seed_index))
     modules = "\n\n".join(network_source(name, spec, style) for name, spec in specs.items())
     entries = {
-        member: network_entry(name, style)
+        member: style.entry.format(name=name, class_name=camel(name))
         for name, spec in specs.items()
         for member in _members(name, spec)
     }
@@ -199,9 +193,7 @@ def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     if type(agent) not in GREEDY:
         return ""
     action_spec = agent.action_spec
-    wanted = (
-        "mean" if isinstance(action_spec, Box) else "q" if type(agent) in GREEDY[1:3] else "logits"
-    )
+    wanted = "mean" if isinstance(action_spec, Box) else GREEDY[type(agent)]
     part = next(name for name, spec in specs.items() if wanted in dict(spec.heads))
     masked, recurrent = num_masked(run) is not None, specs[part].cell is not None
     obs = "normalize(obs)" if normalizes else "obs"
