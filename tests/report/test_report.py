@@ -13,8 +13,8 @@ from tests.report.sample import sample
 from triglot.backends import zoo
 from triglot.core.errors import CannotWrite, TriglotError
 from triglot.report import comparison
-from triglot.report.charts import drawing, figures
-from triglot.report.comparison import page
+from triglot.report.charts import drawing
+from triglot.report.comparison import figure_path, page, page_charts
 from triglot.report.page import open_report
 
 MAX_PAGE = 1_500_000
@@ -94,7 +94,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def built(result: dict[str, Any]) -> References:
-    return References(page(result, figures.page_charts(result), comparison_json="{}"))
+    return References(page(result, page_charts(result), comparison_json="{}"))
 
 
 def test_all_files_are_written(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_page_names_the_figures(folder: Path) -> None:
 def test_a_chart_without_data_is_not_written() -> None:
     result = sample(num_updates=5, backends=("haiku", "nnx"), identical=True)
     result |= dict.fromkeys(("cost", "ladder", "statistics"))
-    assert list(map(figures.path, figures.page_charts(result))) == ["curves"]
+    assert list(map(figure_path, page_charts(result))) == ["curves"]
 
 
 def test_the_page_refers_to_nothing_outside(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_finding_in_one_library_is_shown() -> None:
     result = sample(num_updates=5, backends=("haiku", "nnx"))
     cause = {"name": "memory_growth", "where": "the training", "evidence": "3 MB an update"}
     result["backends"]["nnx"]["causes"] = [cause]
-    text = page(result, figures.page_charts(result), comparison_json="{}")
+    text = page(result, page_charts(result), comparison_json="{}")
     assert "Found in one library" in text and "3 MB an update" in text
 
 
@@ -192,7 +192,7 @@ def test_all_higher_costs_of_a_library_are_one_finding() -> None:
     result["cost"] = {**result["cost"], "slower": rows}
     causes = [{"name": "slower", "where": r["stage"], "evidence": r["sentence"]} for r in rows]
     result["backends"]["nnx"]["causes"] = causes
-    text = page(result, figures.page_charts(result), comparison_json="{}")
+    text = page(result, page_charts(result), comparison_json="{}")
     finding = "in its costs: Compile: Flax NNX 3 s; Peak memory: Flax NNX 1,003 MB"
     assert finding in text and text.count("<code>slower</code>") == 1
 
