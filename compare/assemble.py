@@ -238,8 +238,7 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     return {
         "thresholds": thresholds.tolist(),
         "backends": {
-            name: [point.value for point in performance_profile(own, thresholds.tolist())]
-            for name, own in scores.items()
+            name: performance_profile(own, thresholds.tolist()) for name, own in scores.items()
         },
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from ...core.errors import TriglotError
-from .estimate import Bounds, Estimate, bootstrap, count_of, samples_of
+from .estimate import Bounds, Estimate, bootstrap, samples_of
 
 
 def normalized(scores: Any, low: float, high: float) -> np.ndarray:
@@ -46,13 +46,11 @@ def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
     Raises:
       TriglotError: if a score is not finite.
     """
-    samples = samples_of(scores)
 
-    def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
-        pooled = np.concatenate(samples, axis=axis)
-        return np.asarray(stats.trim_mean(pooled, 0.25, axis=axis))
+    def statistic(*samples: np.ndarray, axis: int) -> Any:
+        return stats.trim_mean(np.concatenate(samples, axis=axis), 0.25, axis=axis)
 
-    return bootstrap(statistic, [s[None] for s in samples], count_of(samples), bounds)[0]
+    return bootstrap(statistic, samples_of(scores), bounds)
 
 
 def probability_of_improvement(scores: Any, others: Any) -> Estimate:
@@ -79,8 +77,7 @@ def probability_of_improvement(scores: Any, others: Any) -> Estimate:
         pairs = zip(samples[: len(first)], samples[len(first) :], strict=True)
         return np.mean([_share_above(one, other) for one, other in pairs], axis=0)
 
-    count = min(count_of(first), count_of(second))
-    return bootstrap(statistic, [sample[None] for sample in [*first, *second]], count)[0]
+    return bootstrap(statistic, [*first, *second])
 
 
 def _share_above(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -88,24 +85,16 @@ def _share_above(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.mean((one > other) + 0.5 * (one == other), axis=(-2, -1))
 
 
-def performance_profile(scores: Any, thresholds: Sequence[float]) -> list[Estimate]:
-    """Estimate the share of runs that score above each threshold; environments weigh the same.
+def performance_profile(scores: Any, thresholds: Sequence[float]) -> list[float]:
+    """Compute the share of runs that score above each threshold; environments weigh the same.
 
     Args:
       scores: `[S]`, or `[S]` per environment, then normalized.
       thresholds: `[K]`.
 
-    Returns:
-      `K` estimates; each interval holds for its threshold alone, not for the whole curve.
-
     Raises:
       TriglotError: if a score is not finite.
     """
-    samples = samples_of(scores)
     levels = np.asarray(thresholds, np.float64)[:, None]
-
-    def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
-        return np.mean([np.mean(sample, axis=axis) for sample in samples], axis=0)
-
-    above = [np.asarray(sample > levels, np.float64) for sample in samples]
-    return bootstrap(statistic, above, count_of(samples))
+    shares = [np.mean(sample > levels, axis=-1) for sample in samples_of(scores)]
+    return np.mean(shares, axis=0).tolist()

@@ -5,7 +5,7 @@ in 95% of the cases, the percentile bootstrap in 84% (20 returns: 92%); BCa was 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -121,27 +121,23 @@ def mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
 
 
 def bootstrap(
-    statistic: Callable[..., np.ndarray],
-    samples: Sequence[np.ndarray],
-    count: int,
-    bounds: Bounds | None = None,
-) -> list[Estimate]:
-    """Estimate statistics `[K]` with percentile intervals of the stratified bootstrap.
+    statistic: Callable[..., Any], samples: Samples, bounds: Bounds | None = None
+) -> Estimate:
+    """Estimate a statistic with the percentile interval of the stratified bootstrap.
 
     Every sample is resampled by itself, so that each environment keeps its number of seeds.
 
     Args:
-      statistic: `statistic(*samples, axis=-1) -> [..., K]` of samples `[..., K, S]`.
-      samples: arrays `[K, S]`; all K rows of a sample are resampled alike.
-      count: the number of seeds; fewer than 5 give no interval.
+      statistic: `statistic(*samples, axis=-1) -> [...]` of samples `[..., S]`.
+      samples: one array `[S]` per environment; fewer than 5 seeds give no interval.
       bounds: the lowest and the highest possible value.
 
     Source: Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, section 4.1.
     """
-    values = np.atleast_1d(statistic(*samples, axis=-1))
+    value, count = float(statistic(*samples, axis=-1)), count_of(samples)
     if count < MIN_SEEDS:
-        return [Estimate(float(value), None, None, count) for value in values]
-    found = stats.bootstrap(
+        return Estimate(value, None, None, count)
+    low, high = stats.bootstrap(
         samples,
         statistic,
         n_resamples=RESAMPLES,
@@ -152,8 +148,4 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    lows, highs = np.atleast_1d(found.low), np.atleast_1d(found.high)
-    return [
-        Estimate.within(value, low, high, count, bounds)
-        for value, low, high in zip(values, lows, highs, strict=True)
-    ]
+    return Estimate.within(value, low, high, count, bounds)
