@@ -4,13 +4,13 @@ from typing import Any
 
 from ..purity import purity_checks
 from ..report import Report, join
-from . import learning, protocol, training
+from . import learning, protocol
 from .feeder import LearningCase
 
 CHECKS = join(
     protocol.CHECKS.checks,
     purity_checks(needs=["update"]),
-    training.CHECKS.checks,
+    learning.TRAINING.checks,
     learning.CHECKS.checks,
 )
 

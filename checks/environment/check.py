@@ -7,7 +7,7 @@ import numpy as np
 from ..purity import purity_checks
 from ..report import Report, join
 from ..trees import flat
-from . import play, protocol, types
+from . import play, protocol
 from .case import EnvironmentCase
 
 CHECKS = join(
@@ -15,7 +15,7 @@ CHECKS = join(
     purity_checks(
         "arguments unchanged", "deterministic", "keys used once", "jit", needs=["arrays"]
     ),
-    types.CHECKS.checks,
+    protocol.TYPES.checks,
     purity_checks(
         "vmap", "scan", "compiles once", "checkpoint", needs=["flags", "observation", "action mask"]
     ),
