@@ -11,14 +11,14 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from ..backends import libraries
-from ..machine.files import creating
+from ..machine.files import write_files
 from . import numbers
 from .cards import cards
 from .charts import cost, curves, drawing, returns, theme
 from .charts.chart import RATE, Chart
 from .charts.series import equal_libraries
 from .contents import environment_names, series, speeds_table, summary_table, tables
-from .page import PAGE, as_files, write_files
+from .page import PAGE, as_files
 from .page import page as build
 from .pairs import details, matrix
 from .tables import Result, as_markdown
@@ -44,21 +44,17 @@ def write(out: Path, result: Result) -> None:
         leaves its section out.
 
     Raises:
-      CannotWrite: if the disk is full, or the folder is missing or read-only.
+      TriglotError: if a folder cannot be created, or the disk is full.
     """
     small = thinned(result)
-    text = as_json(small)
-    for folder in (out / "tables", out / FOLDER):
-        with creating(folder):
-            folder.mkdir(parents=True, exist_ok=True)
     drawn = page_charts(small)
     csv = as_files([*tables(small), *series(small)])
     files = {
-        "comparison.json": text,
+        "comparison.json": as_json(small),
         **{f"tables/{name}": content for name, content in csv.items()},
         "tables.md": markdown(small),
         **_figures(drawn, small),
-        PAGE: page(small, drawn, comparison_json=text),
+        PAGE: page(small, drawn),
     }
     write_files(out, files)
 
@@ -126,14 +122,8 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page(result: Result, drawn: Sequence[Chart], *, comparison_json: str) -> str:
-    """Build the page.
-
-    Args:
-      result: what is shown, thinned.
-      drawn: its charts.
-      comparison_json: the text that the page offers as `comparison.json`.
-    """
+def page(result: Result, drawn: Sequence[Chart]) -> str:
+    """Build the page of a thinned result and its charts."""
     found, envs = tables(result), environment_names(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     return build(
@@ -142,7 +132,7 @@ def page(result: Result, drawn: Sequence[Chart], *, comparison_json: str) -> str
         title=title(result),
         drawn=drawn,
         tables=found,
-        files={"comparison.json": comparison_json, **as_files([*found, *series(result)])},
+        files={"comparison.json": as_json(result), **as_files([*found, *series(result)])},
         figures=list(map(figure_path, drawn)),
         cards=cards(result),
         findings=_findings(result),

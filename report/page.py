@@ -11,8 +11,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from ..core.errors import TriglotError, writing
-from ..machine.files import replacing
+from ..core.errors import TriglotError
 from . import numbers
 from .charts import drawing, theme
 from .charts.chart import DESK, PHONE, Chart
@@ -90,17 +89,6 @@ def page(
 def as_files(tables: Sequence[Table]) -> dict[str, str]:
     """Format tables as CSV files, by name."""
     return {f"{table.name}.csv": as_csv(table) for table in tables}
-
-
-def write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files into a folder, each of them whole or not at all.
-
-    Raises:
-      CannotWrite: if the disk is full, or the folder is missing or read-only.
-    """
-    for name, content in files.items():
-        with replacing(out / name) as unfinished, writing(out / name):
-            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def open_report(path: Path) -> None:

@@ -94,7 +94,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def built(result: dict[str, Any]) -> References:
-    return References(page(result, page_charts(result), comparison_json="{}"))
+    return References(page(result, page_charts(result)))
 
 
 def test_all_files_are_written(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_finding_in_one_library_is_shown() -> None:
     result = sample(num_updates=5, backends=("haiku", "nnx"))
     cause = {"name": "memory_growth", "where": "the training", "evidence": "3 MB an update"}
     result["backends"]["nnx"]["causes"] = [cause]
-    text = page(result, page_charts(result), comparison_json="{}")
+    text = page(result, page_charts(result))
     assert "Found in one library" in text and "3 MB an update" in text
 
 
@@ -192,7 +192,7 @@ def test_all_higher_costs_of_a_library_are_one_finding() -> None:
     result["cost"] = {**result["cost"], "slower": rows}
     causes = [{"name": "slower", "where": r["stage"], "evidence": r["sentence"]} for r in rows]
     result["backends"]["nnx"]["causes"] = causes
-    text = page(result, page_charts(result), comparison_json="{}")
+    text = page(result, page_charts(result))
     finding = "in its costs: Compile: Flax NNX 3 s; Peak memory: Flax NNX 1,003 MB"
     assert finding in text and text.count("<code>slower</code>") == 1
 
