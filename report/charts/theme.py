@@ -37,41 +37,6 @@ def colours(backends: Sequence[str]) -> dict[str, str]:
     return {name: LIBRARIES.get(name) or next(rest) for name in backends}
 
 
-def finished(
-    spec: Spec,
-    *,
-    description: str,
-    width: int | str,
-    height: int,
-    title: Sequence[str] = (),
-) -> Spec:
-    """Add size, look and description to a specification.
-
-    Args:
-      spec: marks and data.
-      description: what a screen reader says.
-      width: pixels, or `"container"` to fill the page.
-      height: pixels.
-      title: a title, and the lines below it; empty in the page, which has headings.
-    """
-    head: Spec = {}
-    if title:
-        head = {"title": {"text": title[0], "subtitle": list(title[1:])}}
-    fit = {"type": "pad" if title else "fit-x", "contains": "padding"}
-    return {
-        "$schema": SCHEMA,
-        "description": description,
-        **head,
-        "width": width,
-        "height": height,
-        "autosize": fit,
-        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
-        "background": GROUND if title else None,
-        "config": CONFIG,
-        **spec,
-    }
-
-
 CONFIG: Spec = {
     "aria": False,  # the page describes the whole plot; a label on every point says little
     "font": FONT,
