@@ -146,7 +146,9 @@ class Checklist(Generic[Case]):
 
         def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
             named = name or run.__name__.strip("_").replace("_", " ")
-            paragraphs = re.split("\n\n(?:Why|Fix): ", inspect.getdoc(run) or "")
+            # `python -OO` removes docstrings; then a check has its name only.
+            said = inspect.getdoc(run) or f"{named}?\n\nWhy: \n\nFix: "
+            paragraphs = re.split("\n\n(?:Why|Fix): ", said)
             question, why, fix = (" ".join(text.split()) for text in paragraphs)
             self.checks.append(Check(named, question, why, fix, run, (*(needs or self.needs),)))
             return run
