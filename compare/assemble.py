@@ -15,7 +15,7 @@ from ..jobs.ledger import Ledger
 from ..machine import version
 from ..registry.bounds import Bounds
 from ..report.statistics import estimate
-from ..report.statistics.aggregate import interquartile_mean, normalized, performance_profile
+from ..report.statistics.aggregate import interquartile_mean, performance_profile
 from ..report.statistics.curves import area_under_curve
 from ..training.identity import Trace, compare_traces
 from .jobs import Job, environments
@@ -237,9 +237,7 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     thresholds = np.linspace(everything.min(), everything.max(), 41)
     return {
         "thresholds": thresholds.tolist(),
-        "backends": {
-            name: performance_profile(own, thresholds.tolist()) for name, own in scores.items()
-        },
+        "backends": {name: performance_profile(own, thresholds) for name, own in scores.items()},
     }
 
 
@@ -255,7 +253,7 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
             continue  # nothing was learned, so there is no scale
         scales[env] = [low, high]
         for name, entry in entries.items():
-            own = normalized(entry["final_returns"], low, high)
+            own = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
             if np.isfinite(own).all():
                 scores.setdefault(name, []).append(own)
     complete = {name: own for name, own in scores.items() if len(own) == len(scales)}

@@ -91,20 +91,15 @@ def as_files(tables: Sequence[Table]) -> dict[str, str]:
     return {f"{table.name}.csv": as_csv(table) for table in tables}
 
 
-def open_report(path: Path) -> None:
-    """Open a page in the web browser.
-
-    Args:
-      path: the page, or its folder.
+def open_report(folder: Path) -> None:
+    """Open the page in a folder in the web browser.
 
     Raises:
-      TriglotError: if there is no such page, or no browser that could open it.
+      TriglotError: if there is no browser that could open it.
     """
-    file = path / PAGE if path.is_dir() else path
-    if not file.is_file():
-        raise TriglotError(f"{file} does not exist: run `triglot compare` with --out {path} first.")
-    if not webbrowser.open(file.resolve().as_uri()):
-        raise TriglotError(f"no web browser was found; open {file.resolve()} in one.")
+    file = (folder / PAGE).resolve()
+    if not webbrowser.open(file.as_uri()):
+        raise TriglotError(f"no web browser was found; open {file} in one.")
 
 
 def variable(colour: str) -> str:

@@ -68,19 +68,11 @@ def samples_of(scores: Any) -> Samples:
     """
     several = len(scores) > 0 and np.ndim(scores[0]) > 0
     samples = [np.asarray(each, np.float64) for each in (scores if several else [scores])]
-    for index, sample in enumerate(samples):
-        place = f" of environment {index}" if several else ""
-        if sample.ndim != 1 or sample.size == 0:
+    for sample in samples:
+        if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
             raise TriglotError(
-                f"the scores{place} have the shape {list(sample.shape)}; expected at least one "
-                "score, one per seed [S]."
-            )
-        if not np.isfinite(sample).all():
-            wrong = [str(seed) for seed in np.flatnonzero(~np.isfinite(sample))]
-            raise TriglotError(
-                f"the scores{place} are NaN or infinite for seed {', '.join(wrong)}: a seed "
-                "without a finished episode or with a diverged network has no score; report it, "
-                "and leave it out."
+                f"expected finite scores, one per seed [S], got {sample.tolist()}: a seed without "
+                "a finished episode or with a diverged network has no score; leave it out."
             )
     return samples
 

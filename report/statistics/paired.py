@@ -130,17 +130,11 @@ def equivalence(
         pair's own.
 
     Raises:
-      TriglotError: if the margin is not positive, a score is not finite, or the numbers of seeds
-        differ.
+      TriglotError: if a score is not finite, or the numbers of seeds differ.
 
     Source: Schuirmann 1987, https://doi.org/10.1007/BF01068419; Berger 1982, Technometrics 24 (4),
     on tests that must all be passed.
     """
-    if not (0 < margin < math.inf):
-        raise TriglotError(
-            f"the margin is {margin}; expected a positive number: the largest difference of the "
-            "return that does not matter."
-        )
     sample, difference = _differences(scores, others), paired_difference(scores, others, bounds)
     if len(sample) == 1:
         return Equivalence("inconclusive", difference, None, None, None)
@@ -200,13 +194,7 @@ def _located(sample: np.ndarray) -> Any:
 
 
 def _differences(scores: Any, others: Any) -> np.ndarray:
-    first, second = samples_of(scores), samples_of(others)
-    if len(first) > 1 or len(second) > 1:
-        raise TriglotError(
-            f"the scores are of {max(len(first), len(second))} environments; pairs have one score "
-            "per seed [S]: average the normalized scores over the environments."
-        )
-    (one,), (other,) = first, second
+    (one,), (other,) = samples_of(scores), samples_of(others)
     if len(one) != len(other):
         raise TriglotError(
             f"paired scores need the same seeds on both sides; got {len(one)} and {len(other)} "

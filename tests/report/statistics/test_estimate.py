@@ -10,7 +10,6 @@ from scipy import stats
 from triglot.core.errors import TriglotError
 from triglot.report.statistics.aggregate import (
     interquartile_mean,
-    normalized,
     performance_profile,
     probability_of_improvement,
 )
@@ -32,8 +31,13 @@ SINGLE = (mean, interquartile_mean)
 def estimates(scores: Any) -> list[Estimate]:
     """Compute every estimate of one array of scores."""
     found = [estimate(scores) for estimate in SINGLE]
-    found.append(probability_of_improvement(scores, scores))
-    return found if np.ndim(scores[0]) else [*found, paired_difference(scores, scores)]
+    if np.ndim(scores[0]):
+        return found
+    return [
+        *found,
+        probability_of_improvement(scores, scores),
+        paired_difference(scores, scores),
+    ]
 
 
 @pytest.mark.parametrize("scores", [[3.0], [0.0, 500.0], [1.0, 2.0, 3.0, 4.0], [[1.0] * 9, [2.0]]])
@@ -126,33 +130,24 @@ def test_the_probability_of_improvement_is_mann_whitneys() -> None:
     assert found.count == 10
     back = probability_of_improvement(other, one)
     assert back.value == pytest.approx(1 - found.value)
-    two = probability_of_improvement([one, [1.0] * 10], [other, [0.0] * 10])
-    assert two.value == pytest.approx((found.value + 1) / 2)
 
 
 def test_a_performance_profile_falls_from_one_to_zero() -> None:
-    thresholds = [-100.0, 0.0, 1.0, 2.0, 100.0]
-    found = performance_profile(THREE_ENVS, thresholds)
+    scores = THREE_ENVS[0]
+    found = performance_profile(scores, np.array([-100.0, 0.0, 1.0, 2.0, 100.0]))
     assert found == sorted(found, reverse=True)
     assert (found[0], found[-1]) == (1.0, 0.0)
-    by_hand = sum(sum(score > 1.0 for score in env) / len(env) for env in THREE_ENVS) / 3
-    assert found[2] == pytest.approx(by_hand)
+    assert found[2] == pytest.approx(sum(score > 1.0 for score in scores) / len(scores))
 
 
 @pytest.mark.parametrize("estimate", SINGLE)
 def test_a_missing_score_is_an_error(estimate: Any) -> None:
-    with pytest.raises(TriglotError, match=r"are NaN or infinite for seed 1, 3"):
+    with pytest.raises(TriglotError, match=r"one per seed \[S\], got \[1.0, nan, 2.0, inf"):
         estimate([1.0, NAN, 2.0, np.inf, 3.0])
-    with pytest.raises(TriglotError, match="environment 1 are NaN"):
+    with pytest.raises(TriglotError, match=r"got \[nan\]"):
         estimate([[1.0, 2.0], [NAN]])
-    with pytest.raises(TriglotError, match="at least one score"):
+    with pytest.raises(TriglotError, match=r"got \[\]"):
         estimate([])
-
-
-def test_normalized_scores() -> None:
-    assert normalized([20.0, 260.0, 500.0], 20, 500).tolist() == [0.0, 0.5, 1.0]
-    with pytest.raises(TriglotError, match="got 5 and 5"):
-        normalized([1.0], 5, 5)
 
 
 @pytest.mark.parametrize(
