@@ -15,7 +15,6 @@ from ..backends import build
 from ..backends.libraries import find
 from ..backends.naming import normalize_separators, words_of
 from ..backends.translate import translate
-from ..core.errors import TriglotError
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
@@ -84,7 +83,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     as SAC's temperature, is left out.
 
     Args:
-      run: of any library.
+      run: of any library, with built-in networks.
       seed_index: which of its seeds.
       library: a name of `LIBRARIES`.
       title: of the weights, one sentence.
@@ -93,8 +92,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
       The files' contents by their names.
 
     Raises:
-      TriglotError: if the networks are not the zoo's, the library is not installed, or it lacks a
-        layer.
+      TriglotError: if the library is not installed, or it lacks a layer.
     """
     style, specs = LIBRARIES[library], specs_of(run)
     weights: dict[str, np.ndarray] = {}
@@ -141,18 +139,9 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
 
 
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
-    """Describe a run's networks by name, without the single numbers among them.
-
-    Raises:
-      TriglotError: if they are not the zoo's.
-    """
+    """Describe a run's built-in networks by name, without the single numbers among them."""
     agent: Any = run.agent
     asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
-    if set(asked) != set(agent.network.parts):
-        raise TriglotError(
-            "the run has a custom network, and a plain model is written for built-in ones only: "
-            "export its policy as stablehlo, or its weights as safetensors."
-        )
     return {name: spec for name, spec in asked.items() if not isinstance(spec, Network)}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from ...core.errors import TriglotError, require
+from ...core.errors import require
 from .chart import Chart, keys
 from .theme import CONFIG, GROUND, SCHEMA, Spec
 
@@ -87,10 +87,7 @@ def _finished(
 
 
 def _draw(spec: Spec) -> str:
-    try:
-        return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
-    except ValueError as error:
-        raise TriglotError(f"a plot could not be drawn: {error}.") from error
+    return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
 
 
 def _tidy(drawn: str) -> str:
