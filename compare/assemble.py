@@ -15,7 +15,6 @@ from ..jobs.ledger import Ledger
 from ..machine import version
 from ..registry.bounds import Bounds
 from ..report.statistics import estimate
-from ..report.statistics.aggregate import interquartile_mean, performance_profile
 from ..report.statistics.curves import area_under_curve
 from ..training.identity import Trace, compare_traces
 from .jobs import Job, environments
@@ -211,7 +210,7 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
     entries = {
         name: {
             "mean": estimate.mean(own, bounds).as_json() if name in whole else None,
-            "iqm": interquartile_mean(own, bounds).as_json() if name in whole else None,
+            "iqm": estimate.interquartile_mean(own, bounds).as_json() if name in whole else None,
             "area": (
                 estimate.mean(areas[name], bounds).as_json()
                 if np.isfinite(areas[name]).all()
@@ -237,7 +236,9 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     thresholds = np.linspace(everything.min(), everything.max(), 41)
     return {
         "thresholds": thresholds.tolist(),
-        "backends": {name: performance_profile(own, thresholds) for name, own in scores.items()},
+        "backends": {
+            name: estimate.performance_profile(own, thresholds) for name, own in scores.items()
+        },
     }
 
 
@@ -263,7 +264,7 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
         "backends": {
             name: {
                 "mean": estimate.mean(own).as_json(),
-                "iqm": interquartile_mean(own).as_json(),
+                "iqm": estimate.interquartile_mean(own).as_json(),
             }
             for name, own in complete.items()
         },

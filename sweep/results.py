@@ -9,9 +9,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ..jobs.ledger import Ledger
-from ..report.statistics.aggregate import interquartile_mean
 from ..report.statistics.curves import finite_mean
-from ..report.statistics.estimate import Bounds, Estimate, mean
+from ..report.statistics.estimate import Bounds, Estimate, interquartile_mean, mean
 from .batches import Batch, by_pair
 from .learning import Learning
 from .plan import SweepPlan

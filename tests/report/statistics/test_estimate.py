@@ -8,13 +8,14 @@ import pytest
 from scipy import stats
 
 from triglot.core.errors import TriglotError
-from triglot.report.statistics.aggregate import (
+from triglot.report.statistics.curves import area_under_curve
+from triglot.report.statistics.estimate import (
+    Estimate,
     interquartile_mean,
+    mean,
     performance_profile,
     probability_of_improvement,
 )
-from triglot.report.statistics.curves import area_under_curve
-from triglot.report.statistics.estimate import Estimate, mean
 from triglot.report.statistics.paired import paired_difference
 
 NAN = np.nan
