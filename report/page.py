@@ -26,11 +26,9 @@ def page(
     command: str,
     result: Mapping[str, Any],
     *,
-    title: str,
     drawn: Sequence[Chart],
     tables: Sequence[Table],
     files: Mapping[str, str],
-    figures: Sequence[str],
     **content: Any,
 ) -> str:
     """Build the page of a command's result.
@@ -38,12 +36,11 @@ def page(
     Args:
       command: `compare` or `sweep`; the template has its name.
       result: what is shown, as its JSON file holds it.
-      title: of the page.
       drawn: the charts, shown by name.
       tables: shown by name.
       files: texts that the page offers, by name, also without JavaScript.
-      figures: paths of the pictures in the page's folder, without suffix.
-      content: what the template shows besides.
+      content: what the template shows besides: `title`, and `figures`, the paths of the pictures in
+        the page's folder, without suffix.
 
     Returns:
       HTML without references to anything outside of it.
@@ -55,7 +52,6 @@ def page(
         .render(
             command=command,
             result=result,
-            title=title,
             charts={chart.name: chart for chart in drawn},
             plots={
                 chart.name: {
@@ -75,7 +71,6 @@ def page(
                 )
                 for name, text in files.items()
             ],
-            figures=figures,
             sections=[],  # the template adds those that it shows
             style=Markup(_style()),
             script=Markup((ASSETS / "page.js").read_text()),

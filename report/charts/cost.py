@@ -79,19 +79,24 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
+def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
+    """Select what was measured of a stage, by library."""
+    found = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
+    return {name: each for name, each in found.items() if each.get("median") is not None}
+
+
 def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
     """Build a small plot of medians and intervals for each rate that was measured."""
     stages = {stage["name"]: stage for stage in cost["stages"]}
     built = []
     for stage in (stages[name] for name in RATES if name in stages):
-        measured = {name: each.get(stage["name"]) or {} for name, each in cost["backends"].items()}
-        found = {name: m for name, m in measured.items() if m.get("median") is not None}
+        found = of_stage(cost, stage["name"])
         if not found:
             continue
         chart = libraries_chart(
             stage["name"],
             found,
-            measured,
+            cost["backends"],
             stage["unit"],
             value="median",
             zero=True,  # or a difference of a few percent would look large
