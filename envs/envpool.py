@@ -103,15 +103,11 @@ class EnvPool:
     time_limit: int | None
     obs_spec: Spec
     action_spec: Spec
+    milliseconds = 60  # of a frame: about an Atari game's, whose frames are skipped by 4
 
     @property
     def name(self) -> str:
         return f"envpool:{self.task}"
-
-    @property
-    def milliseconds(self) -> int:
-        """Duration of a frame: about the speed of an Atari game whose frames are skipped by 4."""
-        return 60
 
     def open(self, num_envs: int) -> "EnvPoolVector":
         """Prepare `num_envs` environments, which `reset` starts."""
