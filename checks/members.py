@@ -40,10 +40,7 @@ def _check_signature(name: str, function: Any, arguments: str) -> None:
     positional, _, keywords = (part.strip(", ") for part in arguments.partition("*"))
     given = positional.split(", ")
     call = f"{name}({arguments.replace('*, ', '')})"
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # builtins have no signature
-        return
+    signature = inspect.signature(function)
     try:
         bound = signature.bind(*given, **dict.fromkeys(keywords.split())).arguments
     except TypeError as error:

@@ -173,23 +173,6 @@ class Checklist(Generic[Case]):
         return tuple(results)
 
 
-def join(*groups: Sequence[Check]) -> Checklist:
-    """Concatenate groups of checks.
-
-    Raises:
-      TriglotError: if a check needs one that does not precede it.
-    """
-    checks = [check for group in groups for check in group]
-    known: set[str] = set()
-    for check in checks:
-        if missing := set(check.needs) - known:
-            raise TriglotError(
-                f"check {check.name!r} needs {sorted(missing)}: put these before it in the list."
-            )
-        known.add(check.name)
-    return Checklist(checks)
-
-
 def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
     result = partial(Result, name=check.name, question=check.question, why=check.why)
     if missing:
