@@ -37,16 +37,14 @@ def colours(backends: Sequence[str]) -> dict[str, str]:
     return {name: LIBRARIES.get(name) or next(rest) for name in backends}
 
 
+TEXT: Spec = {"titleColor": QUIET, "titleFontWeight": 500, "titleFontSize": 12, "labelFontSize": 12}
 CONFIG: Spec = {
     "aria": False,  # the page describes the whole plot; a label on every point says little
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
+        **TEXT,
         "labelColor": QUIET,
-        "titleColor": QUIET,
-        "titleFontWeight": 500,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
         "titlePadding": 10,
         "labelPadding": 6,
         "gridColor": GRID,
@@ -58,11 +56,8 @@ CONFIG: Spec = {
     "legend": {
         "orient": "top",
         "title": None,
+        **TEXT,
         "labelColor": INK,
-        "titleColor": QUIET,
-        "titleFontWeight": 500,
-        "titleFontSize": 12,
-        "labelFontSize": 12,
         "symbolStrokeWidth": 3,
         "labelLimit": 400,
     },
