@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from .messages import describe_error, describe_value
-from .report import Failed
+from .report import Failed, describe_error, describe_value
 
 EXPECTED = {bool: "True or False", int: "an integer of at least 1", str: "a string"}
 

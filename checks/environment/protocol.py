@@ -13,8 +13,7 @@ import numpy as np
 from ...core import specs
 from ...core.environment import TimeStep
 from ..members import check_hashable, check_members
-from ..messages import describe_error, describe_value
-from ..report import Checklist, Failed
+from ..report import Checklist, Failed, describe_error, describe_value
 from ..trees import by_path
 from .case import EnvironmentCase, is_mask, spec_leaves
 

@@ -43,8 +43,6 @@ class Estimate:
         cls, value: float, low: float, high: float, count: int, bounds: Bounds | None = None
     ) -> "Estimate":
         """Create an estimate whose interval contains `value` and does not exceed `bounds`."""
-        if count < MIN_SEEDS:
-            return cls(float(value), None, None, count)
         if bounds is not None:
             low, high = max(low, bounds[0]), min(high, bounds[1])
         return cls(float(value), float(min(low, value)), float(max(high, value)), count)
