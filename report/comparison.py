@@ -16,7 +16,6 @@ from . import numbers
 from .cards import cards
 from .charts import cost, curves, drawing, returns, theme
 from .charts.chart import RATE, Chart
-from .charts.series import equal_libraries
 from .contents import environment_names, series, speeds_table, summary_table, tables
 from .page import PAGE, as_files
 from .page import page as build
@@ -136,7 +135,7 @@ def page(result: Result, drawn: Sequence[Chart]) -> str:
         figures=list(map(figure_path, drawn)),
         cards=cards(result),
         findings=_findings(result),
-        groups=equal_libraries(result)[0],
+        groups=theme.equal_libraries(result)[0],
         envs=envs,
         curves_in={env: curves_name(env) for env in envs[1:]},
         measures=curves.measures(result),

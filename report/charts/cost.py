@@ -6,8 +6,7 @@ from typing import Any
 from ...backends import libraries
 from .chart import Chart, colour_by, number, rows_axis, table, word
 from .estimates import libraries_chart
-from .series import Series
-from .theme import GROUND, INK, STAGES
+from .theme import GROUND, INK, STAGES, Series
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
 # Shown beside the stacked bars, in this order; the others are in the table.

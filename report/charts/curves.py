@@ -23,8 +23,7 @@ from .chart import (
     strokes,
     table,
 )
-from .series import Series, equal_libraries, grouped
-from .theme import colours
+from .theme import Series, colours, equal_libraries, grouped
 
 TITLE = "Learning curves"
 OVERLAP = 0.01  # of the range of the returns

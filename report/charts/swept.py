@@ -9,8 +9,7 @@ from ..statistics import format_return
 from .chart import SHORT, Chart, number, table, word
 from .curves import seeds_chart
 from .estimates import estimates, row_of, rows_chart
-from .series import Series
-from .theme import GROUND, INK, LIBRARIES, PALETTE, STAGES, Spec
+from .theme import GROUND, INK, LIBRARIES, PALETTE, STAGES, Series, Spec
 
 RETURN = "return per episode"
 LOG_RATIO = 20  # largest to smallest value of a name, above which its axis is logarithmic
