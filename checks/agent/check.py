@@ -7,7 +7,7 @@ from ..report import Checklist, Report
 from . import learning, protocol
 from .feeder import LearningCase
 
-CHECKS = Checklist(
+CHECKS: Checklist[Any] = Checklist(
     [
         *protocol.CHECKS.checks,
         *purity_checks(needs=["update"]),

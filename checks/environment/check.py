@@ -11,7 +11,7 @@ from . import play, protocol
 from .case import EnvironmentCase
 
 TYPED = ["flags", "observation", "action mask"]  # what must fit the specs before a batch is made
-CHECKS = Checklist(
+CHECKS: Checklist[Any] = Checklist(
     [
         *protocol.CHECKS.checks,
         *purity_checks(

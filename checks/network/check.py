@@ -8,7 +8,7 @@ from . import outputs, protocol
 from .case import NetworkCase
 
 PURITY = purity_checks(needs=["training"])
-CHECKS = Checklist([*protocol.CHECKS.checks, *PURITY, *outputs.CHECKS.checks])
+CHECKS: Checklist[Any] = Checklist([*protocol.CHECKS.checks, *PURITY, *outputs.CHECKS.checks])
 
 
 def check_network(network: Any, obs_spec: Any, *, seed: int = 0) -> Report:
