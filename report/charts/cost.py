@@ -39,32 +39,25 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     series = tuple(
         Series(stage, known[stage]["title"], (STAGES[index],)) for index, stage in enumerate(stages)
     )
-    x = number("from", "seconds", axis={"grid": True, "tickCount": 6})
+    seconds = number("seconds", format=".3~r")
+    y, x = rows_axis("backend"), number("from", "seconds", axis={"grid": True, "tickCount": 6})
     columns = ("backend", "g", "stage", "seconds", "from", "to")
     bars = {
         "data": table(columns, rows, words=("backend", "g", "stage")),
         "mark": {"type": "bar", "height": {"band": 0.6}},
         "encoding": {
-            "y": rows_axis("backend"),
+            "y": y,
             "x": x,
             "x2": {"field": "to"},
             "color": colour_by("g", {one.key: one.colours[0] for one in series}),
-            "tooltip": [
-                word("backend", "library"),
-                word("stage", "stage"),
-                number("seconds", format=".3~r"),
-            ],
+            "tooltip": [word("backend", "library"), word("stage", "stage"), seconds],
         },
     }
     whiskers = [
         {
             "data": table(("backend", "low", "high"), ends, words=("backend",)),
             "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
-            "encoding": {
-                "y": rows_axis("backend"),
-                "x": {**x, "field": "low"},
-                "x2": {"field": "high"},
-            },
+            "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
         }
         for colour, width in ((GROUND, 3.5), (INK, 1.5))  # visible on light and dark bars
     ]

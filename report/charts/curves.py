@@ -99,24 +99,18 @@ def seeds_chart(
     drawn = [*np.ravel(points), *(np.concatenate(values).flat if few else ()), random_return]
     known = [float(value) for value in drawn if value is not None and np.isfinite(value)]
     x, y = steps_axis(), number(title="return per episode, in training", scale=returns_scale(known))
-    ground = colour_by("g", {one.key: one.ground for one in series})
+    shared = {"x": x, "color": colour_by("g", {one.key: one.ground for one in series})}
     layers = [
         {
             "data": means,
             "transform": [{"filter": "band && isValid(datum.low)"}, SHOWN],
             "mark": {"type": "area", "opacity": 0.16, "line": False},
-            "encoding": {
-                "x": x,
-                "y": {**y, "field": "low"},
-                "y2": {"field": "high"},
-                "color": ground,
-            },
+            "encoding": {**shared, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
         },
         {
             **_seeds(values, series, steps),
             "mark": {"type": "line", "strokeWidth": 0.9, "opacity": 0.4, "invalid": "filter"},
-            "encoding": {"x": x, "y": {**y, "field": "y"}, "detail": {"field": "key"}}
-            | {"color": ground},
+            "encoding": {**shared, "y": {**y, "field": "y"}, "detail": {"field": "key"}},
         },
         strokes(means, series, [SHOWN], x=x, y={**y, "field": "y"}),
     ]
