@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from .messages import describe_error, describe_value
-from .report import Failed
+from .report import Failed, describe_error, describe_value
 
 EXPECTED = {bool: "True or False", int: "an integer of at least 1", str: "a string"}
 
@@ -40,10 +39,7 @@ def _check_signature(name: str, function: Any, arguments: str) -> None:
     positional, _, keywords = (part.strip(", ") for part in arguments.partition("*"))
     given = positional.split(", ")
     call = f"{name}({arguments.replace('*, ', '')})"
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # builtins have no signature
-        return
+    signature = inspect.signature(function)
     try:
         bound = signature.bind(*given, **dict.fromkeys(keywords.split())).arguments
     except TypeError as error:

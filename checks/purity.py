@@ -20,8 +20,7 @@ from ..core.errors import TriglotError
 from ..core.loop.checkpoint import restore, save
 from ..core.types import PyTree, is_key
 from . import trees
-from .messages import describe_error, describe_value
-from .report import Check, Checklist, Failed, reject
+from .report import Check, Checklist, Failed, describe_error, describe_value, reject
 
 # The same effect as jax_disable_most_optimizations; saves 40 % of the time.
 FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

@@ -1,16 +1,18 @@
-"""Checks and reports: run checks in order and collect a result with an explanation for each."""
+"""Checks and reports: run checks in order, and explain in words what each of them found."""
 
 import inspect
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from ..core.errors import TriglotError, describe
+import jax
+import numpy as np
+
+from ..core.errors import TriglotError, describe, silenced
 
 Case = TypeVar("Case")
 Outcome = Literal["passed", "failed", "skipped"]
@@ -147,7 +149,9 @@ class Checklist(Generic[Case]):
 
         def add(run: Callable[[Case], None]) -> Callable[[Case], None]:
             named = name or run.__name__.strip("_").replace("_", " ")
-            paragraphs = re.split("\n\n(?:Why|Fix): ", inspect.getdoc(run) or "")
+            # `python -OO` removes docstrings; then a check has its name only.
+            said = inspect.getdoc(run) or f"{named}?\n\nWhy: \n\nFix: "
+            paragraphs = re.split("\n\n(?:Why|Fix): ", said)
             question, why, fix = (" ".join(text.split()) for text in paragraphs)
             self.checks.append(Check(named, question, why, fix, run, (*(needs or self.needs),)))
             return run
@@ -162,30 +166,14 @@ class Checklist(Generic[Case]):
         """Run the checks in order; skip those whose needed checks did not pass."""
         results: list[Result] = []
         not_passed: set[str] = set()
-        with _no_logging():
+        # JAX and orbax log tracebacks of exceptions that the report states in one sentence.
+        with silenced(logging.CRITICAL):
             for check in self.checks:
                 missing = [name for name in check.needs if name in not_passed]
                 results.append(_run(check, case, missing))
                 if results[-1].outcome == "failed" or missing:
                     not_passed.add(check.name)
         return tuple(results)
-
-
-def join(*groups: Sequence[Check]) -> Checklist:
-    """Concatenate groups of checks.
-
-    Raises:
-      TriglotError: if a check needs one that does not precede it.
-    """
-    checks = [check for group in groups for check in group]
-    known: set[str] = set()
-    for check in checks:
-        if missing := set(check.needs) - known:
-            raise TriglotError(
-                f"check {check.name!r} needs {sorted(missing)}: put these before it in the list."
-            )
-        known.add(check.name)
-    return Checklist(checks)
 
 
 def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
@@ -205,12 +193,61 @@ def _run(check: Check[Case], case: Case, missing: list[str]) -> Result:
     return result(outcome="passed")
 
 
-@contextmanager
-def _no_logging() -> Iterator[None]:
-    # JAX and orbax log tracebacks of exceptions that the report states in one sentence.
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+class NotTraceable(Exception):
+    """JAX cannot trace the component's code; the message says what to write instead."""
+
+
+# The first match is used: later entries are base classes of earlier ones.
+_TRACING_ERRORS = {
+    jax.errors.TracerBoolConversionError: (
+        "a Python `if`, `while`, `and`, `or`, `not` or `assert` uses the value of a traced array: "
+        "write jnp.where, jax.lax.cond, jnp.logical_and ..."
+    ),
+    jax.errors.TracerArrayConversionError: (
+        "a NumPy function, or an assignment into a NumPy array, uses a traced array: use "
+        "jax.numpy, and array.at[index].set(value)"
+    ),
+    jax.errors.TracerIntegerConversionError: (
+        "a traced array is used as a Python index or count: make the list or dictionary a "
+        "jax.numpy array, or use jax.lax.switch or fori_loop"
+    ),
+    jax.errors.ConcretizationTypeError: (
+        "float(), int(), .item() or a shape uses the value of a traced array: keep it an array, "
+        "and keep shapes fixed"
+    ),
+    jax.errors.UnexpectedTracerError: (
+        "an array was stored outside the state (on `self`, in a global or a list) by one call and "
+        "used in another: return it in the state"
+    ),
+}
+
+
+def describe_error(error: Exception) -> str:
+    """Describe an exception of the component in one line; tracing errors get advice."""
+    for kind, reason in _TRACING_ERRORS.items():
+        if isinstance(error, kind):
+            return describe(NotTraceable(reason).with_traceback(error.__traceback__))
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if "Traceback (most recent call last)" in str(error):  # raised within a callback
+        return f"{type(error).__name__}: {lines[-1].strip()}"
+    return describe(error)
+
+
+def describe_value(value: Any) -> str:
+    """Describe a value: dtype and shape of an array, otherwise its type and contents."""
+    kind = type(value).__name__
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        library = "NumPy " if isinstance(value, np.ndarray | np.generic) else ""
+        return f"{library}{value.dtype}{list(value.shape)}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(type(child).__name__ for child in value[:6])
+        return f"a {kind} of {len(value)} ({inside})" if value else f"an empty {kind}"
+    if isinstance(value, dict):
+        return f"a dictionary with keys {list(value)}" if value else "an empty dictionary"
+    if isinstance(value, bool | int | float | str):
+        return f"the Python {kind} {value!r}"[:80]
+    return f"a {kind}"

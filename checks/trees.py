@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.types import PyTree, by_path, is_key
-from .messages import describe_value
+from .report import describe_value
 
 
 def is_inexact(leaf: Any) -> bool:

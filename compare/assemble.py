@@ -15,7 +15,6 @@ from ..jobs.ledger import Ledger
 from ..machine import version
 from ..registry.bounds import Bounds
 from ..report.statistics import estimate
-from ..report.statistics.aggregate import interquartile_mean, normalized, performance_profile
 from ..report.statistics.curves import area_under_curve
 from ..training.identity import Trace, compare_traces
 from .jobs import Job, environments
@@ -224,7 +223,7 @@ def _statistics(records: Records, bounds: Bounds, random_return: float | None) -
 
 
 def _mean_and_iqm(scores: np.ndarray | list[np.ndarray], bounds: Bounds | None = None) -> Json:
-    found = {"mean": estimate.mean, "iqm": interquartile_mean}
+    found = {"mean": estimate.mean, "iqm": estimate.interquartile_mean}
     return {name: _estimated(function, scores, bounds) for name, function in found.items()}
 
 
@@ -244,8 +243,7 @@ def _profiles(scores: Mapping[str, np.ndarray]) -> Json | None:
     return {
         "thresholds": thresholds.tolist(),
         "backends": {
-            name: [point.value for point in performance_profile(own, thresholds.tolist())]
-            for name, own in scores.items()
+            name: estimate.performance_profile(own, thresholds) for name, own in scores.items()
         },
     }
 
@@ -262,7 +260,7 @@ def _aggregate(found: Mapping[str, Json]) -> Json:
             continue  # nothing was learned, so there is no scale
         scales[env] = [low, high]
         for name, entry in entries.items():
-            own = normalized(entry["final_returns"], low, high)
+            own = (np.asarray(entry["final_returns"], np.float64) - low) / (high - low)
             if np.isfinite(own).all():
                 scores.setdefault(name, []).append(own)
     complete = {name: own for name, own in scores.items() if len(own) == len(scales)}

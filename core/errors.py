@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import logging
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -131,6 +132,17 @@ def user_error_context(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         raise TriglotError(f"{what}: {describe(error)}") from None
+
+
+@contextmanager
+def silenced(level: int) -> Iterator[None]:
+    """Log nothing up to a level, such as what a library reports that is handled here."""
+    before = logging.root.manager.disable
+    logging.disable(level)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def describe(error: BaseException) -> str:

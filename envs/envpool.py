@@ -4,18 +4,19 @@ Source: Weng et al. 2022, https://arxiv.org/abs/2206.10558, version 1.2.
 """
 
 import difflib
-import functools
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import TriglotError, require, shown, user_error_context
+from ..core.host_environment import Arrays, HostStep
 from ..core.specs import Box, Dict, Spec
-from . import check_options, check_values
-from .adapting import Options, hashable_options
-from .envpool_vector import EnvPoolVector, FilmedEnvPool, quiet
+from .adapting import Options, check_options, check_values, hashable_options
 from .gymnasium import spec_from_space
 
 # Supported families of tasks. The others are for several players, have spaces without a spec, or
@@ -68,7 +69,7 @@ def make(name: str, **options: Any) -> "EnvPool":
         )
     pairs = hashable_options(full_name, options)
     given = f" with {options}" if options else ""
-    with quiet(), user_error_context(f"{full_name} cannot be built{given}"):
+    with _quiet(), user_error_context(f"{full_name} cannot be built{given}"):
         default = registry.make_spec(name).config
         known = {key: getattr(default, key) for key in default._fields if key not in _RESERVED}
         check_options(full_name, options, known)
@@ -102,27 +103,17 @@ class EnvPool:
     time_limit: int | None
     obs_spec: Spec
     action_spec: Spec
+    milliseconds = 60  # of a frame: about an Atari game's, whose frames are skipped by 4
 
     @property
     def name(self) -> str:
         return f"envpool:{self.task}"
 
-    @property
-    def milliseconds(self) -> int:
-        """Duration of a frame: about the speed of an Atari game whose frames are skipped by 4."""
-        return 60
-
-    def open(self, num_envs: int) -> EnvPoolVector:
+    def open(self, num_envs: int) -> "EnvPoolVector":
         """Prepare `num_envs` environments, which `reset` starts."""
-        return EnvPoolVector(
-            functools.partial(self._start, num_envs=num_envs),
-            num_envs,
-            self.time_limit,
-            self.obs_spec,
-            self.action_spec,
-        )
+        return EnvPoolVector(self, num_envs)
 
-    def open_filmed(self) -> FilmedEnvPool:
+    def open_filmed(self) -> "FilmedEnvPool":
         """Prepare one environment that renders its states.
 
         Raises:
@@ -133,16 +124,101 @@ class EnvPool:
                 f"{self.name} cannot render: without a window system, EnvPool's MuJoCo ends the "
                 "process. Render the environment of the same name in gymnasium."
             )
-        start = functools.partial(self._start, num_envs=1, render_mode="rgb_array")
-        return FilmedEnvPool(start, 1, self.time_limit, self.obs_spec, self.action_spec)
+        return FilmedEnvPool(self, 1, render_mode="rgb_array")
 
-    def _start(self, seeds: list[int], **given: Any) -> Any:
-        options = dict(self.options)
-        if self.time_limit is not None:
+
+class EnvPoolVector:
+    """Several running EnvPool environments, as a `HostVector`.
+
+    EnvPool resets an ended environment in the step after the end, whose data would belong to no
+    episode. So ended environments are reset by their ids before the next step.
+    """
+
+    resets = True  # ended environments
+
+    def __init__(self, env: EnvPool, num_envs: int, **options: Any) -> None:
+        """Prepare environments; `reset` starts them, since EnvPool takes seeds only then.
+
+        Args:
+          env: the environment.
+          num_envs: number of environments.
+          options: of `envpool.make`, besides those of `env`.
+        """
+        self._env, self._pool = env, None
+        self._options = {**dict(env.options), **options, "num_envs": num_envs}
+        if env.time_limit is not None:
             # EnvPool calls a termination at the limit a truncation. One step more, and its flag
-            # is that of the task alone; `EnvPoolVector` counts the steps.
-            options["max_episode_steps"] = self.time_limit + 1
-        return _registry().make(self.task, env_type="gymnasium", seed=seeds, **given, **options)
+            # is that of the task alone; `step` counts the steps.
+            self._options["max_episode_steps"] = env.time_limit + 1
+        self._steps = np.zeros(num_envs, np.int64)
+        spec = env.action_spec
+        self._bounds = spec.bounds() if isinstance(spec, Box) else None
+
+    def reset(self, seed: int) -> Arrays:
+        words = np.random.SeedSequence(seed).generate_state(len(self._steps))
+        seeds = (words >> 1).tolist()  # EnvPool's are int32
+        self._steps[:] = 0
+        with _quiet():
+            make = _registry().make
+            self._pool = make(self._env.task, env_type="gymnasium", seed=seeds, **self._options)
+            obs, _ = self._pool.reset()
+        return _read(self._env.obs_spec, obs)
+
+    def step(self, action: np.ndarray) -> HostStep:
+        pool: Any = self._pool
+        env = self._env
+        if self._bounds is not None:  # float32 rounding may exceed the bounds
+            action = np.clip(action, *self._bounds)
+        found, reward, terminated, truncated, _ = pool.step(action)
+        self._steps += 1
+        if env.time_limit is not None:
+            truncated = truncated | (self._steps >= env.time_limit)
+        next_obs = obs = _read(env.obs_spec, found)
+        done = terminated | truncated
+        if done.any() and self.resets:
+            self._steps[done] = 0
+            starts, info = pool.reset(np.flatnonzero(done).astype(np.int32))
+            obs = _with_starts(next_obs, _read(env.obs_spec, starts), info["env_id"])
+        return HostStep.of(reward, terminated, truncated, next_obs, obs)
+
+    def close(self) -> None:
+        self._pool = None  # its threads end with it
+
+
+class FilmedEnvPool(EnvPoolVector):
+    """One EnvPool environment with rendering, as a `RenderableVector`."""
+
+    resets = False
+
+    def frame(self) -> np.ndarray:
+        pool: Any = self._pool
+        return pool.render()[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide Gymnasium's warnings about the precision of bounds."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*precision lowered", category=UserWarning)
+        yield
+
+
+def _read(spec: Spec, obs: Any) -> Arrays:
+    """Convert observations to the spec's dtypes, and images to channels last."""
+    if isinstance(spec, Dict):
+        return {name: _read(child, obs[name]) for name, child in spec.items}
+    if obs.shape[1:] != spec.shape and len(spec.shape) == 3:
+        obs = np.moveaxis(obs, 1, -1)
+    return np.array(obs, spec.dtype, order="C")
+
+
+def _with_starts(obs: Arrays, starts: Arrays, ids: np.ndarray) -> Arrays:
+    """Replace the observations of the environments `ids` by the first ones of new episodes."""
+    if isinstance(obs, dict):
+        return {name: _with_starts(obs[name], starts[name], ids) for name in obs}
+    obs = obs.copy()
+    obs[ids] = starts
+    return obs
 
 
 def _corrected(spec: Spec) -> Spec:

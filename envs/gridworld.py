@@ -12,7 +12,7 @@ from ..core.environment import TimeLimit, TimeStep, first_step
 from ..core.errors import TriglotError, shown, unknown
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete, Spec
-from . import check_options
+from .adapting import check_options
 from .gif import write_gif
 
 UP, RIGHT, DOWN, LEFT = range(4)

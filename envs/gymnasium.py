@@ -13,8 +13,7 @@ import numpy as np
 
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
 from ..core.specs import Bound, Box, Dict, Discrete, Spec
-from . import check_values
-from .adapting import Options, bound_of, hashable_options
+from .adapting import Options, bound_of, check_values, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 

@@ -18,8 +18,8 @@ from ..core.environment import Environment, TimeStep, first_step
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Dict, Spec
 from ..core.types import PyTree
-from . import adapting, check_options, check_values
-from .adapting import Options
+from . import adapting
+from .adapting import Options, check_options, check_values
 from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
 

@@ -40,8 +40,8 @@ from ..core.environment import TimeStep, first_step
 from ..core.errors import require, unknown, user_error_context
 from ..core.specs import Box, Spec
 from ..core.types import PyTree
-from . import adapting, check_options, check_values
-from .adapting import Options
+from . import adapting
+from .adapting import Options, check_options, check_values
 from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
@@ -153,8 +153,13 @@ class Jumanji:
         )
 
     def draw(self, states: PyTree, path: str) -> None:
-        """Write states `[T, ...]` as an animated GIF; see `animate`."""
-        animate(self, states, path)
+        """Write states `[T, ...]` as an animated GIF; no display is needed."""
+        import matplotlib
+
+        env, singles = _library(self.env_id, self.options).env, adapting.unstacked(states)
+        # By default matplotlib writes with ffmpeg, or with Pillow and a warning.
+        with adapting.library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
+            env.animate(singles, 200, path)  # milliseconds of a frame
 
     @property
     def _observation(self) -> "_Observation":
@@ -168,24 +173,6 @@ class Jumanji:
         if not self.use_action_mask or not hasattr(step.observation, "action_mask"):
             return None
         return _library(self.env_id, self.options).actions.joint_mask(step.observation.action_mask)
-
-
-def animate(env: Jumanji, states: PyTree, path: str, *, interval: int = 200) -> None:
-    """Render an episode as an animated GIF; no display is needed.
-
-    Args:
-      env: the environment of the states.
-      states: `TimeStep.state` at each time, `[T, ...]`.
-      path: the file to write.
-      interval: milliseconds between two frames.
-    """
-    import matplotlib
-
-    # By default matplotlib writes with ffmpeg, or with Pillow and a warning.
-    with adapting.library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
-        _library(env.env_id, env.options).env.animate(
-            adapting.unstacked(states), interval, str(path)
-        )
 
 
 class _Observation(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError, require
+from ..core.errors import require
+from ..core.hyper import check_count
 
 
 class MazeGenerator:
@@ -23,10 +24,7 @@ class MazeGenerator:
 
     def __init__(self, num_rows: int = 10, num_cols: int = 10) -> None:
         for name, size in (("num_rows", num_rows), ("num_cols", num_cols)):
-            if not isinstance(size, int) or size < 2:
-                raise TriglotError(
-                    f"{name} of a maze must be an integer, at least 2; got {size!r}."
-                )
+            check_count(f"{name} of a maze", size, 2)
         self.num_rows, self.num_cols = num_rows, num_cols
 
     def __call__(self, key: jax.Array) -> Any:

@@ -15,7 +15,7 @@ from ..core.environment import Environment, TimeStep, first_step
 from ..core.errors import unknown
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete
-from . import check_options
+from .adapting import check_options
 
 
 def names(actions: Literal["discrete", "continuous", "any"] = "any") -> list[str]:

@@ -1,7 +1,6 @@
 """An agent's `act` as one function of the arrays that it reads."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,22 +143,24 @@ class Acting:
 
         return policy, given
 
-    def for_any_batch(self) -> tuple[Callable[..., Any], list[Any]]:
-        """Build the policy as `as_function` does, for a symbolic number of environments."""
-        (batch,) = jax_export.symbolic_shape("b")
-        return self.as_function(batch)
+    def for_any_batch(self, trace: Callable[..., Any]) -> tuple[Any, list[Any]]:
+        """Trace the policy for a symbolic number of environments.
 
-    @contextmanager
-    def tracing(self) -> Iterator[None]:
-        """Explain a network that cannot be traced for an unknown batch size.
+        Args:
+          trace: `trace(policy)(*arguments)` traces a function, such as `jax.make_jaxpr`.
+
+        Returns:
+          What it returned, and the descriptions of the arguments, as `as_function` builds them.
 
         Raises:
-          TriglotError: in place of any exception.
+          TriglotError: if the network cannot be traced for an unknown batch size.
         """
-        network = self.agent.network
+        (batch,) = jax_export.symbolic_shape("b")
+        policy, given = self.as_function(batch)
         try:
-            yield
+            return trace(policy)(*given), given
         except Exception as error:  # JAX raises many types
+            network = self.agent.network
             raise TriglotError(
                 f"the {network.backend} network {network.name!r} cannot be exported for any batch "
                 f"size: {describe(error)}. Write it without Python decisions on the size of the "

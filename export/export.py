@@ -1,21 +1,20 @@
 """`triglot export`: write the weights or the policy of one seed in a form that others read."""
 
 import re
-from collections.abc import Callable
 
 from ..core.errors import TriglotError, unknown
-from ..core.hyper import check_count
 from ..machine.files import check_free, write_files
 from ..machine.version import versions
 from ..terminal.progress import phase
 from ..training.load import Run, load_run, safetensors_files
 from ..training.options import TrainOptions
 from .acting import Acting
-from .models import LIBRARIES, model_files
+from .models import model_files
 from .onnx import check_installed, onnx_files
 from .options import ExportOptions
 from .policy import check_seed_index
 from .stablehlo import stablehlo_files
+from .styles import LIBRARIES
 
 FORMATS = ("safetensors", *LIBRARIES, "stablehlo", "onnx")
 
@@ -34,7 +33,6 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
       TriglotError: if the format is unknown or cannot hold this run, the folder is not empty, or
         the checkpoint is missing or damaged.
     """
-    check_count("seed_index", options.seed_index, 0)
     if options.format not in FORMATS:
         raise unknown("format", options.format, FORMATS)
     if options.format in LIBRARIES and run_options.network:
@@ -64,24 +62,19 @@ def _files(options: ExportOptions, run_options: TrainOptions, run: Run) -> dict[
     index, title = options.seed_index, _title(options, run_options, run)
     if options.format in LIBRARIES:
         return model_files(run, index, options.format, f"Weights of {title}")
-    chosen: dict[str, Callable[[], dict[str, bytes]]] = {
-        "stablehlo": lambda: stablehlo_files(Acting.of(run, index), f"Greedy policy of {title}"),
-        "onnx": lambda: onnx_files(Acting.of(run, index), f"Greedy policy of {title}"),
-        "safetensors": lambda: safetensors_files(
-            run,
-            index,
-            {
-                "title": title,
-                "algorithm": run_options.algorithm,
-                "environment": run_options.env,
-                "backend": run_options.backend,
-                "seed_index": str(index),
-                "num_updates": str(run.num_updates),
-                "triglot": str(versions()["triglot"]),
-            },
-        ),
-    }
-    return chosen[options.format]()
+    if options.format == "safetensors":
+        facts = {
+            "title": title,
+            "algorithm": run_options.algorithm,
+            "environment": run_options.env,
+            "backend": run_options.backend,
+            "seed_index": str(index),
+            "num_updates": str(run.num_updates),
+            "triglot": str(versions()["triglot"]),
+        }
+        return safetensors_files(run, index, facts)
+    write = stablehlo_files if options.format == "stablehlo" else onnx_files
+    return write(Acting.of(run, index), f"Greedy policy of {title}")
 
 
 def _title(options: ExportOptions, run_options: TrainOptions, run: Run) -> str:

@@ -15,25 +15,18 @@ from ..backends import build
 from ..backends.libraries import find
 from ..backends.naming import normalize_separators, words_of
 from ..backends.translate import translate
-from ..core.errors import TriglotError
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
-from . import equinox, flax, haiku, nnx
 from .acting import num_masked
-from .sources import Style, network_entry, network_source
+from .sources import camel, network_source
+from .styles import LIBRARIES, Style
 
 MODEL, WEIGHTS = "model.py", "weights.npz"
-LIBRARIES: dict[str, Style] = {  # by format
-    "haiku": haiku.STYLE,
-    "flax": flax.STYLE,
-    "nnx": nnx.STYLE,
-    "equinox": equinox.STYLE,
-}
-# The algorithms whose greedy action `model.py` can compute.
-GREEDY = (PPO, DQN, QLearning, SAC)
+# The algorithms whose greedy action `model.py` can compute, and the head of discrete ones.
+GREEDY = {PPO: "logits", DQN: "q", QLearning: "q", SAC: "mean"}
 
 HEAD = '''"""{title}
 
@@ -89,7 +82,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     as SAC's temperature, is left out.
 
     Args:
-      run: of any library.
+      run: of any library, with built-in networks.
       seed_index: which of its seeds.
       library: a name of `LIBRARIES`.
       title: of the weights, one sentence.
@@ -98,8 +91,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
       The files' contents by their names.
 
     Raises:
-      TriglotError: if the networks are not the zoo's, the library is not installed, or it lacks a
-        layer.
+      TriglotError: if the library is not installed, or it lacks a layer.
     """
     style, specs = LIBRARIES[library], specs_of(run)
     weights: dict[str, np.ndarray] = {}
@@ -108,7 +100,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     weights.update(statistics_of(run, seed_index))
     modules = "\n\n".join(network_source(name, spec, style) for name, spec in specs.items())
     entries = {
-        member: network_entry(name, style)
+        member: style.entry.format(name=name, class_name=camel(name))
         for name, spec in specs.items()
         for member in _members(name, spec)
     }
@@ -146,18 +138,9 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
 
 
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
-    """Describe a run's networks by name, without the single numbers among them.
-
-    Raises:
-      TriglotError: if they are not the zoo's.
-    """
+    """Describe a run's built-in networks by name, without the single numbers among them."""
     agent: Any = run.agent
     asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
-    if set(asked) != set(agent.network.parts):
-        raise TriglotError(
-            "the run has a custom network, and a plain model is written for built-in ones only: "
-            "export its policy as stablehlo, or its weights as safetensors."
-        )
     return {name: spec for name, spec in asked.items() if not isinstance(spec, Network)}
 
 
@@ -198,9 +181,7 @@ def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     if type(agent) not in GREEDY:
         return ""
     action_spec = agent.action_spec
-    wanted = (
-        "mean" if isinstance(action_spec, Box) else "q" if type(agent) in GREEDY[1:3] else "logits"
-    )
+    wanted = "mean" if isinstance(action_spec, Box) else GREEDY[type(agent)]
     part = next(name for name, spec in specs.items() if wanted in dict(spec.heads))
     masked, recurrent = num_masked(run) is not None, specs[part].cell is not None
     obs = "normalize(obs)" if normalizes else "obs"

@@ -1,8 +1,7 @@
 """The greedy policy as an ONNX model, converted by jax2onnx and checked with onnxruntime."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from ..backends.naming import words_of
-from ..core.errors import TriglotError, describe, require
+from ..core.errors import TriglotError, describe, require, silenced
 from ..core.specs import Box, Dict, sample
 from ..core.tracing.jaxprs import evaluate, needed
 from .acting import Acting
@@ -78,7 +77,7 @@ def check_installed() -> tuple[Any, Any]:
     Raises:
       MissingExtra: if they are not installed.
     """
-    with _quiet():
+    with silenced(logging.WARNING):
         return require("jax2onnx", EXTRA), require("onnxruntime", EXTRA)
 
 
@@ -104,20 +103,17 @@ def onnx_files(acting: Acting, title: str) -> dict[str, bytes]:
             "the policy's actions are dictionaries, and a model is written for single arrays only: "
             "use --format stablehlo."
         )
-    policy, given = acting.for_any_batch()
-    with acting.tracing():
-        traced = jax.make_jaxpr(policy)(*given)
+    traced, given = acting.for_any_batch(jax.make_jaxpr)
     inputs = named_inputs(acting, given)
+    carries = [f"next_{name}" for name in inputs if name.startswith("carry_")]
     try:
-        with _quiet():
+        # About layers that the policy may not have, and about what is dropped.
+        with silenced(logging.WARNING):
             model = jax2onnx.to_onnx(
                 _needed_part(traced),
                 list(inputs.values()),
                 input_names=list(inputs),
-                output_names=[
-                    "action",
-                    *(f"next_{name}" for name in inputs if name.startswith("carry_")),
-                ],
+                output_names=["action", *carries],
             ).SerializeToString()
     except Exception as error:  # it raises many types
         raise TriglotError(
@@ -156,20 +152,6 @@ def _needed_part(traced: Any) -> Callable[..., list[Any]]:
         return [read(variable) for variable in jaxpr.outvars]
 
     return function
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence warnings about layers that the policy may not have, and about what is dropped."""
-    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 def _check(acting: Acting, session: Any, size: int, converter: str) -> None:

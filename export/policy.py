@@ -89,25 +89,18 @@ class Policy:
             next call may have another number of observations.
 
         Raises:
-          TriglotError: if `where` has another length than the last batch.
+          TriglotError: if `where` is not one truth value for each observation of the last batch.
         """
         if where is None:
             self._carry = self._first = None
-            return
-        starts = np.asarray(where)
-        if starts.dtype != bool or starts.ndim != 1:
-            raise TriglotError(
-                f"reset takes bool [N], True where an episode starts; got {starts.dtype} "
-                f"{list(starts.shape)}."
-            )
-        if self._first is None:
-            return
-        if len(starts) != len(self._first):
-            raise TriglotError(
-                f"reset got {len(starts)} truth values, and the last batch had {len(self._first)} "
-                "observations: give one for each."
-            )
-        self._first = self._first | starts
+        elif self._first is not None:
+            starts = np.asarray(where)
+            if starts.dtype != bool or starts.shape != self._first.shape:
+                raise TriglotError(
+                    f"reset takes bool {list(self._first.shape)}, True where an episode of the "
+                    f"last batch starts; got {starts.dtype} {list(starts.shape)}."
+                )
+            self._first = self._first | starts
 
     def _before(self, size: int) -> tuple[Any, Any]:
         """Return the carry, and where episodes start."""
@@ -131,17 +124,14 @@ class Policy:
                 )
             return None
         shape = (self._acting.num_actions,) if batch is None else (batch, self._acting.num_actions)
-        if mask is None:
+        array = mask if isinstance(mask, jax.Array) else np.asarray(mask)
+        if array.shape != shape or array.dtype != bool:
+            got = "none" if mask is None else f"{array.dtype} {list(array.shape)}"
             raise TriglotError(
-                "the run's environment allows some actions at a time: give action_mask, bool "
-                f"{list(shape)}, True where an action is allowed."
+                f"give action_mask, bool {list(shape)}, True where the environment allows an "
+                f"action; got {got}."
             )
-        mask = mask if isinstance(mask, jax.Array) else np.asarray(mask)
-        if mask.shape != shape or mask.dtype != bool:
-            raise TriglotError(
-                f"action_mask must be bool {list(shape)}, got {mask.dtype} {list(mask.shape)}."
-            )
-        return mask[None] if batch is None else mask
+        return array[None] if batch is None else array
 
 
 def load_policy(

@@ -1,64 +1,13 @@
 """The source text of a network in one library, layer by layer, from its `NetworkSpec`."""
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
 
 from ..backends.calling import describe_inputs
 from ..core.errors import TriglotError
 from ..core.networks.architecture import Head, NetworkSpec, Table
 from ..core.specs import Box, Spec
-
-Words: TypeAlias = tuple[str, ...]
-
-
-class Cell(NamedTuple):
-    """A recurrent cell's constructor, and the lines that call it as `{call}` on `x` and `carry`."""
-
-    constructor: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Style:
-    """How a library writes its layers; texts are formatted with the layer's numbers and `label`.
-
-    Attributes:
-      backend: the library's name.
-      imports: the lines of imports.
-      network: the text of one network, with the fields of `network_source`.
-      entry: how it is built, with the fields `name` and `class_name`.
-      loader: the text that loads the weights and defines `apply`.
-      place: names a parameter by its path in the zoo's network, and by whether it is the output
-        itself, without a layer.
-      linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
-        `rows`.
-      constant: makes an array of `size` parameters.
-      read: reads it, as `{call}`, for the batch of `x`.
-      cells: the cells that the library has, by kind.
-      refused: why it does not have the others.
-      inline: whether a layer is constructed where it is called, with its name.
-      batched: whether a module is called with a batch, not with one example.
-      indent: of the lines of a function in `network`.
-    """
-
-    backend: str
-    imports: str
-    network: str
-    entry: str
-    loader: str
-    place: Callable[[Words, bool], str]
-    linear: str
-    conv: str
-    embed: str
-    constant: str
-    read: str
-    cells: Mapping[str, Cell]
-    refused: str = ""
-    inline: bool = True
-    batched: bool = True
-    indent: int = 8
+from .styles import Style
 
 
 @dataclass
@@ -111,11 +60,6 @@ def network_source(name: str, spec: NetworkSpec, style: Style) -> str:
         made=separator.join(made),
         fields="\n    ".join(map(_field, source.constructors)),
     )
-
-
-def network_entry(name: str, style: Style) -> str:
-    """Write how a network is built."""
-    return style.entry.format(name=name, class_name=camel(name))
 
 
 def _field(constructor: str) -> str:
@@ -223,16 +167,3 @@ def _write_table(source: Source, spec: NetworkSpec) -> None:
 def camel(name: str) -> str:
     """Name a network's class."""
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-
-
-def joined_place(words: Words, constant: bool) -> str:
-    """Name an attribute and its parameter by the path in the zoo, whose layers lie in containers.
-
-    Args:
-      words: such as `("head", "q", "value", "kernel")`, which becomes `head_q_value/kernel`.
-      constant: whether the parameter is the output itself, without a layer.
-    """
-    if words[0] not in ("torso", "head"):
-        return "/".join(words)
-    layer = "_".join(words[:-1])
-    return layer if constant else f"{layer}/{words[-1]}"

@@ -3,7 +3,6 @@
 import jax
 from jax import export as jax_export
 
-from ..core.errors import TriglotError
 from .acting import Acting
 
 FILE, LOADER = "policy.stablehlo", "load.py"
@@ -40,21 +39,8 @@ def initial_carry(num):
 '''
 
 
-def exported(acting: Acting) -> jax_export.Exported:
-    """Export a policy for any batch size.
-
-    Its arguments and results are those of `Acting.as_function`.
-
-    Raises:
-      TriglotError: if the network cannot be traced for an unknown batch size.
-    """
-    policy, given = acting.for_any_batch()
-    with acting.tracing():
-        return jax_export.export(jax.jit(policy), platforms=PLATFORMS)(*given)
-
-
 def stablehlo_files(acting: Acting, title: str) -> dict[str, bytes]:
-    """Encode `policy.stablehlo`, and `load.py`, which loads it.
+    """Encode `policy.stablehlo`, for any batch size, and `load.py`, which loads it.
 
     Args:
       acting: a greedy policy.
@@ -64,16 +50,12 @@ def stablehlo_files(acting: Acting, title: str) -> dict[str, bytes]:
       The files' contents by their names.
 
     Raises:
-      TriglotError: as `exported`, and if flatbuffers is not installed.
+      TriglotError: if the network cannot be traced for an unknown batch size.
     """
-    try:
-        artefact = exported(acting).serialize()
-    except ImportError:  # an installation from before it was required
-        raise TriglotError(
-            "jax.export writes files with flatbuffers, which is not installed: run `pip install "
-            "flatbuffers`."
-        ) from None
+    exported, _ = acting.for_any_batch(
+        lambda policy: jax_export.export(jax.jit(policy), platforms=PLATFORMS)
+    )
     head = HEAD.format(title=title, version=jax.__version__, usage=acting.usage, file=FILE)
     before = len(jax.tree.leaves(acting.example(1)))
     body = RECURRENT.format(before=before) if acting.recurrent else PLAIN
-    return {FILE: bytes(artefact), LOADER: (head + body).encode()}
+    return {FILE: bytes(exported.serialize()), LOADER: (head + body).encode()}

@@ -130,17 +130,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         file.write(json.dumps(plain(content), allow_nan=False, indent=2) + "\n")
 
 
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files, each atomically, to a new or empty folder.
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into a folder, each whole or not at all; missing folders are created.
 
     Raises:
-      TriglotError: if the folder is not empty, or cannot be created.
-      CannotWrite: if the disk is full.
+      TriglotError: if a folder cannot be created.
+      CannotWrite: if the disk is full, or a folder is read-only.
     """
-    make_folder(folder)
     for name, content in files.items():
-        with replacing(folder / name) as unfinished, unfinished.open("xb") as file:
-            file.write(content)
+        path = folder / name
+        with creating(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as unfinished:
+            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..backends import libraries
 from . import numbers
+from .charts.cost import of_stage
 from .statistics.returns import MIN_SEEDS
 
 
@@ -118,7 +119,7 @@ def _against_margin(low: float, high: float, margin: float) -> str:
 def _speed(result: Mapping[str, Any]) -> Card | None:
     """Compare training speeds that were measured in turns; those of the trainings are not."""
     title = "Slowest against fastest"
-    speeds = _measured_speeds(result.get("cost"))
+    speeds = of_stage(result["cost"], "steps_per_second") if result.get("cost") else {}
     if len(speeds) < 2:
         meaning = "Costs were not measured side by side: --repetitions 5 does, with intervals."
         return Card(title, numbers.MISSING, meaning)
@@ -131,17 +132,10 @@ def _speed(result: Mapping[str, Any]) -> Card | None:
     )
     if _overlap(speeds[slow], speeds[fast]):
         meaning += " Their intervals overlap."
-    noise = (result.get("cost") or {}).get("noise") or {}
-    if noise.get("noisy"):
+    if (result["cost"].get("noise") or {}).get("noisy"):
         meaning += " The machine was noisy."
     detail = f"{libraries.title(slow)} against {libraries.title(fast)}"
     return Card(title, f"{ratio:.2f} ×", meaning, detail=detail)
-
-
-def _measured_speeds(cost: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    backends = (cost or {}).get("backends") or {}
-    found = {name: each.get("steps_per_second") or {} for name, each in backends.items()}
-    return {name: each for name, each in found.items() if each.get("median")}
 
 
 def _overlap(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> bool:

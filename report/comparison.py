@@ -1,5 +1,6 @@
 """Write a comparison's folder: the page, the figures, the tables and `comparison.json`."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,21 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from ..backends import libraries
-from ..machine.files import creating
+from ..machine.files import write_files
 from . import numbers
 from .cards import cards
-from .charts import cost, divergence, drawing, figures, theme
+from .charts import cost, curves, drawing, returns, theme
 from .charts.chart import RATE, Chart
-from .charts.series import equal_libraries
 from .contents import environment_names, series, speeds_table, summary_table, tables
-from .page import PAGE, as_files, write_files
+from .page import PAGE, as_files
 from .page import page as build
 from .pairs import details, matrix
 from .tables import Result, as_markdown
 from .tables import as_text as table_as_text
 from .thinning import as_json, thinned
 
+CURVES = "curves"
+FOLDER = "figures"  # of all files but the learning curves
 SLOWER = "slower"  # the cause of costs above another library's
 KINDS = {"- ": "one", "+ ": "other", "..": "fold"}  # of a program's line, by its beginning
 SOURCE = "   # "  # before file and line, in a program's line
@@ -41,23 +43,63 @@ def write(out: Path, result: Result) -> None:
         leaves its section out.
 
     Raises:
-      CannotWrite: if the disk is full, or the folder is missing or read-only.
+      TriglotError: if a folder cannot be created, or the disk is full.
     """
     small = thinned(result)
-    text = as_json(small)
-    for folder in (out / "tables", out / figures.FOLDER):
-        with creating(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    drawn = figures.page_charts(small)
+    drawn = page_charts(small)
     csv = as_files([*tables(small), *series(small)])
     files = {
-        "comparison.json": text,
+        "comparison.json": as_json(small),
         **{f"tables/{name}": content for name, content in csv.items()},
         "tables.md": markdown(small),
-        **figures.draw(drawn, small, title(small)),
-        PAGE: page(small, drawn, comparison_json=text),
+        **_figures(drawn, small),
+        PAGE: page(small, drawn),
     }
     write_files(out, files)
+
+
+def page_charts(result: Result) -> list[Chart]:
+    """Build the charts that the page shows in its width, without those that have no data."""
+    others = list((result.get("environments") or {}).items())[1:]
+    built = [
+        curves.curves_chart(result),
+        *(
+            curves.curves_chart(one, curves_name(env), f"{curves.TITLE} on {env}")
+            for env, one in others
+        ),
+        returns.aggregate_chart(result),
+        curves.divergence_chart(result),
+        returns.returns_chart(result),
+        returns.profiles_chart(result),
+        returns.ladder_chart(result),
+        cost.start_chart(result),
+    ]
+    return [chart for chart in built if chart is not None]
+
+
+def curves_name(env: str) -> str:
+    """Name the learning curves in an environment that is not the first."""
+    return "curves-" + re.sub(r"[^\w.-]+", "_", env)
+
+
+def figure_path(chart: Chart) -> str:
+    """Return the path of a chart's files, without the suffix."""
+    return chart.name if chart.name == CURVES else f"{FOLDER}/{chart.name}"
+
+
+def _figures(charts: Sequence[Chart], result: Result) -> dict[str, str | bytes]:
+    """Draw the contents of an SVG and a PNG of each chart, by path."""
+    name = title(result)
+    facts = (
+        f"{numbers.seeds(result['num_seeds'])}, {result['arithmetic']} arithmetic; "
+        f"verdict: {result['verdict']['level']}"
+    )
+    files: dict[str, str | bytes] = {}
+    for chart in charts:
+        file = figure_path(chart)
+        lines = [name, facts] if file == CURVES else [chart.heading, f"{name}; {facts}"]
+        files[f"{file}.svg"], files[f"{file}.png"] = drawing.files(chart, lines)
+    return files
 
 
 def as_text(result: Result) -> str:
@@ -79,14 +121,8 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page(result: Result, drawn: Sequence[Chart], *, comparison_json: str) -> str:
-    """Build the page.
-
-    Args:
-      result: what is shown, thinned.
-      drawn: its charts.
-      comparison_json: the text that the page offers as `comparison.json`.
-    """
+def page(result: Result, drawn: Sequence[Chart]) -> str:
+    """Build the page of a thinned result and its charts."""
     found, envs = tables(result), environment_names(result)
     rates = cost.rate_charts(result["cost"]) if result.get("cost") else []
     return build(
@@ -95,15 +131,15 @@ def page(result: Result, drawn: Sequence[Chart], *, comparison_json: str) -> str
         title=title(result),
         drawn=drawn,
         tables=found,
-        files={"comparison.json": comparison_json, **as_files([*found, *series(result)])},
-        figures=list(map(figures.path, drawn)),
+        files={"comparison.json": as_json(result), **as_files([*found, *series(result)])},
+        figures=list(map(figure_path, drawn)),
         cards=cards(result),
         findings=_findings(result),
-        groups=equal_libraries(result)[0],
+        groups=theme.equal_libraries(result)[0],
         envs=envs,
-        curves_in={env: figures.curves_name(env) for env in envs[1:]},
-        measures=divergence.measures(result),
-        equal_pairs=[numbers.pair_title(pair) for pair in divergence.equal_pairs(result)],
+        curves_in={env: curves_name(env) for env in envs[1:]},
+        measures=curves.measures(result),
+        equal_pairs=[numbers.pair_title(pair) for pair in curves.equal_pairs(result)],
         matrix=matrix(result),
         details=details(result),
         program_lines=_program_lines,

@@ -11,8 +11,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from ..core.errors import TriglotError, writing
-from ..machine.files import replacing
+from ..core.errors import TriglotError
 from . import numbers
 from .charts import drawing, theme
 from .charts.chart import DESK, PHONE, Chart
@@ -27,11 +26,9 @@ def page(
     command: str,
     result: Mapping[str, Any],
     *,
-    title: str,
     drawn: Sequence[Chart],
     tables: Sequence[Table],
     files: Mapping[str, str],
-    figures: Sequence[str],
     **content: Any,
 ) -> str:
     """Build the page of a command's result.
@@ -39,12 +36,11 @@ def page(
     Args:
       command: `compare` or `sweep`; the template has its name.
       result: what is shown, as its JSON file holds it.
-      title: of the page.
       drawn: the charts, shown by name.
       tables: shown by name.
       files: texts that the page offers, by name, also without JavaScript.
-      figures: paths of the pictures in the page's folder, without suffix.
-      content: what the template shows besides.
+      content: what the template shows besides: `title`, and `figures`, the paths of the pictures in
+        the page's folder, without suffix.
 
     Returns:
       HTML without references to anything outside of it.
@@ -56,7 +52,6 @@ def page(
         .render(
             command=command,
             result=result,
-            title=title,
             charts={chart.name: chart for chart in drawn},
             plots={
                 chart.name: {
@@ -76,7 +71,6 @@ def page(
                 )
                 for name, text in files.items()
             ],
-            figures=figures,
             sections=[],  # the template adds those that it shows
             style=Markup(_style()),
             script=Markup((ASSETS / "page.js").read_text()),
@@ -92,31 +86,15 @@ def as_files(tables: Sequence[Table]) -> dict[str, str]:
     return {f"{table.name}.csv": as_csv(table) for table in tables}
 
 
-def write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files into a folder, each of them whole or not at all.
+def open_report(folder: Path) -> None:
+    """Open the page in a folder in the web browser.
 
     Raises:
-      CannotWrite: if the disk is full, or the folder is missing or read-only.
+      TriglotError: if there is no browser that could open it.
     """
-    for name, content in files.items():
-        with replacing(out / name) as unfinished, writing(out / name):
-            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def open_report(path: Path) -> None:
-    """Open a page in the web browser.
-
-    Args:
-      path: the page, or its folder.
-
-    Raises:
-      TriglotError: if there is no such page, or no browser that could open it.
-    """
-    file = path / PAGE if path.is_dir() else path
-    if not file.is_file():
-        raise TriglotError(f"{file} does not exist: run `triglot compare` with --out {path} first.")
-    if not webbrowser.open(file.resolve().as_uri()):
-        raise TriglotError(f"no web browser was found; open {file.resolve()} in one.")
+    file = (folder / PAGE).resolve()
+    if not webbrowser.open(file.as_uri()):
+        raise TriglotError(f"no web browser was found; open {file} in one.")
 
 
 def variable(colour: str) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..machine.files import plain
+from ..machine.files import plain, write_files
 from ..machine.version import device, versions
 from ..registry.arg import option_words
 from ..report import numbers
 from ..report.charts import drawing, swept
 from ..report.charts.chart import Chart
-from ..report.page import PAGE, as_files, write_files
+from ..report.page import PAGE, as_files
 from ..report.page import page as build
 from ..report.statistics.paired import paired_difference
 from ..report.statistics.returns import MIN_SEEDS

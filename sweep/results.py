@@ -10,9 +10,8 @@ from safetensors.numpy import load_file
 
 from ..jobs.ledger import Ledger
 from ..report import numbers
-from ..report.statistics.aggregate import interquartile_mean
 from ..report.statistics.curves import finite_mean
-from ..report.statistics.estimate import Bounds, mean
+from ..report.statistics.estimate import Bounds, interquartile_mean, mean
 from ..report.tables import Column, Table, estimated, spread, spread_column
 from .batches import Batch, by_pair
 from .learning import Learning

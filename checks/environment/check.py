@@ -5,21 +5,22 @@ from typing import Any
 import numpy as np
 
 from ..purity import purity_checks
-from ..report import Report, join
+from ..report import Checklist, Report
 from ..trees import flat
-from . import play, protocol, types
+from . import play, protocol
 from .case import EnvironmentCase
 
-CHECKS = join(
-    protocol.CHECKS.checks,
-    purity_checks(
-        "arguments unchanged", "deterministic", "keys used once", "jit", needs=["arrays"]
-    ),
-    types.CHECKS.checks,
-    purity_checks(
-        "vmap", "scan", "compiles once", "checkpoint", needs=["flags", "observation", "action mask"]
-    ),
-    play.CHECKS.checks,
+TYPED = ["flags", "observation", "action mask"]  # what must fit the specs before a batch is made
+CHECKS: Checklist[Any] = Checklist(
+    [
+        *protocol.CHECKS.checks,
+        *purity_checks(
+            "arguments unchanged", "deterministic", "keys used once", "jit", needs=["arrays"]
+        ),
+        *protocol.TYPES.checks,
+        *purity_checks("vmap", "scan", "compiles once", "checkpoint", needs=TYPED),
+        *play.CHECKS.checks,
+    ]
 )
 
 

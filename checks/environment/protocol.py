@@ -1,4 +1,7 @@
-"""Checks of an environment's interface: its attributes, its signatures and its TimeSteps."""
+"""Checks of an environment's interface: its attributes, its signatures and its TimeSteps.
+
+`TYPES` are the checks of shapes and dtypes against its specs.
+"""
 
 import inspect
 import operator
@@ -10,10 +13,9 @@ import numpy as np
 from ...core import specs
 from ...core.environment import TimeStep
 from ..members import check_hashable, check_members
-from ..messages import describe_error, describe_value
-from ..report import Checklist, Failed
+from ..report import Checklist, Failed, describe_error, describe_value
 from ..trees import by_path
-from .case import EnvironmentCase
+from .case import EnvironmentCase, is_mask, spec_leaves
 
 CHECKS: Checklist[EnvironmentCase] = Checklist()
 
@@ -78,8 +80,6 @@ def _hashing(case: EnvironmentCase) -> None:
     env = case.env
     for name, value in (("it", env), ("obs_spec", env.obs_spec), ("action_spec", env.action_spec)):
         check_hashable(name, value)
-    if env.obs_spec != env.obs_spec or env.action_spec != env.action_spec:
-        raise Failed("its specs differ from one access to the next.")
 
 
 @CHECKS.check(needs=["protocol"])
@@ -132,3 +132,84 @@ def _arrays(case: EnvironmentCase) -> None:
             if not (numeric or isinstance(leaf, jax.Array)):
                 kind = describe_value(leaf)
                 raise Failed(f"after {method}, `{path}` is {kind}; expected an array of numbers.")
+
+
+TYPES: Checklist[EnvironmentCase] = Checklist(needs=["jit"])
+
+
+@TYPES.check()
+def _reward(case: EnvironmentCase) -> None:
+    """Is the reward a float32 scalar?
+
+    Why: Returns are summed in float32; another shape broadcasts without an error.
+
+    Fix: reward=jnp.asarray(reward, jnp.float32), of shape ().
+    """
+    _check_scalars(case, ("reward",), "float32")
+
+
+@TYPES.check()
+def _flags(case: EnvironmentCase) -> None:
+    """Are `terminated` and `truncated` bool scalars?
+
+    Why: They decide where episodes restart and where returns bootstrap.
+
+    Fix: Compare (`time >= limit`), or use jnp.asarray(flag, bool); shape ().
+    """
+    _check_scalars(case, ("terminated", "truncated"), "bool")
+
+
+def _check_scalars(case: EnvironmentCase, fields: tuple[str, ...], dtype: str) -> None:
+    for method, result in case.compiled_steps.items():
+        for field in fields:
+            value = getattr(result, field)
+            if getattr(value, "shape", None) != () or value.dtype != dtype:
+                raise Failed(
+                    f"after {method}, `{field}` is {describe_value(value)}; expected {dtype}[]."
+                )
+
+
+@TYPES.check()
+def _observation(case: EnvironmentCase) -> None:
+    """Do observations have the structure, shape and dtype that `obs_spec` declares?
+
+    Why: Networks are built from the declared spec.
+
+    Fix: Declare what is returned, or return what is declared.
+    """
+    spec = case.env.obs_spec
+    expected = specs.zeros(spec)
+    for method, result in case.compiled_steps.items():
+        if jax.tree.structure(result.obs) != jax.tree.structure(expected):
+            raise Failed(
+                f"after {method}, obs is {describe_value(result.obs)}; `obs_spec` declares {spec}."
+            )
+        for path, child, value in spec_leaves(spec, result.obs):
+            if value.shape != child.shape or value.dtype != child.dtype:
+                raise Failed(
+                    f"after {method}, {path} is {describe_value(value)}; `obs_spec` declares "
+                    f"{child.dtype}{list(child.shape)}."
+                )
+
+
+@TYPES.check()
+def _action_mask(case: EnvironmentCase) -> None:
+    """Is `action_mask` always None, or always a bool per action?
+
+    Why: Agents give masked actions probability 0.
+
+    Fix: Return a bool array of shape (num_actions,), True for allowed actions, after reset and
+    after step.
+    """
+    spec = case.env.action_spec
+    masks = {method: result.action_mask for method, result in case.compiled_steps.items()}
+    if (masks["reset"] is None) != (masks["step"] is None):
+        has, lacks = ("step", "reset") if masks["reset"] is None else ("reset", "step")
+        raise Failed(f"{has} returns an action_mask, but {lacks} returns None.")
+    for method, mask in masks.items():
+        if mask is not None and not is_mask(mask, spec):
+            expected = f"bool[{spec.num_values}]" if isinstance(spec, specs.Discrete) else "None"
+            raise Failed(
+                f"after {method}, action_mask is {describe_value(mask)}; expected {expected} for "
+                f"{spec}."
+            )

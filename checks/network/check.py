@@ -3,11 +3,12 @@
 from typing import Any
 
 from ..purity import purity_checks
-from ..report import Report, join
+from ..report import Checklist, Report
 from . import outputs, protocol
 from .case import NetworkCase
 
-CHECKS = join(protocol.CHECKS.checks, purity_checks(needs=["training"]), outputs.CHECKS.checks)
+PURITY = purity_checks(needs=["training"])
+CHECKS: Checklist[Any] = Checklist([*protocol.CHECKS.checks, *PURITY, *outputs.CHECKS.checks])
 
 
 def check_network(network: Any, obs_spec: Any, *, seed: int = 0) -> Report:

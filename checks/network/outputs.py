@@ -10,9 +10,8 @@ from ...core.network import Variables
 from ...core.types import PyTree
 from .. import trees
 from ..members import check_pair
-from ..messages import describe_value
 from ..purity import Compiled
-from ..report import Checklist, Failed, NotApplicable, reject
+from ..report import Checklist, Failed, NotApplicable, describe_value, reject
 from .case import BATCH_SIZE, NetworkCase
 
 CHECKS: Checklist[NetworkCase] = Checklist(needs=["apply"])

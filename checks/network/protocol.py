@@ -12,8 +12,7 @@ from ...core.specs import Box, Dict, Discrete
 from ...core.types import PyTree, is_key
 from .. import trees
 from ..members import check_members, check_pair
-from ..messages import describe_value
-from ..report import Checklist, Failed, NotApplicable, reject
+from ..report import Checklist, Failed, NotApplicable, describe_value, reject
 from .case import BATCH_SIZE, NetworkCase
 
 CHECKS: Checklist[NetworkCase] = Checklist()

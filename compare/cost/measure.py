@@ -169,9 +169,7 @@ def measure(
 
 def summary(values: np.ndarray) -> dict[str, Any]:
     """Compute the median of `[R]` values and its bootstrap interval."""
-    (found,) = bootstrap(
-        lambda sample, axis: np.median(sample, axis=axis), [values[None]], len(values)
-    )
+    found = bootstrap(np.median, [values])
     return {"median": found.value, "low": found.low, "high": found.high, "count": found.count}
 
 

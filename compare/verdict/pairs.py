@@ -10,9 +10,8 @@ import numpy as np
 from ...backends import libraries
 from ...report import numbers
 from ...report.statistics import format_return
-from ...report.statistics.aggregate import probability_of_improvement
 from ...report.statistics.curves import area_under_curve
-from ...report.statistics.estimate import Bounds, Estimate
+from ...report.statistics.estimate import Bounds, Estimate, probability_of_improvement
 from ...report.statistics.paired import difference_p_value, equivalence, holm, paired_difference
 from ...report.statistics.returns import MIN_SEEDS
 from ...training.identity import Trace, compare_traces

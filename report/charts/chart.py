@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from .series import Series
-from .theme import GROUND, INK, QUIET, Spec
+from .theme import GROUND, INK, QUIET, Series, Spec
 
 DESK, PHONE, RATE = 920, 350, 330  # widths of the static plots, in pixels
 DASH = 6  # pixels of each colour in a line of several

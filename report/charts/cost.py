@@ -6,8 +6,7 @@ from typing import Any
 from ...backends import libraries
 from .chart import Chart, colour_by, number, rows_axis, table, word
 from .estimates import libraries_chart
-from .series import Series
-from .theme import GROUND, INK, STAGES
+from .theme import GROUND, INK, STAGES, Series
 
 START = ("import", "construct", "init", "trace", "lower", "compile", "first_step")
 # Shown beside the stacked bars, in this order; the others are in the table.
@@ -40,32 +39,25 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     series = tuple(
         Series(stage, known[stage]["title"], (STAGES[index],)) for index, stage in enumerate(stages)
     )
-    x = number("from", "seconds", axis={"grid": True, "tickCount": 6})
+    seconds = number("seconds", format=".3~r")
+    y, x = rows_axis("backend"), number("from", "seconds", axis={"grid": True, "tickCount": 6})
     columns = ("backend", "g", "stage", "seconds", "from", "to")
     bars = {
         "data": table(columns, rows, words=("backend", "g", "stage")),
         "mark": {"type": "bar", "height": {"band": 0.6}},
         "encoding": {
-            "y": rows_axis("backend"),
+            "y": y,
             "x": x,
             "x2": {"field": "to"},
             "color": colour_by("g", {one.key: one.colours[0] for one in series}),
-            "tooltip": [
-                word("backend", "library"),
-                word("stage", "stage"),
-                number("seconds", format=".3~r"),
-            ],
+            "tooltip": [word("backend", "library"), word("stage", "stage"), seconds],
         },
     }
     whiskers = [
         {
             "data": table(("backend", "low", "high"), ends, words=("backend",)),
             "mark": {"type": "rule", "color": colour, "strokeWidth": width, "strokeCap": "round"},
-            "encoding": {
-                "y": rows_axis("backend"),
-                "x": {**x, "field": "low"},
-                "x2": {"field": "high"},
-            },
+            "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
         }
         for colour, width in ((GROUND, 3.5), (INK, 1.5))  # visible on light and dark bars
     ]
@@ -79,19 +71,24 @@ def start_chart(result: Mapping[str, Any]) -> Chart | None:
     )
 
 
+def of_stage(cost: Mapping[str, Any], stage: str) -> dict[str, Mapping[str, Any]]:
+    """Select what was measured of a stage, by library."""
+    found = {name: each.get(stage) or {} for name, each in cost["backends"].items()}
+    return {name: each for name, each in found.items() if each.get("median") is not None}
+
+
 def rate_charts(cost: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Chart]]:
     """Build a small plot of medians and intervals for each rate that was measured."""
     stages = {stage["name"]: stage for stage in cost["stages"]}
     built = []
     for stage in (stages[name] for name in RATES if name in stages):
-        measured = {name: each.get(stage["name"]) or {} for name, each in cost["backends"].items()}
-        found = {name: m for name, m in measured.items() if m.get("median") is not None}
+        found = of_stage(cost, stage["name"])
         if not found:
             continue
         chart = libraries_chart(
             stage["name"],
             found,
-            measured,
+            cost["backends"],
             stage["unit"],
             value="median",
             zero=True,  # or a difference of a few percent would look large

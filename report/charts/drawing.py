@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from ...core.errors import TriglotError, require
+from ...core.errors import require
 from .chart import Chart, keys
-from .theme import Spec, finished
+from .theme import CONFIG, GROUND, SCHEMA, Spec
 
 vl_convert = require("vl_convert", "report")
 
@@ -31,7 +31,7 @@ def live_spec(chart: Chart) -> Spec:
     The height on a phone stands in `usermeta`.
     """
     desk, phone = chart.heights
-    spec = _in_page(chart, "container", desk) | {"usermeta": {"phone": phone}}
+    spec = _finished(chart, chart.content, "container", desk) | {"usermeta": {"phone": phone}}
     if chart.pointer is not None:
         spec["layer"] = [*spec["layer"], chart.pointer]
     return spec
@@ -39,17 +39,15 @@ def live_spec(chart: Chart) -> Spec:
 
 def svg(chart: Chart, width: int, *, narrow: bool = False) -> str:
     """Draw a chart as it stands in the page, where chips are its legend."""
-    return _tidy(_draw(_in_page(chart, width, chart.heights[narrow])))
+    return _tidy(_draw(_finished(chart, chart.content, width, chart.heights[narrow])))
 
 
 def files(chart: Chart, title: Sequence[str]) -> tuple[str, bytes]:
     """Draw a chart with a title and a legend, for papers: SVG and PNG."""
-    size = {"width": 640, "height": chart.heights[0]}
     whole = {name: chart.content[name] for name in WHOLE if name in chart.content}
     view = {name: part for name, part in chart.content.items() if name not in whole}
     content = {**whole, "layer": [view, *keys(chart.series)]}
-    spec = finished(content, description=chart.description, title=title, **size)
-    drawn = _draw(spec)
+    drawn = _draw(_finished(chart, content, 640, chart.heights[0], title))
     return drawn, _small(vl_convert.svg_to_png(drawn, scale=PIXELS))
 
 
@@ -61,15 +59,35 @@ def _small(png: bytes) -> bytes:
     return small.getvalue()
 
 
-def _in_page(chart: Chart, width: int | str, height: int) -> Spec:
-    return finished(chart.content, description=chart.description, width=width, height=height)
+def _finished(
+    chart: Chart, content: Spec, width: int | str, height: int, title: Sequence[str] = ()
+) -> Spec:
+    """Add size, look and description to the content of a chart.
+
+    Args:
+      chart: what is drawn.
+      content: its marks and data, in the page or with a legend.
+      width: pixels, or `"container"` to fill the page.
+      height: pixels.
+      title: a title, and the lines below it; empty in the page, which has headings.
+    """
+    head = {"title": {"text": title[0], "subtitle": list(title[1:])}} if title else {}
+    return {
+        "$schema": SCHEMA,
+        "description": chart.description,
+        **head,
+        "width": width,
+        "height": height,
+        "autosize": {"type": "pad" if title else "fit-x", "contains": "padding"},
+        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
+        "background": GROUND if title else None,
+        "config": CONFIG,
+        **content,
+    }
 
 
 def _draw(spec: Spec) -> str:
-    try:
-        return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
-    except ValueError as error:
-        raise TriglotError(f"a plot could not be drawn: {error}.") from error
+    return vl_convert.vegalite_to_svg(spec, vl_version=VERSION, allowed_base_urls=[])
 
 
 def _tidy(drawn: str) -> str:

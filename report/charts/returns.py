@@ -7,8 +7,7 @@ from typing import Any
 from ...backends import libraries
 from .chart import Chart, colour_by, number, returns_scale, rows_axis, strokes, table, word
 from .estimates import libraries_chart
-from .series import Series, grouped, library_series
-from .theme import colours
+from .theme import Series, colours, grouped, library_series
 
 TITLE = "return per episode, after training"
 

@@ -1,12 +1,15 @@
-"""Colours and the look of plots.
+"""Colours, entries of a legend, and the look of plots.
 
 A plot is drawn once, in the light colours. The page's style sheet replaces them by their dark
 equivalents, by the colour itself, in static and interactive plots alike.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from ..numbers import capitalized, names
 
 Spec: TypeAlias = dict[str, Any]
 
@@ -37,51 +40,88 @@ def colours(backends: Sequence[str]) -> dict[str, str]:
     return {name: LIBRARIES.get(name) or next(rest) for name in backends}
 
 
-def finished(
-    spec: Spec,
-    *,
-    description: str,
-    width: int | str,
-    height: int,
-    title: Sequence[str] = (),
-) -> Spec:
-    """Add size, look and description to a specification.
+@dataclass(frozen=True)
+class Series:
+    """One entry of a legend.
 
-    Args:
-      spec: marks and data.
-      description: what a screen reader says.
-      width: pixels, or `"container"` to fill the page.
-      height: pixels.
-      title: a title, and the lines below it; empty in the page, which has headings.
+    Attributes:
+      key: in the data.
+      label: for people.
+      colours: one, or one for each library that the entry stands for.
+      width: of its line, in pixels.
     """
-    head: Spec = {}
-    if title:
-        head = {"title": {"text": title[0], "subtitle": list(title[1:])}}
-    fit = {"type": "pad" if title else "fit-x", "contains": "padding"}
-    return {
-        "$schema": SCHEMA,
-        "description": description,
-        **head,
-        "width": width,
-        "height": height,
-        "autosize": fit,
-        "padding": 12 if title else {"left": 8, "right": 8, "top": 8, "bottom": 0},
-        "background": GROUND if title else None,
-        "config": CONFIG,
-        **spec,
-    }
+
+    key: str
+    label: str
+    colours: tuple[str, ...]
+    width: float = 2.4
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands for several libraries."""
+        return len(self.colours) > 1
+
+    @property
+    def ground(self) -> str:
+        """The colour of its interval and its seeds, neutral where it has several."""
+        return ALL if self.shared else self.colours[0]
 
 
+def grouped(values: Mapping[Any, Any]) -> list[list[Any]]:
+    """Group names by exact equality of their values.
+
+    >>> grouped({"haiku": [1.0], "linen": [2.0], "nnx": [1.0]})
+    [['haiku', 'nnx'], ['linen']]
+    """
+    members: dict[str, list[Any]] = {}
+    for name, value in values.items():
+        members.setdefault(repr(value), []).append(name)
+    return list(members.values())
+
+
+def library_series(groups: Sequence[Sequence[str]]) -> tuple[Series, ...]:
+    """Build a series for each group of libraries, with its label and the colours of all.
+
+    >>> [one.label for one in library_series([["haiku", "nnx"], ["linen"]])]
+    ['Haiku and Flax NNX', 'Flax Linen']
+    >>> [one.label for one in library_series([["haiku", "linen"]])]
+    ['Both']
+    """
+    backends = [name for group in groups for name in group]
+    colour = colours(backends)
+    return tuple(
+        Series(
+            f"g{index}",
+            capitalized(names(group, total=len(backends))),
+            tuple(colour[name] for name in group),
+        )
+        for index, group in enumerate(groups)
+    )
+
+
+def equal_libraries(
+    result: Mapping[str, Any],
+) -> tuple[tuple[Series, ...], Sequence[Sequence[str]]]:
+    """Group the libraries whose parameters and metrics are equal bit for bit.
+
+    Learning curves in a result are rounded, so they cannot show it.
+
+    Returns:
+      The series of each group, and its libraries.
+    """
+    alone = [[name] for name in result["backends"]]
+    groups = (result.get("identity") or {"groups": alone})["groups"]
+    return library_series(groups), groups
+
+
+TEXT: Spec = {"titleColor": QUIET, "titleFontWeight": 500, "titleFontSize": 12, "labelFontSize": 12}
 CONFIG: Spec = {
     "aria": False,  # the page describes the whole plot; a label on every point says little
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
+        **TEXT,
         "labelColor": QUIET,
-        "titleColor": QUIET,
-        "titleFontWeight": 500,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
         "titlePadding": 10,
         "labelPadding": 6,
         "gridColor": GRID,
@@ -93,11 +133,8 @@ CONFIG: Spec = {
     "legend": {
         "orient": "top",
         "title": None,
+        **TEXT,
         "labelColor": INK,
-        "titleColor": QUIET,
-        "titleFontWeight": 500,
-        "titleFontSize": 12,
-        "labelFontSize": 12,
         "symbolStrokeWidth": 3,
         "labelLimit": 400,
     },

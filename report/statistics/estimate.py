@@ -1,11 +1,11 @@
-"""An estimate with its 95% interval, and the two ways to compute one: Student's t and bootstrap.
+"""Estimates with their 95% intervals: means by Student's t, other statistics by the bootstrap.
 
 Means use Student's t: in simulations with 5 normal returns its 95% interval covered the true mean
 in 95% of the cases, the percentile bootstrap in 84% (20 returns: 92%); BCa was no better.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -43,8 +43,6 @@ class Estimate:
         cls, value: float, low: float, high: float, count: int, bounds: Bounds | None = None
     ) -> "Estimate":
         """Create an estimate whose interval contains `value` and does not exceed `bounds`."""
-        if count < MIN_SEEDS:
-            return cls(float(value), None, None, count)
         if bounds is not None:
             low, high = max(low, bounds[0]), min(high, bounds[1])
         return cls(float(value), float(min(low, value)), float(max(high, value)), count)
@@ -68,19 +66,11 @@ def samples_of(scores: Any) -> Samples:
     """
     several = len(scores) > 0 and np.ndim(scores[0]) > 0
     samples = [np.asarray(each, np.float64) for each in (scores if several else [scores])]
-    for index, sample in enumerate(samples):
-        place = f" of environment {index}" if several else ""
-        if sample.ndim != 1 or sample.size == 0:
+    for sample in samples:
+        if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
             raise TriglotError(
-                f"the scores{place} have the shape {list(sample.shape)}; expected at least one "
-                "score, one per seed [S]."
-            )
-        if not np.isfinite(sample).all():
-            wrong = [str(seed) for seed in np.flatnonzero(~np.isfinite(sample))]
-            raise TriglotError(
-                f"the scores{place} are NaN or infinite for seed {', '.join(wrong)}: a seed "
-                "without a finished episode or with a diverged network has no score; report it, "
-                "and leave it out."
+                f"expected finite scores, one per seed [S], got {sample.tolist()}: a seed without "
+                "a finished episode or with a diverged network has no score; leave it out."
             )
     return samples
 
@@ -121,27 +111,23 @@ def mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
 
 
 def bootstrap(
-    statistic: Callable[..., np.ndarray],
-    samples: Sequence[np.ndarray],
-    count: int,
-    bounds: Bounds | None = None,
-) -> list[Estimate]:
-    """Estimate statistics `[K]` with percentile intervals of the stratified bootstrap.
+    statistic: Callable[..., Any], samples: Samples, bounds: Bounds | None = None
+) -> Estimate:
+    """Estimate a statistic with the percentile interval of the stratified bootstrap.
 
     Every sample is resampled by itself, so that each environment keeps its number of seeds.
 
     Args:
-      statistic: `statistic(*samples, axis=-1) -> [..., K]` of samples `[..., K, S]`.
-      samples: arrays `[K, S]`; all K rows of a sample are resampled alike.
-      count: the number of seeds; fewer than 5 give no interval.
+      statistic: `statistic(*samples, axis=-1) -> [...]` of samples `[..., S]`.
+      samples: one array `[S]` per environment; fewer than 5 seeds give no interval.
       bounds: the lowest and the highest possible value.
 
     Source: Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, section 4.1.
     """
-    values = np.atleast_1d(statistic(*samples, axis=-1))
+    value, count = float(statistic(*samples, axis=-1)), count_of(samples)
     if count < MIN_SEEDS:
-        return [Estimate(float(value), None, None, count) for value in values]
-    found = stats.bootstrap(
+        return Estimate(value, None, None, count)
+    low, high = stats.bootstrap(
         samples,
         statistic,
         n_resamples=RESAMPLES,
@@ -152,8 +138,51 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    lows, highs = np.atleast_1d(found.low), np.atleast_1d(found.high)
-    return [
-        Estimate.within(value, low, high, count, bounds)
-        for value, low, high in zip(values, lows, highs, strict=True)
-    ]
+    return Estimate.within(value, low, high, count, bounds)
+
+
+def interquartile_mean(scores: Any, bounds: Bounds | None = None) -> Estimate:
+    """Estimate the mean of the middle half of all scores, with a stratified bootstrap interval.
+
+    A quarter of the scores, rounded down, is left out at each end. The scores of several
+    environments are pooled, so normalize them first. With 5 seeds of one environment the 95%
+    interval covered the true value in 90% of simulated cases, with 10 in 94%.
+
+    Args:
+      scores: `[S]`, or `[S]` per environment.
+      bounds: the lowest and the highest possible score.
+
+    Raises:
+      TriglotError: if a score is not finite.
+    """
+
+    def statistic(*samples: np.ndarray, axis: int) -> Any:
+        return stats.trim_mean(np.concatenate(samples, axis=axis), 0.25, axis=axis)
+
+    return bootstrap(statistic, samples_of(scores), bounds)
+
+
+def probability_of_improvement(scores: Any, others: Any) -> Estimate:
+    """Estimate how likely a run of the first kind scores above a run of the second.
+
+    A tie counts half: the Mann-Whitney U statistic divided by the number of pairs.
+
+    Args:
+      scores: `[S]`.
+      others: of the others in the same environment; the seeds need not be the same.
+
+    Raises:
+      TriglotError: if a score is not finite.
+    """
+
+    def share_above(one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
+        del axis  # the last one
+        one, other = one[..., :, None], other[..., None, :]
+        return np.mean((one > other) + 0.5 * (one == other), axis=(-2, -1))
+
+    return bootstrap(share_above, [*samples_of(scores), *samples_of(others)])
+
+
+def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> list[float]:
+    """Compute the share of runs `[S]` that score above each threshold `[K]`."""
+    return np.mean(scores > thresholds[:, None], axis=-1).tolist()

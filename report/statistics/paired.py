@@ -12,6 +12,7 @@ from ...core.errors import TriglotError
 from .estimate import Bounds, Estimate, mean, samples_of
 from .returns import MIN_SEEDS
 
+SIGNIFICANCE = 0.05  # level of the tests
 POWER = 0.8
 MAX_SEEDS = 10_000
 SMALLEST = 1e-200  # standard error, where all differences are equal
@@ -101,7 +102,6 @@ def equivalence(
     scores: Any,
     others: Any,
     margin: float,
-    level: float = 0.05,
     bounds: Bounds | None = None,
     corrected: float | None = None,
 ) -> Equivalence:
@@ -109,8 +109,8 @@ def equivalence(
 
     - *inconclusive* with fewer than 5 seeds, whatever the scores;
     - *equivalent* if two one-sided paired t tests reject both a mean of `-margin` or less and one
-      of `margin` or more: the larger of their p-values is below `level`;
-    - *different* if not equivalent, the p-value of no difference is below `level`, and the 95%
+      of `margin` or more: the larger of their p-values is below 5 %;
+    - *different* if not equivalent, the p-value of no difference is below 5 %, and the 95%
       interval of the mean is not within the margin;
     - *inconclusive* otherwise.
 
@@ -125,50 +125,42 @@ def equivalence(
       scores: `[S]`.
       others: `[S]`, of the same seeds.
       margin: positive, in the scores' unit.
-      level: significance level of the tests.
       bounds: the lowest and the highest possible score.
       corrected: the p-value of no difference, corrected for the number of pairs; None takes this
         pair's own.
 
     Raises:
-      TriglotError: if the margin is not positive, a score is not finite, or the numbers of seeds
-        differ.
+      TriglotError: if a score is not finite, or the numbers of seeds differ.
 
     Source: Schuirmann 1987, https://doi.org/10.1007/BF01068419; Berger 1982, Technometrics 24 (4),
     on tests that must all be passed.
     """
-    if not (0 < margin < math.inf):
-        raise TriglotError(
-            f"the margin is {margin}; expected a positive number: the largest difference of the "
-            "return that does not matter."
-        )
     sample, difference = _differences(scores, others), paired_difference(scores, others, bounds)
     if len(sample) == 1:
         return Equivalence("inconclusive", difference, None, None, None)
     spread = float(sample.std(ddof=1))
-    needed = seeds_needed(difference.value, spread, margin, level)
+    needed = seeds_needed(difference.value, spread, margin)
     apart = difference_p_value(scores, others) if corrected is None else corrected
     if difference.low is None or difference.high is None or apart is None:
         return Equivalence("inconclusive", difference, None, None, needed)
     located = _located(sample)
     p_value = float(max(located.cdf(-margin), located.sf(margin)))
-    low, high = map(float, located.interval(1 - 2 * level))
+    low, high = map(float, located.interval(1 - 2 * SIGNIFICANCE))
     found, needed_then = "inconclusive", needed
-    if p_value < level:
+    if p_value < SIGNIFICANCE:
         found, needed_then = "equivalent", None
-    elif apart < level and max(-difference.low, difference.high) > margin:
+    elif apart < SIGNIFICANCE and max(-difference.low, difference.high) > margin:
         found, needed_then = "different", None
     return Equivalence(found, difference, (low, high), p_value, needed_then)
 
 
-def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.05) -> int | None:
+def seeds_needed(centre: float, spread: float, margin: float) -> int | None:
     """Find the smallest number of seeds, at least 5, with which equivalence has power 0.8.
 
     Args:
       centre: the true mean of the paired differences.
       spread: their standard deviation.
       margin: positive.
-      level: significance level of the one-sided tests.
 
     Returns:
       None if `centre` is outside of the margin, or more than 10,000 seeds are needed.
@@ -176,13 +168,11 @@ def seeds_needed(centre: float, spread: float, margin: float, level: float = 0.0
     if abs(centre) >= margin:
         return None
     counts = range(MIN_SEEDS, MAX_SEEDS + 1)
-    index = bisect_left(
-        counts, True, key=lambda count: _power(centre, spread, count, margin, level) >= POWER
-    )
+    index = bisect_left(counts, POWER, key=lambda count: _power(centre, spread, count, margin))
     return None if index == len(counts) else counts[index]
 
 
-def _power(centre: float, spread: float, count: int, margin: float, level: float) -> float:
+def _power(centre: float, spread: float, count: int, margin: float) -> float:
     """Approximate the power of the two tests by two noncentral t distributions.
 
     Source: Phillips 1990, https://doi.org/10.1007/BF01063556.
@@ -190,7 +180,7 @@ def _power(centre: float, spread: float, count: int, margin: float, level: float
     if spread == 0:
         return 1.0
     freedom, error = count - 1, spread / math.sqrt(count)
-    critical = stats.t.ppf(1 - level, freedom)
+    critical = stats.t.ppf(1 - SIGNIFICANCE, freedom)
     # Beyond 100 the probabilities are 0 and 1, and scipy loses precision.
     above, below = np.clip([(centre + margin) / error, (centre - margin) / error], -100, 100)
     both = stats.nct.cdf(-critical, freedom, below) - stats.nct.cdf(critical, freedom, above)
@@ -204,13 +194,7 @@ def _located(sample: np.ndarray) -> Any:
 
 
 def _differences(scores: Any, others: Any) -> np.ndarray:
-    first, second = samples_of(scores), samples_of(others)
-    if len(first) > 1 or len(second) > 1:
-        raise TriglotError(
-            f"the scores are of {max(len(first), len(second))} environments; pairs have one score "
-            "per seed [S]: average the normalized scores over the environments."
-        )
-    (one,), (other,) = first, second
+    (one,), (other,) = samples_of(scores), samples_of(others)
     if len(one) != len(other):
         raise TriglotError(
             f"paired scores need the same seeds on both sides; got {len(one)} and {len(other)} "

@@ -367,7 +367,7 @@ def test_an_episode_is_drawn_without_a_display_or_a_warning(
     env = jumanji.make("Maze-v0", num_rows=5, num_cols=5)
     _, steps = play(env, 2, num_envs=1)
     states = jax.tree.map(lambda leaf: leaf[:, 0], steps.state)
-    jumanji.animate(env, states, str(tmp_path / "episode.gif"))
+    env.draw(states, str(tmp_path / "episode.gif"))
     assert (tmp_path / "episode.gif").read_bytes()[:3] == b"GIF"
     assert not caplog.records
 
@@ -406,7 +406,7 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
             "time_limit of jumanji:Maze-v0 must be at least 1, got 0",
         ),
         ("Maze-v0", {"use_action_mask": 1}, "use_action_mask of.*must be True or False, got 1"),
-        ("Maze-v0", {"num_rows": 1}, "num_rows of a maze must be an integer, at least 2; got 1"),
+        ("Maze-v0", {"num_rows": 1}, "num_rows of a maze must be at least 2, got 1"),
         ("Knapsack-v1", {"num_items": -1}, "num_items of jumanji:Knapsack-v1 must be at least 1"),
     ],
 )

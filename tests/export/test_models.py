@@ -15,7 +15,8 @@ from triglot.core.agent import PolicyInput
 from triglot.core.errors import TriglotError
 from triglot.core.networks.combinators import part_of
 from triglot.core.specs import sample
-from triglot.export.models import LIBRARIES, model_files, specs_of
+from triglot.export.models import model_files, specs_of
+from triglot.export.styles import LIBRARIES
 from triglot.machine.files import write_files
 from triglot.training.load import named_weights, safetensors_files, variables_of
 

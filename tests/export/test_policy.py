@@ -69,7 +69,7 @@ def test_masks_are_obeyed_and_required() -> None:
     assert policy(obs[0], only[1]) == 0
     with pytest.raises(TriglotError, match="give action_mask, bool"):
         policy(obs)
-    with pytest.raises(TriglotError, match=r"action_mask must be bool \[3, "):
+    with pytest.raises(TriglotError, match=r"give action_mask, bool \[3, "):
         policy(obs, only[:2])
     with pytest.raises(TriglotError, match="trained without action masks"):
         policy_of("discrete")(np.zeros(1, np.float32), np.ones(2, bool))
@@ -109,9 +109,9 @@ def test_a_recurrent_policy_keeps_its_carry_until_reset() -> None:
     np.testing.assert_array_equal(hidden()[1], after_one[1])
     with pytest.raises(TriglotError, match="has the carry of 2 observations and got 3: call reset"):
         policy(jnp.ones((3, 1)))
-    with pytest.raises(TriglotError, match="reset got 3 truth values"):
+    with pytest.raises(TriglotError, match=r"reset takes bool \[2\].* got bool \[3\]"):
         policy.reset(np.ones(3, bool))
-    with pytest.raises(TriglotError, match=r"reset takes bool \[N\]"):
+    with pytest.raises(TriglotError, match=r"reset takes bool \[2\].* got int64 \[2\]"):
         policy.reset([0, 1])
     policy.reset()
     assert policy(jnp.ones((3, 1))).shape == (3, *spec_of("lstm").shape)

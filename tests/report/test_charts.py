@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.report.sample import BACKENDS, sample
-from triglot.report.charts import cost, curves, divergence, drawing, figures, returns, theme
+from triglot.report.charts import cost, curves, drawing, returns, theme
 from triglot.report.charts.chart import Chart, returns_scale, rows_step
+from triglot.report.comparison import page_charts
 
 DIFFERENT, EQUAL = sample(num_updates=20), sample(num_updates=20, identical=True)
 SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
@@ -15,7 +16,7 @@ SEVERAL = sample(num_updates=20, num_seeds=3, envs=("A:a", "B:b"))
 
 def charts(result: dict[str, Any]) -> dict[str, Chart]:
     """Build all charts of a result, by name."""
-    built = list(figures.page_charts(result))
+    built = list(page_charts(result))
     built += [chart for _, chart in cost.rate_charts(result["cost"])]
     return {chart.name: chart for chart in built}
 
@@ -96,7 +97,7 @@ def test_divergence_has_the_colours_of_both_libraries_and_no_equal_pair() -> Non
         "Flax NNX – Equinox",
     ]
     assert chart.series[0].colours == (theme.LIBRARIES["haiku"], theme.LIBRARIES["nnx"])
-    assert divergence.equal_pairs(DIFFERENT) == [["haiku", "linen"]]
+    assert curves.equal_pairs(DIFFERENT) == [["haiku", "linen"]]
     assert "divergence" not in charts(EQUAL)
 
 
@@ -104,7 +105,7 @@ def test_only_measures_that_differ_can_be_chosen() -> None:
     result = sample(num_updates=20, backends=("haiku", "nnx"))
     for name in ("params_rel", "return_abs"):
         result["divergence"]["pairs"][0][name] = [0.0] * 20
-    assert list(divergence.measures(result)) == ["params_abs", "outputs_abs"]
+    assert list(curves.measures(result)) == ["params_abs", "outputs_abs"]
 
 
 def test_stages_in_milliseconds_are_stacked_in_seconds() -> None:

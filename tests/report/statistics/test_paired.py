@@ -109,20 +109,12 @@ def test_an_unreachable_conclusion_needs_no_number() -> None:
     assert seeds_needed(20.0, 1.0, margin=20.0) is None
     assert seeds_needed(0.0, 1e4, margin=20.0) is None
     assert seeds_needed(0.0, 1e-9, margin=20.0) == 5
-    assert 0.999 < _power(0.0, 1e-9, 5, 20.0, 0.05) <= 1
-
-
-@pytest.mark.parametrize("margin", [0.0, -1.0, math.nan, math.inf])
-def test_a_margin_is_positive(margin: float) -> None:
-    with pytest.raises(TriglotError, match="expected a positive number"):
-        equivalence(BASE, BASE, margin=margin)
+    assert 0.999 < _power(0.0, 1e-9, 5, 20.0) <= 1
 
 
 def test_pairs_need_the_same_seeds() -> None:
     with pytest.raises(TriglotError, match=r"got 12 and 11 seeds"):
         equivalence(BASE, BASE[1:], margin=1.0)
-    with pytest.raises(TriglotError, match="average the normalized scores"):
-        equivalence([BASE, BASE], [BASE, BASE], margin=1.0)
 
 
 def test_the_p_value_of_no_difference_is_that_of_the_paired_t_test() -> None:

@@ -1,0 +1,251 @@
+"""How each library writes layers, and how a plain module of it loads its weights."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+Words: TypeAlias = tuple[str, ...]
+
+
+class Cell(NamedTuple):
+    """A recurrent cell's constructor, and the lines that call it as `{call}` on `x` and `carry`."""
+
+    constructor: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a library writes its layers; texts are formatted with the layer's numbers and `label`.
+
+    Attributes:
+      backend: the library's name.
+      imports: the lines of imports.
+      network: the text of one network, with the fields of `network_source`.
+      entry: how it is built, with the fields `name` and `class_name`.
+      loader: the text that loads the weights and defines `apply`.
+      place: names a parameter by its path in the zoo's network, and by whether it is the output
+        itself, without a layer.
+      linear, conv, embed: constructors, with the fields `before`, `size`, `window`, `stride` or
+        `rows`.
+      constant: makes an array of `size` parameters.
+      read: reads it, as `{call}`, for the batch of `x`.
+      cells: the cells that the library has, by kind.
+      refused: why it does not have the others.
+      inline: whether a layer is constructed where it is called, with its name.
+      batched: whether a module is called with a batch, not with one example.
+      indent: of the lines of a function in `network`.
+    """
+
+    backend: str
+    imports: str
+    network: str
+    entry: str
+    loader: str
+    place: Callable[[Words, bool], str]
+    linear: str
+    conv: str
+    embed: str
+    constant: str
+    read: str
+    cells: Mapping[str, Cell]
+    refused: str = ""
+    inline: bool = True
+    batched: bool = True
+    indent: int = 8
+
+
+def joined_place(words: Words, constant: bool) -> str:
+    """Name an attribute and its parameter by the path in the zoo, whose layers lie in containers.
+
+    Args:
+      words: such as `("head", "q", "value", "kernel")`, which becomes `head_q_value/kernel`.
+      constant: whether the parameter is the output itself, without a layer.
+    """
+    if words[0] not in ("torso", "head"):
+        return "/".join(words)
+    layer = "_".join(words[:-1])
+    return layer if constant else f"{layer}/{words[-1]}"
+
+
+APPLY = '''
+def apply(name, *inputs):
+    """Apply a network to a batch, `[B, ...]` each{more}."""
+    return {call}
+'''
+LOAD = '''
+def load(name):
+    """Build a module and set its parameters."""
+    module = NETWORKS[name]({arguments})
+    for place, array in weights_of(name).items():
+        {setting}
+    return module
+
+
+MODELS = {{name: load(name) for name in NETWORKS}}
+
+'''
+HAIKU_PARAMS = '''
+def params_of(name):
+    """Return the parameters of a network as Haiku stores them: {module: {parameter: array}}."""
+    params = {}
+    for place, array in weights_of(name).items():
+        module, _, leaf = place.rpartition("/")
+        params.setdefault(module, {})[leaf] = array
+    return params
+
+
+PARAMS = {name: params_of(name) for name in NETWORKS}
+
+'''
+LINEN_PARAMS = """
+PARAMS = {name: unflatten_dict(weights_of(name), sep="/") for name in NETWORKS}
+
+"""
+HAIKU = Style(
+    backend="haiku",
+    imports="import haiku as hk\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n",
+    network='''def {name}({arguments}):
+    """{described}."""
+    {body}
+''',
+    entry="hk.without_apply_rng(hk.transform({name}))",
+    loader=HAIKU_PARAMS + APPLY.format(more="", call="NETWORKS[name].apply(PARAMS[name], *inputs)"),
+    place=lambda words, constant: "/".join(words),
+    indent=4,
+    linear='hk.Linear({size}, name="{label}")',
+    conv='hk.Conv2D({size}, {window}, {stride}, padding="VALID", name="{label}")',
+    embed='hk.Embed({rows}, {size}, name="{label}")',
+    constant='hk.Bias(name="{label}")(jnp.zeros((x.shape[0], {size})))',
+    read="{call}",
+    cells={
+        "lstm": Cell(
+            'hk.LSTM({size}, name="cell")',
+            (
+                'x, after = {call}(x, hk.LSTMState(carry["hidden"], carry["cell"]))',
+                'carry = {{"hidden": after.hidden, "cell": after.cell}}',
+            ),
+        ),
+        "gru": Cell(
+            'hk.GRU({size}, name="cell")',
+            ('x, hidden = {call}(x, carry["hidden"])', 'carry = {{"hidden": hidden}}'),
+        ),
+    },
+)
+FLAX = Style(
+    backend="linen",
+    imports="import flax.linen as nn\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
+    "from flax.traverse_util import unflatten_dict\n",
+    network='''class {class_name}(nn.Module):
+    """{described}."""
+
+    @nn.compact
+    def __call__(self, {arguments}):
+        {body}
+''',
+    entry="{class_name}()",
+    loader=LINEN_PARAMS
+    + APPLY.format(more="", call='NETWORKS[name].apply({"params": PARAMS[name]}, *inputs)'),
+    place=lambda words, constant: "/".join(words[:-1] if constant else words),
+    linear='nn.Dense({size}, name="{label}")',
+    conv='nn.Conv({size}, ({window}, {window}), {stride}, padding="VALID", name="{label}")',
+    embed='nn.Embed({rows}, {size}, name="{label}")',
+    constant='self.param("{label}", nn.initializers.zeros, ({size},))',
+    read="jnp.broadcast_to({call}, (x.shape[0], {size}))",
+    cells={
+        "lstm": Cell(
+            'nn.OptimizedLSTMCell({size}, name="cell")',
+            (
+                '(cell, hidden), x = {call}((carry["cell"], carry["hidden"]), x)',
+                'carry = {{"hidden": hidden, "cell": cell}}',
+            ),
+        ),
+        "gru": Cell(
+            'nn.GRUCell({size}, name="cell")',
+            ('hidden, x = {call}(carry["hidden"], x)', 'carry = {{"hidden": hidden}}'),
+        ),
+    },
+)
+NNX = Style(
+    backend="nnx",
+    imports="import jax\nimport jax.numpy as jnp\nimport numpy as np\nfrom flax import nnx\n",
+    network='''class {class_name}(nnx.Module):
+    """{described}."""
+
+    def __init__(self, *, rngs):
+        {made}
+
+    def __call__(self, {arguments}):
+        {body}
+''',
+    entry="{class_name}",
+    loader=LOAD.format(
+        arguments="rngs=nnx.Rngs(0)",
+        setting='attrgetter(place.replace("/", "."))(module)[...] = array',
+    )
+    + APPLY.format(more="", call="MODELS[name](*inputs)"),
+    # The last word is the variable's own.
+    place=lambda words, constant: joined_place(words[:-1], constant),
+    linear="nnx.Linear({before}, {size}, rngs=rngs)",
+    conv='nnx.Conv({before}, {size}, ({window}, {window}), {stride}, padding="VALID", rngs=rngs)',
+    embed="nnx.Embed({rows}, {size}, rngs=rngs)",
+    constant="nnx.Param(jnp.zeros(({size},)))",
+    read="jnp.broadcast_to({call}[...], (x.shape[0], {size}))",
+    cells={
+        "lstm": Cell(
+            "nnx.OptimizedLSTMCell({before}, {size}, rngs=rngs)",
+            (
+                '(cell, hidden), x = {call}((carry["cell"], carry["hidden"]), x)',
+                'carry = {{"hidden": hidden, "cell": cell}}',
+            ),
+        ),
+    },
+    refused="Flax NNX's GRUCell has no bias inside the product with the reset gate, which this "
+    "run's cell has: export it as flax or equinox.",
+    inline=False,
+)
+EQUINOX = Style(
+    backend="equinox",
+    imports="import equinox as eqx\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n",
+    network='''class {class_name}(eqx.Module):
+    """One example of {described}."""
+
+    {fields}
+
+    def __init__(self, *, key):
+        {made}
+
+    def __call__(self, {arguments}):
+        {body}
+''',
+    entry="{class_name}",
+    loader=LOAD.format(
+        arguments="key=jax.random.key(0)",
+        setting='module = eqx.tree_at(attrgetter(place.replace("/", ".")), module, array)',
+    )
+    + APPLY.format(
+        more="; the module itself reads one example", call="jax.vmap(MODELS[name])(*inputs)"
+    ),
+    place=joined_place,
+    linear="eqx.nn.Linear({before}, {size}, key=keys[{index}])",
+    conv="eqx.nn.Conv2d({before}, {size}, {window}, {stride}, key=keys[{index}])",
+    embed="eqx.nn.Embedding({rows}, {size}, key=keys[{index}])",
+    constant="jnp.zeros(({size},))",
+    read="{call}",
+    cells={
+        "lstm": Cell(
+            "eqx.nn.LSTMCell({before}, {size}, key=keys[{index}])",
+            (
+                'x, cell = {call}(x, (carry["hidden"], carry["cell"]))',
+                'carry = {{"hidden": x, "cell": cell}}',
+            ),
+        ),
+        "gru": Cell(
+            "eqx.nn.GRUCell({before}, {size}, key=keys[{index}])",
+            ('x = {call}(x, carry["hidden"])', 'carry = {{"hidden": x}}'),
+        ),
+    },
+    inline=False,
+    batched=False,
+)
+LIBRARIES = {"haiku": HAIKU, "flax": FLAX, "nnx": NNX, "equinox": EQUINOX}  # by format
