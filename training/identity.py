@@ -15,7 +15,8 @@ import numpy as np
 from ..core.errors import TriglotError
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
-from ..core.network import Codec, Network, Variables
+from ..core.network import Network, Variables
+from ..core.types import first_difference
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -65,27 +66,13 @@ def fingerprints(encode: Callable[[Any], Mapping[str, jax.Array]]) -> Monitor:
     return monitor
 
 
-def codec_of(network: Network) -> Codec:
-    """Give a network's codec.
-
-    Raises:
-      TriglotError: if it has none.
-    """
-    if network.codec is None:
-        raise TriglotError(
-            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
-            "canonical names: give Network(..., codec=...)."
-        )
-    return network.codec
-
-
 def shapes_of(network: Network) -> Shapes:
     """Describe a network's parameters by canonical name; nothing is computed.
 
     Raises:
       TriglotError: if it has no codec.
     """
-    codec = codec_of(network)
+    codec = network.require_codec()
     made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
     return {name: array.shape for name, array in made.items()}
 
@@ -101,13 +88,12 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     Raises:
       TriglotError: naming the first parameter that differs.
     """
-    for name in sorted(shapes.keys() | given.keys()):
-        here, there = shapes.get(name, "absent"), given.get(name, "absent")
-        if here != there:
-            raise TriglotError(
-                f"the architecture of {backend} differs from the first backend's: {name} is "
-                f"{here} here and {there} there."
-            )
+    if differs := first_difference(shapes, given):
+        name, here, there = differs
+        raise TriglotError(
+            f"the architecture of {backend} differs from the first backend's: {name} is {here} "
+            f"here and {there} there."
+        )
 
 
 def learned(agent_state: Any) -> Variables:

@@ -19,7 +19,6 @@ from ...registry.agents import make_agent
 from ...registry.algorithms import find_algorithm
 from ...registry.loading import load_networks_by_library
 from ...registry.overrides import from_overrides
-from ...training.identity import codec_of
 from ..options import CompareOptions
 from ..rungs import Rung
 
@@ -120,10 +119,10 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    own = codec_of(network)
+    own = network.require_codec()
     if reference is None or reference is network:
         return SharedNames(own.encode, own.decode)
-    theirs = codec_of(reference)
+    theirs = reference.require_codec()
     back = None if mapping is None else {to: name for name, to in mapping.items()}
 
     def encode(params: Any) -> dict[str, jax.Array]:

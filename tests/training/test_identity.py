@@ -13,7 +13,6 @@ from triglot.core.network import Codec, Leaf, Network, Variables
 from triglot.training.identity import (
     PREFIX,
     Trace,
-    codec_of,
     compare_traces,
     differing,
     fingerprint,
@@ -154,7 +153,7 @@ def test_the_hash_of_parameters_is_of_names_types_shapes_and_bytes() -> None:
 
 def encode(codec: Codec | None) -> Any:
     """Give the names of a network's parameters, as a comparison does."""
-    return codec_of(a_network(codec)).encode
+    return a_network(codec).require_codec().encode
 
 
 def a_network(codec: Codec | None) -> Network:
