@@ -1,7 +1,6 @@
 """A training program of one framework, as the benchmark of peers runs it."""
 
 import contextlib
-import importlib.metadata
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -120,11 +119,6 @@ def empty_modules(modules: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
-
-
-def version_of(package: str) -> str:
-    """Read the installed version of a package."""
-    return importlib.metadata.version(package)
 
 
 def revision_of(folder: Path) -> str:
