@@ -1,6 +1,5 @@
 """Type aliases shared by the whole package, the decorator of its pytrees, and their leaves."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -31,14 +30,3 @@ def by_path(tree: PyTree) -> dict[str, Any]:
 def types_by_path(tree: PyTree) -> dict[str, str]:
     """Describe the dtype and the shape of each leaf, by its path."""
     return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in by_path(tree).items()}
-
-
-def first_difference(
-    one: Mapping[str, Any], other: Mapping[str, Any]
-) -> tuple[str, Any, Any] | None:
-    """Give the first name in order whose values differ, with both; one may be "absent"."""
-    for name in sorted(one.keys() | other.keys()):
-        here, there = one.get(name, "absent"), other.get(name, "absent")
-        if here != there:
-            return name, here, there
-    return None

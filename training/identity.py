@@ -16,7 +16,6 @@ from ..core.errors import TriglotError
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Network, Variables
-from ..core.types import first_difference
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -88,12 +87,13 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
     Raises:
       TriglotError: naming the first parameter that differs.
     """
-    if differs := first_difference(shapes, given):
-        name, here, there = differs
-        raise TriglotError(
-            f"the architecture of {backend} differs from the first backend's: {name} is {here} "
-            f"here and {there} there."
-        )
+    for name in sorted(shapes.keys() | given.keys()):
+        here, there = shapes.get(name, "absent"), given.get(name, "absent")
+        if here != there:
+            raise TriglotError(
+                f"the architecture of {backend} differs from the first backend's: {name} is "
+                f"{here} here and {there} there."
+            )
 
 
 def learned(agent_state: Any) -> Variables:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CannotWrite, TriglotError, describe, writing
-from ..types import by_path, first_difference, types_by_path
+from ..types import by_path, types_by_path
 
 State = TypeVar("State")
 
@@ -91,12 +91,7 @@ def restore(path: Path, like: State) -> State:
             if metadata is None:
                 raise DamagedError(f"{path} is not a complete checkpoint: its metadata is missing.")
             # Orbax would silently cast a different dtype.
-            expected = types_by_path(_plain(abstract))
-            if differs := first_difference(types_by_path(metadata.tree), expected):
-                raise TriglotError(
-                    f"the checkpoint {path} belongs to another training: "
-                    "{} is {} in it, but expected {}.".format(*differs)
-                )
+            _check_same(path, types_by_path(metadata.tree), types_by_path(_plain(abstract)))
             # Orbax also compares containers without arrays, of which each library has its own.
             wanted = by_path(abstract)
             stored = jax.tree.structure(metadata.tree)
@@ -131,6 +126,14 @@ def _plain(abstract: Any) -> Any:
         return jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
 
     return jax.tree.map(stored, abstract)
+
+
+def _check_same(path: Path, stored: dict[str, str], expected: dict[str, str]) -> None:
+    for name in sorted(stored.keys() | expected.keys()):
+        found, wanted = stored.get(name, "absent"), expected.get(name, "absent")
+        if found != wanted:
+            other = f"the checkpoint {path} belongs to another training"
+            raise TriglotError(f"{other}: {name} is {found} in it, but expected {wanted}.")
 
 
 @dataclass(frozen=True)

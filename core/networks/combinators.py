@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..errors import TriglotError
 from ..network import Codec, Leaf, Network, Variables
-from ..types import Key, PyTree, first_difference, types_by_path
+from ..types import Key, PyTree, types_by_path
 
 
 def combine(networks: Mapping[str, Network]) -> Network:
@@ -188,12 +188,13 @@ def start_from(network: Network, variables: Variables) -> Network:
       TriglotError: if structure, shapes or dtypes differ, naming the first array that does.
     """
     expected = jax.eval_shape(network.init, jax.random.key(0))
-    if differs := first_difference(types_by_path(variables), types_by_path(expected)):
-        name, given, needed = differs
-        raise TriglotError(
-            f"the variables do not fit the {network.backend} network {network.name!r}: {name} is "
-            f"{given}, expected {needed}."
-        )
+    given, needed = types_by_path(variables), types_by_path(expected)
+    for name in sorted(given.keys() | needed.keys()):
+        if given.get(name) != needed.get(name):
+            raise TriglotError(
+                f"the variables do not fit the {network.backend} network {network.name!r}: "
+                f"{name} is {given.get(name, 'absent')}, expected {needed.get(name, 'absent')}."
+            )
     return replace(network, init=lambda key: variables, random_start=False)
 
 

@@ -12,7 +12,7 @@ from ...core.agent import Agent
 from ...core.errors import TriglotError
 from ...core.learner import LearnerState
 from ...core.network import Codec, Network, Variables
-from ...core.types import PyTree, first_difference, types_by_path
+from ...core.types import PyTree, types_by_path
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,14 @@ def translate_agent_state(state: Any, source: Agent, target: Agent) -> Any:
     usable = [form for form in forms if not jax.tree_util.treedef_is_leaf(form.structure)]
     moved = _walk(state, usable, _Form.params)
     expected = jax.eval_shape(lambda: target.init(jax.random.key(0), target.num_envs))
-    if differs := first_difference(types_by_path(moved), types_by_path(expected)):
-        name, found, wanted = differs
-        raise TriglotError(
-            f"the agent's state depends on the library in a way that is not known: {name} is "
-            f"{found} after the translation, and {second.backend} needs {wanted}."
-        )
+    found, wanted = types_by_path(moved), types_by_path(expected)
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise TriglotError(
+                f"the agent's state depends on the library in a way that is not known: {name} is "
+                f"{found.get(name, 'absent')} after the translation, and {second.backend} needs "
+                f"{wanted.get(name, 'absent')}."
+            )
     return jax.tree.unflatten(jax.tree.structure(expected), jax.tree.leaves(moved))
 
 
