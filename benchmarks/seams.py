@@ -11,8 +11,8 @@ do not add noise:
 """
 
 import functools
+import itertools
 import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -57,6 +57,22 @@ class Program:
     baselines: tuple[str, ...]
 
 
+def program(init: Any, run: Any, num_seeds: int | None, **how: Any) -> Program:
+    """Build a program, vmapped over seeds if there is a number of them."""
+    key = jax.random.key(0)
+    if num_seeds is not None:
+        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
+        init, run = functools.partial(jax.lax.map, init), jax.vmap(run)
+        key = jax.random.split(key, num_seeds)
+    return Program(function=jax.jit(run), state=jax.jit(init)(key), **how)
+
+
+def plain(config: plain_ppo.Config, num_updates: int, num_seeds: int | None, **how: Any) -> Program:
+    """Build the plain program."""
+    init = functools.partial(plain_ppo.init, config)
+    return program(init, functools.partial(plain_ppo.train, config, num_updates), num_seeds, **how)
+
+
 def trainer_of(
     config: plain_ppo.Config, num_updates: int, backend: str, arithmetic: str = "canonical"
 ) -> Trainer:
@@ -83,18 +99,16 @@ def ppo_programs(
     """Build PPO of one seed."""
     config = plain_ppo.Config()
     how = {"steps": num_updates * config.steps_per_update, "baselines": (PLAIN, ONE_PASS)}
-    programs = {}
-    for name, one in ((PLAIN, config), (ONE_PASS, replace(config, second_pass=False))):
-        train = functools.partial(plain_ppo.train, one, num_updates)
-        programs[name] = Program(
-            function=jax.jit(train), state=plain_ppo.init(one, jax.random.key(0)), **how
-        )
-    for backend in backends:
-        for arithmetic in arithmetics:
-            trainer = trainer_of(config, num_updates, backend, arithmetic)
-            for num_seeds in (None, 1) if vmapped else (None,):
-                name = f"{backend} {arithmetic}" + (", vmap 1" if num_seeds else "")
-                programs[name] = triglot_program(trainer, num_seeds, **how)
+    one_pass = replace(config, second_pass=False)
+    programs = {
+        PLAIN: plain(config, num_updates, None, **how),
+        ONE_PASS: plain(one_pass, num_updates, None, **how),
+    }
+    for backend, arithmetic in itertools.product(backends, arithmetics):
+        trainer = trainer_of(config, num_updates, backend, arithmetic)
+        for num_seeds in (None, 1) if vmapped else (None,):
+            name = f"{backend} {arithmetic}" + (", vmap 1" if num_seeds else "")
+            programs[name] = program(trainer.init, trainer.train_chunk, num_seeds, **how)
     return programs
 
 
@@ -102,28 +116,13 @@ def seeds_programs(backend: str, counts: tuple[int, ...], num_updates: int) -> d
     """Build PPO with several numbers of seeds, each against plain JAX with as many."""
     config = plain_ppo.Config()
     trainer = trainer_of(config, num_updates, backend)
-    init = functools.partial(plain_ppo.init, config)
-    train = jax.jit(jax.vmap(functools.partial(plain_ppo.train, config, num_updates)))
     programs = {}
     for count in counts:
-        name = f"{PLAIN}, {count}"
-        how = {"steps": count * num_updates * config.steps_per_update, "baselines": (name,)}
-        state = jax.lax.map(init, jax.random.split(jax.random.key(0), count))
-        programs[name] = Program(function=train, state=state, **how)
-        programs[f"{backend}, {count}"] = triglot_program(trainer, count, **how)
+        name, steps = f"{PLAIN}, {count}", count * num_updates * config.steps_per_update
+        how = {"steps": steps, "baselines": (name,)}
+        programs[name] = plain(config, num_updates, count, **how)
+        programs[f"{backend}, {count}"] = program(trainer.init, trainer.train_chunk, count, **how)
     return programs
-
-
-def triglot_program(trainer: Trainer, num_seeds: int | None, **how: Any) -> Program:
-    """Build triglot's program, vmapped over seeds if there is a number of them."""
-    init: Callable = trainer.init
-    run: Callable = trainer.train_chunk
-    key = jax.random.key(0)
-    if num_seeds is not None:
-        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
-        init, run = functools.partial(jax.lax.map, trainer.init), jax.vmap(run)
-        key = jax.random.split(key, num_seeds)
-    return Program(function=jax.jit(run), state=jax.jit(init)(key), **how)
 
 
 def dqn_programs(backends: tuple[str, ...], num_updates: int) -> dict[str, Program]:
@@ -139,9 +138,9 @@ def dqn_programs(backends: tuple[str, ...], num_updates: int) -> dict[str, Progr
         config = {**row.config, **options}
         agent = make_agent("dqn", env, backend=backend, config=config, hyper=row.hyper)
         trainer = Trainer(agent, VectorEnvironment(env, num_envs), chunk_size=num_updates)
-        program = triglot_program(trainer, None, **how)
-        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(program.state)
-        programs[name] = replace(program, state=filled)
+        empty = program(trainer.init, trainer.train_chunk, None, **how)
+        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(empty.state)
+        programs[name] = replace(empty, state=filled)
     return programs
 
 
@@ -152,8 +151,8 @@ def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[har
     order = [name for _ in range(rounds) for name in rng.permutation(list(programs))]
     for name in tqdm(order, desc="compile"):
         jax.clear_caches()
-        program = programs[name]
-        made[name].append(harness.compile_timed(program.function, program.state))
+        one = programs[name]
+        made[name].append(harness.compile_timed(one.function, one.state))
     return made
 
 
@@ -199,16 +198,16 @@ def main(
     thunks = {name: functools.partial(run, name) for name in programs}
     seconds = harness.measure(thunks, rounds=rounds)
     entries = {}
-    for name, program in programs.items():
+    for name, one in programs.items():
         entries[name] = {
             "time_ratios": {
-                one: harness.time_ratio(seconds, name, one) for one in program.baselines
+                base: harness.time_ratio(seconds, name, base) for base in one.baselines
             },
-            "steps_per_second": harness.interval(program.steps / seconds[name]),
+            "steps_per_second": harness.interval(one.steps / seconds[name]),
             "temporary_bytes": made[name][-1].call.memory_analysis().temp_size_in_bytes,
             "episode_return": float(np.nanmean(metrics[name]["episode_return"])),
-            "trace_seconds": [one.trace_seconds for one in made[name]],
-            "compile_seconds": [one.compile_seconds for one in made[name]],
+            "trace_seconds": [each.trace_seconds for each in made[name]],
+            "compile_seconds": [each.compile_seconds for each in made[name]],
         }
     path = out or Path(f"benchmarks/results/seams-{row}.json")
     result = {"environment": before, "rounds": rounds, "programs": entries, "seconds": seconds}
