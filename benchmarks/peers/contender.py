@@ -59,7 +59,8 @@ def compile_one_program(
     def compile(keys: jax.Array) -> tuple[Train, float]:
         data = jax.random.key_data(keys)
         made = compile_timed(jax.jit(over_seeds), data[0])
-        return lambda index: policy_of(made.call(data[index])), made.seconds
+        seconds = made.trace_seconds + made.compile_seconds
+        return lambda index: policy_of(made.call(data[index])), seconds
 
     return compile
 
