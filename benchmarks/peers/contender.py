@@ -94,15 +94,9 @@ def greedy_returns(
     return jax.jit(lambda policies: jax.lax.map(play, policies))(policies)
 
 
-class Overridden:
-    """A module with some attributes replaced, for one importer alone."""
-
-    def __init__(self, module: types.ModuleType, **attributes: Any) -> None:
-        self._module = module
-        vars(self).update(attributes)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+def overridden(module: types.ModuleType, **attributes: Any) -> types.SimpleNamespace:
+    """Copy a module with some attributes replaced, for one importer alone."""
+    return types.SimpleNamespace(**{**vars(module), **attributes})
 
 
 @contextlib.contextmanager

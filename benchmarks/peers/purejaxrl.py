@@ -17,9 +17,9 @@ from gymnax.wrappers.compat import LegacyStepAPIWrapper
 from .contender import (
     Contender,
     NotInstalled,
-    Overridden,
     compile_one_program,
     empty_modules,
+    overridden,
     revision_of,
 )
 from .rows import Row
@@ -94,7 +94,7 @@ def _patched(algorithm: str, sources: Path) -> tuple[Any, list[str]]:
         sys.path.remove(str(sources))
     if algorithm == "ppo":
         make = gymnax.make
-        module.gymnax = Overridden(
+        module.gymnax = overridden(
             gymnax, make=lambda env_id: (LegacyStepAPIWrapper(make(env_id)[0]), make(env_id)[1])
         )
         patches.append(f"environments {FIVE_VALUES}")
@@ -124,6 +124,6 @@ def _keep_keys(module: Any) -> None:
 
         return seeded
 
-    random = Overridden(jax.random, PRNGKey=lambda seed: jax.random.fold_in(keys[-1], seed))
-    module.jax = Overridden(jax, tree_map=jax.tree.map, random=random)
+    random = overridden(jax.random, PRNGKey=lambda seed: jax.random.fold_in(keys[-1], seed))
+    module.jax = overridden(jax, tree_map=jax.tree.map, random=random)
     module.make_train = make
