@@ -3,6 +3,7 @@
 python -m benchmarks.peers.cold rejax 51200 linen
 """
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -44,11 +45,8 @@ def main(name: str, total_steps: int, backend: str, folder: str | None = None) -
         agent = triglot.make_agent("ppo", env, backend=backend, config=PPO.config, hyper=PPO.hyper)
         triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
         return
-    if name == "rejax":
-        from .rejax import contender
-    else:
-        from .purejaxrl import contender
-    made = contender(PPO, total_steps, None if folder is None else Path(folder))
+    peer = importlib.import_module(f".{name.lower()}", __package__)
+    made = peer.contender(PPO, total_steps, None if folder is None else Path(folder))
     train, _ = made.compile(jax.random.split(jax.random.key(0), (1, 1)))
     jax.block_until_ready(train(0))
 
