@@ -173,7 +173,7 @@ class Network:
     arithmetic: str = "native"
     parts: "Mapping[str, Network]" = field(default_factory=dict, repr=False)
 
-    def require_codec(self, purpose: str = "weights have no canonical names") -> Codec:
+    def require_codec(self, purpose: str) -> Codec:
         """Return the codec.
 
         Args:

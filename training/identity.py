@@ -15,7 +15,7 @@ import numpy as np
 from ..core.errors import TriglotError
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
-from ..core.network import Network, Variables
+from ..core.network import Codec, Network, Variables
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -65,13 +65,27 @@ def fingerprints(encode: Callable[[Any], Mapping[str, jax.Array]]) -> Monitor:
     return monitor
 
 
+def codec_of(network: Network) -> Codec:
+    """Give a network's codec.
+
+    Raises:
+      TriglotError: if it has none.
+    """
+    if network.codec is None:
+        raise TriglotError(
+            f"the {network.backend} network {network.name!r} has no codec, so its weights have no "
+            "canonical names: give Network(..., codec=...)."
+        )
+    return network.codec
+
+
 def shapes_of(network: Network) -> Shapes:
     """Describe a network's parameters by canonical name; nothing is computed.
 
     Raises:
       TriglotError: if it has no codec.
     """
-    codec = network.require_codec()
+    codec = codec_of(network)
     made = jax.eval_shape(lambda key: codec.encode(network.init(key).params), jax.random.key(0))
     return {name: array.shape for name, array in made.items()}
 

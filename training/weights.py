@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.network import Variables
 from ..core.rl.normalize import RunningStats
-from .identity import learned
+from .identity import codec_of, learned
 from .load import Run
 
 FILE = "weights.safetensors"
@@ -30,8 +30,7 @@ def named_weights(run: Run, seed_index: int) -> dict[str, np.ndarray]:
     Raises:
       TriglotError: if the network has no codec.
     """
-    codec = run.agent.network.require_codec()
-    named = codec.encode(variables_of(run, seed_index).params)
+    named = codec_of(run.agent.network).encode(variables_of(run, seed_index).params)
     return {name: np.asarray(named[name]) for name in sorted(named)}
 
 

@@ -19,6 +19,7 @@ from ...registry.agents import make_agent
 from ...registry.algorithms import find_algorithm
 from ...registry.loading import load_networks_by_library
 from ...registry.overrides import from_overrides
+from ...training.identity import codec_of
 from ..options import CompareOptions
 from ..rungs import Rung
 
@@ -119,10 +120,10 @@ def shared_names(
     Raises:
       TriglotError: if the parameters do not correspond; nothing is computed.
     """
-    own = network.require_codec()
+    own = codec_of(network)
     if reference is None or reference is network:
         return SharedNames(own.encode, own.decode)
-    theirs = reference.require_codec()
+    theirs = codec_of(reference)
     back = None if mapping is None else {to: name for name, to in mapping.items()}
 
     def encode(params: Any) -> dict[str, jax.Array]:

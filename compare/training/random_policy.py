@@ -81,4 +81,7 @@ def random_observations(
 
 
 def _where(mask: jax.Array, one: jax.Array, other: jax.Array) -> jax.Array:
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+        data = _where(mask, jax.random.key_data(one), jax.random.key_data(other))
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(one))
     return jnp.where(mask.reshape(mask.shape + (1,) * (one.ndim - 1)), one, other)

@@ -15,7 +15,7 @@ from ...core.hyper import check_count
 from ...core.loop.state import RunnerState
 from ...core.network import Codec, Leaf, Variables
 from ...core.rl.normalize import RunningStats
-from ..identity import Shapes, shapes_of
+from ..identity import Shapes, codec_of, shapes_of
 from ..load import Run, load_run
 from ..options import TrainOptions
 from ..plan import Plan
@@ -52,7 +52,7 @@ class Start:
         Raises:
           TriglotError: naming the first parameters that do not.
         """
-        codec, shapes = agent.network.require_codec(), shapes_of(agent.network)
+        codec, shapes = codec_of(agent.network), shapes_of(agent.network)
         own = _by_name(codec)
         names = sorted(self.arrays.keys() | shapes.keys()) if self.whole else sorted(self.arrays)
         wrong = [self._mismatch(name, shapes) for name in names]
@@ -92,7 +92,7 @@ class Start:
     def initial(self, plan: Plan) -> RunnerState:
         """Initialize all seeds of a training, `[S, ...]`, with these weights."""
         trainer: Any = plan.trainer
-        codec = trainer.agent.network.require_codec()
+        codec = codec_of(trainer.agent.network)
 
         def one(inputs: tuple[jax.Array, dict[str, jax.Array], Any]) -> RunnerState:
             key, arrays, stats = inputs
@@ -138,7 +138,7 @@ def read_start(options: TrainOptions) -> Start | None:
     options_of_run(folder, how=f"run `triglot evaluate {folder} --trust` first")
     run = load_run(folder)
     indices = _seed_indices(options, run)
-    codec = run.agent.network.require_codec()
+    codec = codec_of(run.agent.network)
     named = [named_weights(run, index) for index in indices]
     chosen = _chosen(options.init_names, list(named[0]), folder)
     stats = stats_of(run.agent_states)

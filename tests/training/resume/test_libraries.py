@@ -11,7 +11,7 @@ import pytest
 import triglot
 from triglot.cli import main as cli
 from triglot.core.types import by_path
-from triglot.training.identity import learned
+from triglot.training.identity import codec_of, learned
 from triglot.training.storage.config import read_config
 
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
@@ -87,7 +87,7 @@ def numbers(folder: Path) -> dict[str, np.ndarray]:
 def weights(folder: Path) -> dict[str, np.ndarray]:
     """Read the parameters of all seeds by canonical name, in canonical layout."""
     run = triglot.load_run(folder)
-    named = run.agent.network.require_codec().encode(learned(run.agent_states).params)
+    named = codec_of(run.agent.network).encode(learned(run.agent_states).params)
     return {name: np.asarray(array) for name, array in named.items()}
 
 
