@@ -1,11 +1,15 @@
-"""A child process that answers each line of input with a line of JSON."""
+"""A child process that answers each line of input with a line of JSON.
+
+A peer's own interpreter imports this too, so it needs the standard library only.
+"""
 
 import json
+import os
 import select
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 
@@ -31,14 +35,18 @@ class Child:
     def __enter__(self) -> "Child":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.__exit__(kind, error, traceback)
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the program."""
+        with self._process:
+            self._process.kill()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the program has ended."""
+        return self._process.poll() is not None
 
     def ask(self, request: Any, timeout: float | None = None) -> Any:
         """Send a request as JSON and wait for the reply.
@@ -70,3 +78,28 @@ class Child:
 
     def _ended(self) -> Ended:
         return Ended(f"{self._name} ended early; see above.")
+
+
+def serve(
+    answer: Callable[[Any], Any],
+    *,
+    hello: Callable[[], Any] | None = None,
+    default: Callable[[Any], Any] | None = None,
+) -> None:
+    """Be a child: answer each line of input until it ends; what is printed goes to standard error.
+
+    Args:
+      answer: gives the reply to a request.
+      hello: gives the first reply, before any request.
+      default: converts what JSON has not, as in `json.dumps`.
+    """
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def reply(content: Any) -> None:
+        print(json.dumps(content, default=default), file=replies, flush=True)
+
+    if hello is not None:
+        reply(hello())
+    for line in sys.stdin:
+        reply(answer(json.loads(line)))

@@ -66,22 +66,8 @@ CASES = (
 )
 
 
-@dataclass(frozen=True)
-class Program:
-    """A compiled training, called over and over from the same states."""
-
-    trainer: Trainer
-    compiled: Any
-    states: Any
-
-    def __call__(self) -> Any:
-        # Donated, so each call gets a copy.
-        states = jax.tree.map(jnp.copy, self.states)
-        return self.compiled(states, np.int32(self.trainer.chunk_size))[1]
-
-
-def program(case: Case, sharding: Sharding | None) -> Program:
-    """Compile a case on one device, or divided."""
+def program(case: Case, sharding: Sharding | None) -> harness.Thunk:
+    """Compile a case on one device, or divided; each call trains from the same states."""
     env = make_env("gymnax:CartPole-v1")
     sizes = {"num_envs": case.num_envs, "rollout_length": case.rollout_length}
     config = {**sizes, "hidden_sizes": (case.hidden_size, case.hidden_size)}
@@ -92,7 +78,12 @@ def program(case: Case, sharding: Sharding | None) -> Program:
     if sharding is not None:
         states = sharding.place(states)
     compiled = train_seeds.lower(trainer, states, np.int32(0)).compile()
-    return Program(trainer, compiled, states)
+
+    def train() -> Any:
+        copied = jax.tree.map(jnp.copy, states)  # the program donates them
+        return compiled(copied, np.int32(case.num_updates))[1]
+
+    return train
 
 
 LONG = "ppo gymnax:CartPole-v1 --no-preset --total-steps 500000"
@@ -116,18 +107,18 @@ def measure_commands(rounds: int, match: str, out: Path) -> None:
         if any("{trained}" in text for text in chosen.values()):
             _triglot([*TRAINED.split(), "--out", trained])
         for name, text in chosen.items():
-            training: dict[str, list[float]] = {"one": [], "all": []}
-
-            def run(which: str, words: list[str], training: Any = training) -> None:
-                words = [*words, "--devices", "1"] if which == "one" else words
-                run = Path(folder) / str(next(number))
-                _triglot([*words, *(["--out", str(run)] if words[0] != "evaluate" else [])])
-                training[which] += _seconds_per_step(run)
-
             words = text.format(trained=trained).split()
             if words[0] != "compare":
                 words += ["--compilation-cache", f"{folder}/cache"]
-            thunks = {which: functools.partial(run, which, words) for which in training}
+            training: dict[str, list[float]] = {"one": [], "all": []}
+
+            def run(which: str, words: list[str] = words, training: Any = training) -> None:
+                run = Path(folder) / str(next(number))
+                one = ["--devices", "1"] if which == "one" else []
+                _triglot([*words, *one, *(["--out", str(run)] if words[0] != "evaluate" else [])])
+                training[which] += _seconds_per_step(run)
+
+            thunks = {which: functools.partial(run, which) for which in training}
             seconds = harness.measure(thunks, rounds=rounds)  # the warmup fills the cache
             each = len(training["one"]) // (rounds + 1)
             steps = {which: np.array(values[each:]) for which, values in training.items()}

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import tyro
 
 from . import harness
-from .child import Child, Ended
+from .child import Child, Ended, serve
 from .peers.rows import ROWS, Row
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
@@ -88,42 +88,37 @@ def row_of(case: Case) -> tuple[Row, int]:
     return replace(row, config=config, hyper=hyper, num_seeds=case.num_seeds, peers=peers), steps
 
 
-def serve(backend: str, purejaxrl: str) -> None:
+def measure_cases(backend: str, purejaxrl: str) -> None:
     """Answer cases with their measurements; the first reply describes the machine."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    import jax
 
-    from .peers.measure import contenders, measure
+    def hello() -> dict[str, Any]:
+        import jax
 
-    def reply(content: Any) -> None:
-        print(json.dumps(content, default=harness.plain), file=replies, flush=True)
+        jax.config.update("jax_enable_compilation_cache", False)
+        return {**harness.environment(), "platform": jax.devices()[0].platform}
 
-    jax.config.update("jax_enable_compilation_cache", False)
-    reply({**harness.environment(), "platform": jax.devices()[0].platform})
-    for line in sys.stdin:
-        request = json.loads(line)
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        from .peers.measure import contenders, measure
+
         case = Case(**request["case"])
         row, steps = row_of(case)
-        found = contenders(row, steps, backend, {"PureJaxRL": Path(purejaxrl)})
-        reply(
-            measure(
-                row,
-                found,
-                total_steps=steps,
-                rounds=request["rounds"],
-                episodes=0,
-                max_seconds=request["seconds"],
-                say=lambda text, case=case: print(f"  {case}: {text}", file=sys.stderr),
-            )
+        return measure(
+            row,
+            contenders(row, steps, backend, {"PureJaxRL": Path(purejaxrl)}),
+            total_steps=steps,
+            rounds=request["rounds"],
+            episodes=0,
+            max_seconds=request["seconds"],
+            say=lambda text: print(f"  {case}: {text}", file=sys.stderr),
         )
+
+    serve(answer, hello=hello, default=harness.plain)
 
 
 @dataclass
 class Result:
     """What was measured so far; written after each case."""
 
-    out: Path
     machine: dict[str, Any]
     rows: list[list[str]] = field(default_factory=list)
     identity: list[str] = field(default_factory=list)
@@ -133,17 +128,13 @@ class Result:
     def add(self, case: Case, measured: dict[str, Any]) -> None:
         """Add the rows of a case."""
         self.cases[str(case)] = measured
-        for name in FRAMEWORKS:
-            if name in measured["programs"]:
-                one = measured["programs"][name]
-                ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format(
-                    **one["triglot_times_as_fast"]
-                )
-                self.rows.append([
-                    case.algorithm.upper(), f"{case.num_envs:,}", str(case.num_seeds),
-                    f"{name} {one['version']}", harness.rounded(one["steps_per_second"]["median"]),
-                    "" if name == "triglot" else ratio, f"{one['compile_seconds']:.1f}",
-                ])  # fmt: skip
+        for name, one in measured["programs"].items():
+            ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format(**one["triglot_times_as_fast"])
+            self.rows.append([
+                case.algorithm.upper(), f"{case.num_envs:,}", str(case.num_seeds),
+                f"{name} {one['version']}", harness.rounded(one["steps_per_second"]["median"]),
+                "" if name == "triglot" else ratio, f"{one['compile_seconds']:.1f}",
+            ])  # fmt: skip
 
     def text(self) -> str:
         """Format everything in Markdown."""
@@ -160,16 +151,11 @@ class Result:
         ]
         return "\n".join(lines) + "\n"
 
-    def write(self) -> None:
+    def write(self, out: Path) -> None:
         """Write the JSON file, and the Markdown file beside it."""
-        content = {
-            "machine": self.machine,
-            "cases": self.cases,
-            "identity": self.identity,
-            "dropped": self.dropped,
-        }
-        harness.write_json(self.out, content)
-        self.out.with_suffix(".md").write_text(self.text())
+        kept = ("machine", "cases", "identity", "dropped")
+        harness.write_json(out, {name: getattr(self, name) for name in kept})
+        out.with_suffix(".md").write_text(self.text())
 
 
 def compare_libraries(case: Case, seconds: float) -> str:
@@ -181,21 +167,15 @@ def compare_libraries(case: Case, seconds: float) -> str:
     row, steps = row_of(case)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "compared"
-        words = [
-            "compare",
-            case.algorithm,
-            f"gymnax:{row.env_id}",
-            "--num-seeds",
-            "1",
-            "--no-preset",
-        ]
-        words += ["--total-steps", str(steps), "--num-envs", str(case.num_envs)]
-        words += ["--repetitions", "0", "--eval-episodes", "1", "--out", str(out)]
+        words = (
+            f"compare {case.algorithm} gymnax:{row.env_id} --num-seeds 1 --no-preset "
+            f"--total-steps {steps} --num-envs {case.num_envs} --repetitions 0 --eval-episodes 1"
+        ).split()
         if case.algorithm == "dqn":
             for name in ("learning_starts", "buffer_size"):
                 words += [f"--{name.replace('_', '-')}", str(row.config[name])]
         done = subprocess.run(
-            [sys.executable, "-m", "triglot", *words],
+            [sys.executable, "-m", "triglot", *words, "--out", str(out)],
             env=environment(deterministic=True),
             capture_output=True,
             text=True,
@@ -216,12 +196,6 @@ def environment(*, deterministic: bool = False, packages: Path | None = None) ->
         paths = [str(packages.resolve()), given.get("PYTHONPATH", "")]
         given["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return given
-
-
-def stopped(worker: Child | None) -> None:
-    """End the process, if there is one."""
-    if worker is not None:
-        worker.__exit__(None, None, None)
 
 
 def main(
@@ -245,63 +219,57 @@ def main(
       out: the JSON file, overwritten; the table is beside it, ending in .md.
     """
     began = time.monotonic()
-    worker: Child | None = None
-    result: Result | None = None
     longest = 60.0  # of a case so far; the first guess
 
     def left() -> float:
         return max_seconds - (time.monotonic() - began)
 
-    def started() -> tuple[Child, dict[str, Any]]:
+    def start() -> tuple[Child, dict[str, Any]]:
         command = [sys.executable, "-m", "benchmarks.gpu", "serve", backend, str(purejaxrl or "-")]
         made = Child("The measuring process", command, env=environment(packages=packages))
-        try:
-            return made, made.reply(START_SECONDS)
-        except BaseException:
-            stopped(made)
-            raise
+        return made, made.reply(START_SECONDS)
 
     try:
-        worker, machine = started()
-        if machine["platform"] == "cpu":
-            print(
-                "No GPU: JAX sees only the CPU (on a machine with one, pip install "
-                '"jax[cuda12]"). Going on on the CPU with small sizes; the figures say nothing '
-                "about a GPU."
-            )
-        result = Result(out, machine)
-        cases = plan(small or machine["platform"] == "cpu")
+        worker, machine = start()
+    except (KeyboardInterrupt, TimeoutError):
+        sys.exit(f"nothing was measured: its process did not start within {START_SECONDS:.0f} s")
+    if machine["platform"] == "cpu":
+        print(
+            "No GPU: JAX sees only the CPU (on a machine with one, pip install "
+            '"jax[cuda12]"). Going on on the CPU with small sizes; the figures say nothing '
+            "about a GPU."
+        )
+    result = Result(machine)
+    cases = plan(small or machine["platform"] == "cpu")
+    try:
         for number, case in enumerate(cases, 1):
             if left() < longest:
                 seconds = max(left(), 0.0)
                 result.dropped.append(f"{case}: {seconds:.0f} s were left of {max_seconds:.0f}.")
                 continue
             print(f"[{max_seconds - left():3.0f} s] {number}/{len(cases)} {case}", flush=True)
-            start = time.monotonic()
+            began_case = time.monotonic()
             try:
                 if case.identity:
-                    worker = stopped(worker)  # frees the GPU's memory
+                    worker.close()  # frees the GPU's memory
                     result.identity.append(compare_libraries(case, left()))
                 else:
-                    worker = worker or started()[0]
+                    if worker.closed:
+                        worker, _ = start()
                     share = left() / (len(cases) - number + 1)
                     request = {"case": vars(case), "rounds": rounds, "seconds": share / 2}
                     result.add(case, worker.ask(request, left()))
             except (TimeoutError, subprocess.TimeoutExpired, Ended) as error:
                 why = "its process ended" if isinstance(error, Ended) else "it took too long"
                 result.dropped.append(f"{case}: {why}.")
-                worker = stopped(worker)
-            longest = max(longest if number > 1 else 0.0, time.monotonic() - start)
-            result.write()
+                worker.close()
+            longest = max(longest if number > 1 else 0.0, time.monotonic() - began_case)
+            result.write(out)
     except KeyboardInterrupt:
         print("interrupted: what was measured is kept")
-    except TimeoutError:  # of a start
-        print(f"the measuring process did not start within {START_SECONDS:.0f} s")
     finally:
-        stopped(worker)
-    if result is None:
-        sys.exit("nothing was measured")
-    result.write()
+        worker.close()
+    result.write(out)
     print(result.text(), end="")
     print(f"written to {out} and {out.with_suffix('.md')}")
 
@@ -309,6 +277,6 @@ def main(
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         with suppress(KeyboardInterrupt):
-            serve(*sys.argv[2:])
+            measure_cases(*sys.argv[2:])
     else:
         tyro.cli(main)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -89,18 +89,12 @@ def time_ratio(seconds: Seconds, name: str, baseline: str) -> Interval:
     return interval(seconds[name] / seconds[baseline])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compiled:
+class Compiled(NamedTuple):
     """A program compiled ahead of time; `trace_seconds` has tracing and lowering."""
 
     call: Any  # of type `jax.stages.Compiled`
     trace_seconds: float
     compile_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of both stages."""
-        return self.trace_seconds + self.compile_seconds
 
 
 def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
@@ -113,8 +107,7 @@ def compile_timed(function: Any, *args: Any, **options: Any) -> Compiled:
     lowered = function.trace(*args, **options).lower()
     between = time.perf_counter()
     call = lowered.compile()
-    seconds = time.perf_counter() - between
-    return Compiled(call=call, trace_seconds=between - start, compile_seconds=seconds)
+    return Compiled(call, between - start, time.perf_counter() - between)
 
 
 def environment() -> dict[str, Any]:

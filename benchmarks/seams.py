@@ -11,8 +11,8 @@ do not add noise:
 """
 
 import functools
+import itertools
 import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -48,15 +48,29 @@ class Program:
       function: trains for some updates; returns the new state and the metrics.
       state: every call starts from it.
       steps: environment steps of a call, of all seeds.
-      baseline: the program whose time is 1.
-      other: another such program, or None.
+      baselines: the programs by whose time that of this one is divided.
     """
 
     function: Any
     state: Any
     steps: int
-    baseline: str
-    other: str | None = None
+    baselines: tuple[str, ...]
+
+
+def program(init: Any, run: Any, num_seeds: int | None, **how: Any) -> Program:
+    """Build a program, vmapped over seeds if there is a number of them."""
+    key = jax.random.key(0)
+    if num_seeds is not None:
+        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
+        init, run = functools.partial(jax.lax.map, init), jax.vmap(run)
+        key = jax.random.split(key, num_seeds)
+    return Program(function=jax.jit(run), state=jax.jit(init)(key), **how)
+
+
+def plain(config: plain_ppo.Config, num_updates: int, num_seeds: int | None, **how: Any) -> Program:
+    """Build the plain program."""
+    init = functools.partial(plain_ppo.init, config)
+    return program(init, functools.partial(plain_ppo.train, config, num_updates), num_seeds, **how)
 
 
 def trainer_of(
@@ -84,19 +98,17 @@ def ppo_programs(
 ) -> dict[str, Program]:
     """Build PPO of one seed."""
     config = plain_ppo.Config()
-    how = {"steps": num_updates * config.steps_per_update, "baseline": PLAIN, "other": ONE_PASS}
-    programs = {}
-    for name, one in ((PLAIN, config), (ONE_PASS, replace(config, second_pass=False))):
-        train = functools.partial(plain_ppo.train, one, num_updates)
-        programs[name] = Program(
-            function=jax.jit(train), state=plain_ppo.init(one, jax.random.key(0)), **how
-        )
-    for backend in backends:
-        for arithmetic in arithmetics:
-            trainer = trainer_of(config, num_updates, backend, arithmetic)
-            for num_seeds in (None, 1) if vmapped else (None,):
-                name = f"{backend} {arithmetic}" + (", vmap 1" if num_seeds else "")
-                programs[name] = triglot_program(trainer, num_seeds, **how)
+    how = {"steps": num_updates * config.steps_per_update, "baselines": (PLAIN, ONE_PASS)}
+    one_pass = replace(config, second_pass=False)
+    programs = {
+        PLAIN: plain(config, num_updates, None, **how),
+        ONE_PASS: plain(one_pass, num_updates, None, **how),
+    }
+    for backend, arithmetic in itertools.product(backends, arithmetics):
+        trainer = trainer_of(config, num_updates, backend, arithmetic)
+        for num_seeds in (None, 1) if vmapped else (None,):
+            name = f"{backend} {arithmetic}" + (", vmap 1" if num_seeds else "")
+            programs[name] = program(trainer.init, trainer.train_chunk, num_seeds, **how)
     return programs
 
 
@@ -104,49 +116,31 @@ def seeds_programs(backend: str, counts: tuple[int, ...], num_updates: int) -> d
     """Build PPO with several numbers of seeds, each against plain JAX with as many."""
     config = plain_ppo.Config()
     trainer = trainer_of(config, num_updates, backend)
-    init = functools.partial(plain_ppo.init, config)
-    train = jax.jit(jax.vmap(functools.partial(plain_ppo.train, config, num_updates)))
     programs = {}
     for count in counts:
-        name = f"{PLAIN}, {count}"
-        how = {"steps": count * num_updates * config.steps_per_update, "baseline": name}
-        state = jax.lax.map(init, jax.random.split(jax.random.key(0), count))
-        programs[name] = Program(function=train, state=state, **how)
-        programs[f"{backend}, {count}"] = triglot_program(trainer, count, **how)
+        name, steps = f"{PLAIN}, {count}", count * num_updates * config.steps_per_update
+        how = {"steps": steps, "baselines": (name,)}
+        programs[name] = plain(config, num_updates, count, **how)
+        programs[f"{backend}, {count}"] = program(trainer.init, trainer.train_chunk, count, **how)
     return programs
 
 
-def triglot_program(trainer: Trainer, num_seeds: int | None, **how: Any) -> Program:
-    """Build triglot's program, vmapped over seeds if there is a number of them."""
-    init: Callable = trainer.init
-    run: Callable = trainer.train_chunk
-    key = jax.random.key(0)
-    if num_seeds is not None:
-        # Not vmapped: see `triglot.core.loop.trainer.init_seeds`.
-        init, run = functools.partial(jax.lax.map, trainer.init), jax.vmap(run)
-        key = jax.random.split(key, num_seeds)
-    return Program(function=jax.jit(run), state=jax.jit(init)(key), **how)
-
-
-def dqn_programs(
-    backends: tuple[str, ...], num_updates: int, buffer_size: int
-) -> dict[str, Program]:
+def dqn_programs(backends: tuple[str, ...], num_updates: int) -> dict[str, Program]:
     """Build DQN on all libraries, and with its options on the first one, from full replays."""
     row, env = ROWS["dqn"], make_env("gymnax:CartPole-v1")
-    numbers = {"buffer_size": buffer_size, "learning_starts": min(buffer_size, 10_000)}
     num_envs = row.config["num_envs"]
-    fill = -(-numbers["learning_starts"] // num_envs) + 1
-    how = {"steps": num_updates * num_envs, "baseline": backends[0]}
+    fill = -(-row.config["learning_starts"] // num_envs) + 1
+    how = {"steps": num_updates * num_envs, "baselines": backends[:1]}
     made = [(backend, backend, {}) for backend in backends]
     made += [(f"{backends[0]}, {name}", backends[0], each) for name, each in DQN_OPTIONS.items()]
     programs = {}
     for name, backend, options in made:
-        config = {**row.config, **numbers, **options}
+        config = {**row.config, **options}
         agent = make_agent("dqn", env, backend=backend, config=config, hyper=row.hyper)
         trainer = Trainer(agent, VectorEnvironment(env, num_envs), chunk_size=num_updates)
-        program = triglot_program(trainer, None, **how)
-        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(program.state)
-        programs[name] = replace(program, state=filled)
+        empty = program(trainer.init, trainer.train_chunk, None, **how)
+        filled, _ = jax.jit(replace(trainer, chunk_size=fill).train_chunk)(empty.state)
+        programs[name] = replace(empty, state=filled)
     return programs
 
 
@@ -157,8 +151,8 @@ def compile_all(programs: dict[str, Program], rounds: int) -> dict[str, list[har
     order = [name for _ in range(rounds) for name in rng.permutation(list(programs))]
     for name in tqdm(order, desc="compile"):
         jax.clear_caches()
-        program = programs[name]
-        made[name].append(harness.compile_timed(program.function, program.state))
+        one = programs[name]
+        made[name].append(harness.compile_timed(one.function, one.state))
     return made
 
 
@@ -171,7 +165,6 @@ def main(
     compile_rounds: int = 3,
     num_seeds: tuple[int, ...] = (1, 4, 16),
     vmapped: bool = False,
-    buffer_size: int = 10_000,
     out: Path | None = None,
 ) -> None:
     """Measure every program of a row and write a JSON file.
@@ -185,7 +178,6 @@ def main(
       compile_rounds: times each program is compiled, each time from cleared caches.
       num_seeds: numbers of seeds, in the row `seeds`.
       vmapped: in the row `ppo`, measure each under `vmap` over one seed too.
-      buffer_size: slots of every replay, in the row `dqn`.
       out: the JSON file, overwritten; None for benchmarks/results/seams-ROW.json.
     """
     jax.config.update("jax_enable_compilation_cache", False)
@@ -194,7 +186,7 @@ def main(
     elif row == "seeds":
         programs = seeds_programs(backends[0], num_seeds, num_updates or 16)
     else:
-        programs = dqn_programs(backends, num_updates or 2_000, buffer_size)
+        programs = dqn_programs(backends, num_updates or 2_000)
     before = harness.environment()
     made = compile_all(programs, compile_rounds)
     metrics: dict[str, Any] = {}
@@ -206,17 +198,16 @@ def main(
     thunks = {name: functools.partial(run, name) for name in programs}
     seconds = harness.measure(thunks, rounds=rounds)
     entries = {}
-    for name, program in programs.items():
-        seen, other = metrics[name], program.other
+    for name, one in programs.items():
         entries[name] = {
-            "time_ratio": harness.time_ratio(seconds, name, program.baseline),
-            "time_ratio_to_other": harness.time_ratio(seconds, name, other) if other else None,
-            "other": other,
-            "steps_per_second": harness.interval(program.steps / seconds[name]),
+            "time_ratios": {
+                base: harness.time_ratio(seconds, name, base) for base in one.baselines
+            },
+            "steps_per_second": harness.interval(one.steps / seconds[name]),
             "temporary_bytes": made[name][-1].call.memory_analysis().temp_size_in_bytes,
-            "episode_return": float(np.nanmean(seen["episode_return"])),
-            "trace_seconds": [one.trace_seconds for one in made[name]],
-            "compile_seconds": [one.compile_seconds for one in made[name]],
+            "episode_return": float(np.nanmean(metrics[name]["episode_return"])),
+            "trace_seconds": [each.trace_seconds for each in made[name]],
+            "compile_seconds": [each.compile_seconds for each in made[name]],
         }
     path = out or Path(f"benchmarks/results/seams-{row}.json")
     result = {"environment": before, "rounds": rounds, "programs": entries, "seconds": seconds}
@@ -228,14 +219,13 @@ def main(
 
 def report(entries: dict[str, Any]) -> str:
     """Format the result as a table."""
-    others = {entry["other"] for entry in entries.values()} - {None}
-    ratios = ["time / baseline [95%]", *(f"time / {name} [95%]" for name in others)]
+    width = max(len(entry["time_ratios"]) for entry in entries.values())
+    ratios = ["time / baseline [95%]", f"time / {ONE_PASS} [95%]"][:width]
     header = ["program", *ratios, "steps/s", "MB"]
     rows = [
         [
             name,
-            entry["time_ratio"],
-            *([entry["time_ratio_to_other"]] if others else []),
+            *entry["time_ratios"].values(),
             f"{entry['steps_per_second'].median / 1e3:.1f} k",
             f"{entry['temporary_bytes'] / 1e6:.1f}",
             f"{statistics.median(entry['trace_seconds']):.2f}",

@@ -10,8 +10,6 @@ those of `benchmarks.peers`. Time from a cold start: `benchmarks.time_to_return`
 """
 
 import functools
-import json
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -24,7 +22,7 @@ import numpy as np
 import tyro
 
 from . import harness
-from .child import Child
+from .child import Child, serve
 from .peers import ours
 from .peers.rows import ROWS, Row
 
@@ -32,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The package comes from the other checkout, the code of this module from this one.
 WORKER = (
     "import sys; sys.path[0] = sys.argv[1]; import triglot; sys.path[0] = sys.argv[2]; "
-    "from benchmarks.versions import serve; serve()"
+    "from benchmarks.versions import train_cases; train_cases()"
 )
 
 
@@ -55,25 +53,25 @@ TABLE = replace(
 CASES: Mapping[str, Row] = {**ROWS, "lstm": LSTM, "q_learning": TABLE}
 
 
-def serve() -> None:
+def train_cases() -> None:
     """Answer names of cases: compile at the first one, then train; reply the seconds of each."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     jax.config.update("jax_enable_compilation_cache", False)
     programs = {}
-    for line in sys.stdin:
-        name, backend, total_steps = json.loads(line)
+
+    def answer(request: tuple[str, str, int | None]) -> float:
+        name, backend, total_steps = request
         row = CASES[name]
         if name not in programs:
             jax.config.update("jax_cpu_enable_async_dispatch", row.suites[0] == "gymnax")
             keys = jax.random.split(jax.random.key(0), (1, row.num_seeds))
             env, steps = f"{row.suites[0]}:{row.env_id}", total_steps or row.total_steps
             programs[name], seconds = ours.contender(row, env, steps, backend).compile(keys)
-        else:
-            start = time.perf_counter()
-            jax.block_until_ready(programs[name](0))
-            seconds = time.perf_counter() - start
-        print(json.dumps(seconds), file=replies, flush=True)
+            return seconds
+        start = time.perf_counter()
+        jax.block_until_ready(programs[name](0))
+        return time.perf_counter() - start
+
+    serve(answer)
 
 
 def start(checkout: Path) -> Child:

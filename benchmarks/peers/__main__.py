@@ -21,7 +21,6 @@ import jax
 import tyro
 
 from .. import harness
-from . import cold
 from .measure import TRIGLOT, contenders, measure
 from .rows import ROWS, Row
 
@@ -62,14 +61,6 @@ def main(
     jax.config.update("jax_enable_compilation_cache", False)
     path = out or Path(f"benchmarks/results/peers-{row}.json")
     before = harness.environment()
-    if row == "cold-start":
-        budget = total_steps or cold.TOTAL_STEPS
-        seconds = harness.measure(
-            cold.thunks(budget, backend, purejaxrl), rounds=rounds or 5, warmups=1
-        )
-        harness.write_json(path, {"environment": before, "total_steps": budget, "seconds": seconds})
-        print(cold.report(seconds, budget))
-        return print(f"written to {path}")
     chosen = ROWS[row]
     budget = total_steps or chosen.total_steps
     paths = {"PureJaxRL": purejaxrl, "Stoix": stoix, "CleanRL": cleanrl, "Stable-Baselines3": sb3}
@@ -78,7 +69,7 @@ def main(
         contenders(chosen, budget, backend, paths),
         total_steps=budget,
         rounds=rounds or chosen.rounds,
-        episodes=0 if "envpool" in chosen.suites else episodes,
+        episodes=0 if chosen.whole_process or "envpool" in chosen.suites else episodes,
         seed=seed,
         say=partial(print, file=sys.stderr),
     )
@@ -92,10 +83,12 @@ def main(
 def report(row: Row, total_steps: int, entries: dict[str, Any]) -> str:
     """Format the result as a table, then the patches and the differences."""
     seeds = f"{row.num_seeds} seeds at once" if row.num_seeds > 1 else "1 seed"
-    header = ["framework", "steps/s in all", "triglot is x times as fast [95%]", "compile s"]
+    process = "whole processes: " if row.whole_process else ""
+    header = ["framework", "s", "steps/s in all", "triglot is x times as fast [95%]", "compile s"]
     table = [
         [
             f"{name} {one['version']}",
+            f"{one['seconds_per_run'].median:.1f}",
             f"{one['steps_per_second'].median / 1e3:.1f} k",
             one["triglot_times_as_fast"] if name != TRIGLOT else "",
             f"{one['compile_seconds']:.1f}",
@@ -106,7 +99,7 @@ def report(row: Row, total_steps: int, entries: dict[str, Any]) -> str:
         for name, one in entries.items()
     ]
     lines = [
-        f"{row.algorithm} on {row.env_id}, {seeds}, {total_steps:,} steps each",
+        f"{process}{row.algorithm} on {row.env_id}, {seeds}, {total_steps:,} steps each",
         harness.table([*header, "greedy return (range over seeds)"], table),
     ]
     for name, one in entries.items():

@@ -3,46 +3,32 @@
 python -m benchmarks.peers.cold rejax 51200 linen
 """
 
-import functools
-import importlib.util
+import importlib
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .. import harness
-
-TOTAL_STEPS = 51_200
-
-
-def thunks(total_steps: int, backend: str, purejaxrl: Path | None) -> dict[str, harness.Thunk]:
-    """Build a function for each installed framework, which runs its process."""
-    found = {"triglot": [], "PureJaxRL": [str(purejaxrl)], "rejax": []}
-    if purejaxrl is None:
-        del found["PureJaxRL"]
-        print("PureJaxRL is left out: give --purejaxrl the folder of a clone of its repository.")
-    if importlib.util.find_spec("rejax") is None:
-        del found["rejax"]
-        print("rejax is left out: pip install --no-deps rejax.")
-
-    def start(name: str, words: list[str]) -> None:
-        command = [sys.executable, "-m", "benchmarks.peers.cold", name, str(total_steps), backend]
-        subprocess.run([*command, *words], check=True, stdout=subprocess.DEVNULL)
-
-    return {name: functools.partial(start, name, words) for name, words in found.items()}
+if TYPE_CHECKING:  # a process imports no more than its framework does
+    from .contender import Contender
 
 
-def report(seconds: harness.Seconds, total_steps: int) -> str:
-    """Format the seconds of each framework."""
-    rows = [
-        [
-            name,
-            f"{harness.interval(taken).median:.1f}",
-            harness.time_ratio(seconds, name, "triglot"),
-        ]
-        for name, taken in seconds.items()
-    ]
-    title = f"a whole process: PPO on CartPole-v1, 1 seed, {total_steps:,} steps, no cache"
-    return title + "\n" + harness.table(["framework", "s", "triglot is x times as fast"], rows)
+def in_a_process(
+    contender: "Contender", name: str, total_steps: int, backend: str, folder: Path | None
+) -> "Contender":
+    """Let each run of a framework be a process; `folder` is that of its repository."""
+    words = [name, str(total_steps), backend, *([] if folder is None else [str(folder)])]
+    command = [sys.executable, "-m", "benchmarks.peers.cold", *words]
+
+    def run(index: int) -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def compile(keys: Any) -> tuple[Any, float]:
+        run(0)  # a warmup
+        return run, 0.0
+
+    return replace(contender, compile=compile)
 
 
 def main(name: str, total_steps: int, backend: str, folder: str | None = None) -> None:
@@ -59,11 +45,8 @@ def main(name: str, total_steps: int, backend: str, folder: str | None = None) -
         agent = triglot.make_agent("ppo", env, backend=backend, config=PPO.config, hyper=PPO.hyper)
         triglot.train(agent, env, key=jax.random.key(0), total_steps=total_steps)
         return
-    if name == "rejax":
-        from .rejax import contender
-    else:
-        from .purejaxrl import contender
-    made = contender(PPO, total_steps, None if folder is None else Path(folder))
+    peer = importlib.import_module(f".{name.lower()}", __package__)
+    made = peer.contender(PPO, total_steps, None if folder is None else Path(folder))
     train, _ = made.compile(jax.random.split(jax.random.key(0), (1, 1)))
     jax.block_until_ready(train(0))
 

@@ -1,7 +1,6 @@
 """A training program of one framework, as the benchmark of peers runs it."""
 
 import contextlib
-import importlib.metadata
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +59,8 @@ def compile_one_program(
     def compile(keys: jax.Array) -> tuple[Train, float]:
         data = jax.random.key_data(keys)
         made = compile_timed(jax.jit(over_seeds), data[0])
-        return lambda index: policy_of(made.call(data[index])), made.seconds
+        seconds = made.trace_seconds + made.compile_seconds
+        return lambda index: policy_of(made.call(data[index])), seconds
 
     return compile
 
@@ -94,15 +94,9 @@ def greedy_returns(
     return jax.jit(lambda policies: jax.lax.map(play, policies))(policies)
 
 
-class Overridden:
-    """A module with some attributes replaced, for one importer alone."""
-
-    def __init__(self, module: types.ModuleType, **attributes: Any) -> None:
-        self._module = module
-        vars(self).update(attributes)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+def overridden(module: types.ModuleType, **attributes: Any) -> types.SimpleNamespace:
+    """Copy a module with some attributes replaced, for one importer alone."""
+    return types.SimpleNamespace(**{**vars(module), **attributes})
 
 
 @contextlib.contextmanager
@@ -120,11 +114,6 @@ def empty_modules(modules: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
-
-
-def version_of(package: str) -> str:
-    """Read the installed version of a package."""
-    return importlib.metadata.version(package)
 
 
 def revision_of(folder: Path) -> str:

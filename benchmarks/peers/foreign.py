@@ -22,6 +22,8 @@ from ..child import Child, Ended
 from .contender import Contender, NotInstalled, Train, revision_of
 from .rows import Row
 
+ROOT = Path(__file__).resolve().parents[2]
+RUN = ("-W", "ignore", "-m", "benchmarks.peers.foreign_script")
 CLEANRL_SCRIPTS = {"ppo": "ppo.py", "dqn": "dqn_jax.py"}
 
 
@@ -38,6 +40,7 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
     """
     if folder is None or not (folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]).exists():
         raise NotInstalled("give --cleanrl the folder of a clone of its repository")
+    folder = folder.absolute()
     given = {"env-id": row.env_id}
     if row.algorithm == "ppo":
         given |= row.given("CleanRL")
@@ -45,11 +48,12 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
         steps = row.config["rollout_length"] * row.config["num_envs"]
         given["train-frequency"] = steps
         given["target-network-frequency"] = row.config["target_update_period"] * steps
-    runner = Path(__file__).with_name("cleanrl_script.py")
     script = folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]
-    command = [folder / ".venv" / "bin" / "python", "-W", "ignore", runner, script]
-    missing = f"its environment is to be at {folder / '.venv'}"
-    made = _contender(row, total_steps, command, given, missing)
+    python, missing = (
+        folder / ".venv" / "bin" / "python",
+        f"its environment is to be at {folder / '.venv'}",
+    )
+    made = _contender(row, total_steps, [python, *RUN, script], given, missing)
     return replace(made, version=f"{revision_of(folder)} ({made.version})")
 
 
@@ -69,8 +73,7 @@ def sb3(row: Row, total_steps: int, python: Path | None) -> Contender:
         raise NotInstalled(missing)
     given = {**row.setting, "env-id": row.env_id}
     del given["decay_updates"]  # infinite: the learning rate is constant, as there
-    command = [python, "-W", "ignore", Path(__file__).with_name("sb3_script.py")]
-    return _contender(row, total_steps, command, given, missing)
+    return _contender(row, total_steps, [python.absolute(), *RUN], given, missing)
 
 
 def _contender(
@@ -82,7 +85,7 @@ def _contender(
         return {**given, "seed": int(seed), "total-timesteps": steps}
 
     try:
-        child = Child(f"The process of {row.peers[0]}", command)
+        child = Child(f"The process of {row.peers[0]}", command, cwd=ROOT)
         versions: Mapping[str, str] = child.reply()
     except (OSError, Ended) as error:
         raise NotInstalled(missing) from error

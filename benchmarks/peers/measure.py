@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import harness
-from . import foreign, ours, purejaxrl, rejax, stoix
+from . import cold, foreign, ours, purejaxrl, rejax, stoix
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .rows import Row
 
@@ -43,7 +43,13 @@ def contenders(
         )
         for index, suite in enumerate(row.suites)
     }
-    return made | installed_peers(row, total_steps, paths)
+    found = made | installed_peers(row, total_steps, paths)
+    if row.whole_process:
+        return {
+            name: cold.in_a_process(one, name, total_steps, backend, paths.get(name))
+            for name, one in found.items()
+        }
+    return found
 
 
 def installed_peers(

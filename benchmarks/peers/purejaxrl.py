@@ -5,7 +5,6 @@ It is not a package: its files are imported from a folder that the user names.
 
 import importlib
 import sys
-import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from gymnax.wrappers.compat import LegacyStepAPIWrapper
 from .contender import (
     Contender,
     NotInstalled,
-    Overridden,
     compile_one_program,
     empty_modules,
+    overridden,
     revision_of,
 )
 from .rows import Row
@@ -56,8 +55,10 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         raise NotInstalled("give --purejaxrl the folder of a clone of its repository")
     module, patches = _patched(algorithm, folder / "purejaxrl")
     config = {"ENV_NAME": row.env_id, "TOTAL_TIMESTEPS": total_steps, **row.given("PureJaxRL")}
+    num_actions = gymnax.make(row.env_id)[0].num_actions
     if algorithm == "ppo":
         config |= {"ACTIVATION": "tanh", "ANNEAL_LR": True}
+        network = module.ActorCritic(num_actions, activation="tanh")
     else:
         config |= {
             "EPSILON_START": 1.0,
@@ -65,8 +66,8 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
             "TARGET_UPDATE_INTERVAL": given["target_update_period"] * given["num_envs"],
             "TRAINING_INTERVAL": given["num_envs"],
         }
+        network = module.QNetwork(action_dim=num_actions)
     train = module.make_train(config)
-    network = _network(module, algorithm, row.env_id, config)
 
     def greedy(params: Any, obs: jax.Array) -> jax.Array:
         outputs = network.apply(params, obs)
@@ -80,14 +81,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     )
 
 
-def _network(module: types.ModuleType, algorithm: str, env_id: str, config: dict[str, Any]) -> Any:
-    num_actions = gymnax.make(env_id)[0].num_actions
-    if algorithm == "ppo":
-        return module.ActorCritic(num_actions, activation=config["ACTIVATION"])
-    return module.QNetwork(action_dim=num_actions)
-
-
-def _patched(algorithm: str, sources: Path) -> tuple[types.ModuleType, list[str]]:
+def _patched(algorithm: str, sources: Path) -> tuple[Any, list[str]]:
     """Import the algorithm's file, adapted to the installed libraries."""
     patches = ["wandb, navix and brax replaced by empty modules: imported, and not used here"]
     sys.path.insert(0, str(sources))
@@ -100,7 +94,7 @@ def _patched(algorithm: str, sources: Path) -> tuple[types.ModuleType, list[str]
         sys.path.remove(str(sources))
     if algorithm == "ppo":
         make = gymnax.make
-        module.gymnax = Overridden(
+        module.gymnax = overridden(
             gymnax, make=lambda env_id: (LegacyStepAPIWrapper(make(env_id)[0]), make(env_id)[1])
         )
         patches.append(f"environments {FIVE_VALUES}")
@@ -130,6 +124,6 @@ def _keep_keys(module: Any) -> None:
 
         return seeded
 
-    random = Overridden(jax.random, PRNGKey=lambda seed: jax.random.fold_in(keys[-1], seed))
-    module.jax = Overridden(jax, tree_map=jax.tree.map, random=random)
+    random = overridden(jax.random, PRNGKey=lambda seed: jax.random.fold_in(keys[-1], seed))
+    module.jax = overridden(jax, tree_map=jax.tree.map, random=random)
     module.make_train = make

@@ -3,7 +3,7 @@
 Its algorithms evaluate during training; an `eval_callback` that does nothing removes that.
 """
 
-import importlib
+import importlib.metadata
 from typing import Any
 
 import gymnax
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, NotInstalled, compile_one_program, version_of
+from .contender import Contender, NotInstalled, compile_one_program
 from .rows import Row
 
 PATCHES = (
@@ -82,6 +82,6 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
     return Contender(
         compile=compile_one_program(algo.train, lambda trained: trained[0]),
         act=greedy,
-        version=version_of("rejax"),
+        version=importlib.metadata.version("rejax"),
         patches=PATCHES,
     )

@@ -23,6 +23,7 @@ class Row:
       rounds: default number of rounds, chosen so that a row takes less than 3 minutes.
       config: of `make_agent`.
       hyper: of `make_agent`.
+      whole_process: whether each run is a process, from Python's start.
       peers: the frameworks that take part.
       differences: what is not equal, whatever the options.
     """
@@ -35,6 +36,7 @@ class Row:
     rounds: int
     config: Options
     hyper: Options = field(default_factory=dict)
+    whole_process: bool = False
     peers: tuple[str, ...]
     differences: tuple[str, ...] = ()
 
@@ -177,6 +179,9 @@ ROWS: Mapping[str, Row] = {
     "ppo": PPO,
     "ppo-seeds": replace(
         PPO, total_steps=50_000, num_seeds=16, rounds=8, peers=("PureJaxRL", "rejax")
+    ),
+    "cold-start": replace(
+        PPO, total_steps=51_200, rounds=5, whole_process=True, peers=("PureJaxRL", "rejax")
     ),
     # The rows of CleanRL have the defaults of its scripts, from which PureJaxRL's and ours come.
     "ppo-cleanrl": replace(

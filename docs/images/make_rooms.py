@@ -62,9 +62,10 @@ def rows_of(
     for room in sorted(graph):
         rows[height(room)].append(room)
         for each in sorted(graph[room]):
-            bends = [f"{room}>{each}@{row}" for row in range(height(room) - 1, height(each), -1)]
-            ways[room, each] = [room, *bends, each]
-            for row, bend in zip(range(height(room) - 1, height(each), -1), bends, strict=True):
+            between = range(height(room) - 1, height(each), -1)
+            bends = {row: f"{room}>{each}@{row}" for row in between}
+            ways[room, each] = [room, *bends.values(), each]
+            for row, bend in bends.items():
                 rows[row].append(bend)
     for _ in range(8):  # neighbours above and below their neighbours, by their mean places
         for here, there in [*pairwise(rows), *pairwise(rows[::-1])]:

@@ -73,15 +73,20 @@ def network(library: str, obs_spec: Box, layers: Sequence[Built], *, named: bool
     def haiku(x: jax.Array) -> jax.Array:
         return run([each.make(name) for name, each in zip(names, layers, strict=True)], x)
 
-    match library.split()[0]:
+    return adapted(library.split()[0], obs_spec, haiku, Linen, NNX, Equinox)
+
+
+def adapted(library: str, spec: Any, haiku: Any, linen: Any, nnx: Any, equinox: Any) -> Network:
+    """Adapt one of the four forms of a network: Haiku's function, or a library's class."""
+    match library:
         case "haiku":
-            return from_haiku(haiku, obs_spec)
+            return from_haiku(haiku, spec)
         case "linen":
-            return from_linen(Linen(), obs_spec)
+            return from_linen(linen(), spec)
         case "nnx":
-            return from_nnx(NNX)
+            return from_nnx(nnx)
         case _:
-            return from_equinox(Equinox)
+            return from_equinox(equinox)
 
 
 def channels_first(layer: Any, x: jax.Array) -> jax.Array:

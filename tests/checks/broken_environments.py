@@ -12,7 +12,7 @@ from jax.core import Tracer
 from triglot.core.environment import TimeStep, first_step
 from triglot.core.specs import Box, Discrete, Spec
 
-from .sound_environments import Cell, Grid, Place, Walk, where
+from .sound_environments import Cell, Grid, Place, SplitsItsKey, Walk, where
 
 
 class OtherSignature(Walk):
@@ -91,15 +91,10 @@ class DrawsTwice(Walk):
         return replace(step, reward=jax.random.normal(key))
 
 
-class NeverSplits(Walk):
-    def reset(self, key: jax.Array) -> TimeStep:
-        start_key, kept = jax.random.split(key)
-        step = super().reset(start_key)
-        return replace(step, state=(step.state, kept))
-
+class NeverSplits(SplitsItsKey):
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
         place, kept = state
-        step = super().step(place, action, kept)
+        step = Walk.step(self, place, action, kept)
         return replace(step, state=(step.state, kept))
 
 
@@ -301,19 +296,14 @@ class ResetsItself(Walk):
         return replace(step, state=shown[0], obs=shown[1])
 
 
-class ResetsFromItsState(Walk):
+class ResetsFromItsState(SplitsItsKey):
     """As environments do that carry their key."""
-
-    def reset(self, key: jax.Array) -> TimeStep:
-        start_key, kept = jax.random.split(key)
-        step = super().reset(start_key)
-        return replace(step, state=(step.state, kept))
 
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
         place, kept = state
         kept, next_kept = jax.random.split(kept)
-        step = super().step(place, action, key)
-        start = super().reset(kept)
+        step = Walk.step(self, place, action, key)
+        start = Walk.reset(self, kept)
         done = step.terminated | step.truncated
         shown = where(done, (start.state, start.obs), (step.state, step.obs))
         return replace(step, state=(shown[0], next_kept), obs=shown[1])

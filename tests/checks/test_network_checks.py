@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from tests.checks.broken_networks import BROKEN, Broken
-from tests.checks.defects import marks
+from tests.checks.defects import cases, only_failure
 from tests.checks.sound_network import OBS, network, recurrent
 from triglot import check_network, combine, from_linen, from_nnx
 from triglot.backends import build
@@ -34,19 +34,9 @@ def assert_passes(given: object, obs_spec: object) -> None:
     assert len(report.results) == len(CHECKS.checks)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        pytest.param(broken, id=f"{broken.check}: {broken.defect}", marks=slow)
-        for broken, slow in zip(BROKEN, marks([b.check for b in BROKEN]), strict=True)
-    ],
-)
+@pytest.mark.parametrize("broken", cases(BROKEN))
 def test_one_check_finds_the_defect_and_no_other(broken: Broken) -> None:
-    report = check_network(broken.network, OBS)
-    assert report.failed == (broken.check,), str(report)
-    (result,) = [r for r in report.results if r.outcome == "failed"]
-    assert result.found and result.fix and result.why
-    assert "\n" not in result.found and "Traceback" not in str(report)
+    only_failure(check_network(broken.network, OBS), broken.check)
 
 
 def test_every_check_has_a_broken_network() -> None:

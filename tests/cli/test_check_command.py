@@ -1,9 +1,5 @@
 """`triglot check`: the component, its inferred kind, the printed report and the exit code."""
 
-import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,16 +48,6 @@ room = GridWorld(2, 2)
 made = network(room.obs_spec, room.action_spec)
 agent = PPO(made, room.obs_spec, room.action_spec)
 """
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Write a module of custom components to the current folder; return its name."""
-    name = re.sub(r"\\W", "_", f"own_{tmp_path.name}")
-    (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", list(sys.path))
-    yield name
 
 
 @pytest.fixture

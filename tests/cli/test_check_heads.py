@@ -1,17 +1,12 @@
 """`triglot check my_file:net --algorithm NAME`: the network must have the algorithm's heads."""
 
-import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from triglot import checks
 from triglot.checks.report import Report, Result
 from triglot.cli import main as cli
 
-NETWORKS = """
+OWN = """
 import flax.linen as nn
 import jax.numpy as jnp
 from triglot import Discrete, from_linen
@@ -53,16 +48,6 @@ def wide_table(obs_spec, action_spec):
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Write the networks to a module in the current folder; return its name."""
-    name = re.sub(r"\W", "_", f"networks_{tmp_path.name}")
-    (tmp_path / f"{name}.py").write_text(NETWORKS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", list(sys.path))
-    yield name
-
-
-@pytest.fixture
 def apply_outcome(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace `check_network` by one with the result of one check, given in the list."""
     outcome = ["passed"]
@@ -92,11 +77,11 @@ def test_a_network_with_the_heads_passes(
     part: str,
     algorithm: str,
     env: str,
-    module: str,
+    own: str,
     apply_outcome: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["check", part.format(m=module), "--algorithm", algorithm, "--env", env]
+    command = ["check", part.format(m=own), "--algorithm", algorithm, "--env", env]
     code = cli.main(command)
     printed = capsys.readouterr().out
     assert code == 0, printed
@@ -121,11 +106,11 @@ def test_a_missing_or_misshapen_head_fails_with_advice(
     algorithm: str,
     env: str,
     found: str,
-    module: str,
+    own: str,
     apply_outcome: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["check", part.format(m=module), "--algorithm", algorithm, "--env", env]
+    command = ["check", part.format(m=own), "--algorithm", algorithm, "--env", env]
     assert cli.main(command) == 1
     printed = capsys.readouterr().out
     assert "1 failed (heads)" in printed.splitlines()[0]
@@ -135,10 +120,10 @@ def test_a_missing_or_misshapen_head_fails_with_advice(
 
 
 def test_heads_are_not_checked_if_apply_fails(
-    module: str, apply_outcome: list[str], capsys: pytest.CaptureFixture[str]
+    own: str, apply_outcome: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     apply_outcome[0] = "failed"
-    assert cli.main(["check", f"{module}:q", "--algorithm", "dqn", "--env", DISCRETE]) == 1
+    assert cli.main(["check", f"{own}:q", "--algorithm", "dqn", "--env", DISCRETE]) == 1
     assert "skipped  heads: it needs apply" in capsys.readouterr().out
 
 
@@ -156,11 +141,11 @@ def test_heads_are_not_checked_if_apply_fails(
 def test_wrong_names_get_one_sentence(
     command: str,
     says: str,
-    module: str,
+    own: str,
     apply_outcome: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = command.format(m=module).split()
+    words = command.format(m=own).split()
     assert cli.main(["check", *words, *([] if "--env" in words else ["--env", CONTINUOUS])]) == 2
     printed = capsys.readouterr()
     (error,) = (line for line in printed.err.splitlines() if not line.startswith("checking "))
@@ -168,6 +153,6 @@ def test_wrong_names_get_one_sentence(
     assert printed.out == ""
 
 
-def test_the_real_checker_runs_too(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["check", f"{module}:q", "--algorithm", "dqn", "--env", DISCRETE]) == 0
+def test_the_real_checker_runs_too(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", f"{own}:q", "--algorithm", "dqn", "--env", DISCRETE]) == 0
     assert "failed" not in capsys.readouterr().out.splitlines()[0]

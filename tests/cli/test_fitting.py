@@ -1,9 +1,5 @@
 """`triglot check` without `--env` chooses an environment that fits, and says which."""
 
-import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,17 +65,6 @@ def mean(obs_spec, action_spec):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Write a module of custom components to the current folder; return its name."""
-    name = re.sub(r"\W", "_", f"fitted_{tmp_path.name}")
-    (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", list(sys.path))
-    yield name
-    sys.modules.pop(name, None)
-
-
-@pytest.fixture
 def env_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the checkers by ones that record the environment; the choice is the real one."""
     names: list[str] = []
@@ -134,7 +119,7 @@ def test_the_first_environment_that_fits_is_chosen(
             "none of the usual environments fits: give one with --env. gymnax:CartPole",
         ),
         ("{own}:Picky", "gymnax:Pendulum-v1: Picky dislikes Box"),
-        ("{own}:Broken", "failed: RuntimeError: no networks today (fitted_"),  # once, not per env
+        ("{own}:Broken", "failed: RuntimeError: no networks today (own_"),  # once, not per env
         ("sac --env gymnax:CartPole-v1", "SAC needs a bounded Box"),  # an explicit one is obeyed
         ("ppo --num-minibatches 7", "num_minibatches must divide"),
     ],

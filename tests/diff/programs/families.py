@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from tests.backends.layer_cases import adapted
 from tests.diff.programs.planted import build, conv, dense, layer_norm
-from triglot import from_equinox, from_haiku, from_linen, from_nnx
 from triglot.backends import build as build_zoo
 from triglot.core.network import Network
 from triglot.core.networks.architecture import MLP, NetworkSpec, RecurrentCell, value_head
@@ -261,14 +261,7 @@ def dropout(library: str, rate: float, *, always: bool = False) -> Network:
             x = hk.dropout(hk.next_rng_key(), rate, x)
         return hk.Linear(3, name="last")(x)
 
-    match library:
-        case "haiku":
-            return from_haiku(haiku, FEATURES)
-        case "linen":
-            return from_linen(Linen(), FEATURES)
-        case "nnx":
-            return from_nnx(NNX)
-    return from_equinox(Equinox)
+    return adapted(library, FEATURES, haiku, Linen, NNX, Equinox)
 
 
 def batch_norm(
@@ -311,11 +304,4 @@ def batch_norm(
         x = hk.BatchNorm(True, True, momentum, epsilon, name="norm")(x, train)
         return hk.Linear(3, name="last")(x)
 
-    match library:
-        case "haiku":
-            return from_haiku(haiku, FEATURES)
-        case "linen":
-            return from_linen(Linen(), FEATURES)
-        case "nnx":
-            return from_nnx(NNX)
-    return from_equinox(Equinox)
+    return adapted(library, FEATURES, haiku, Linen, NNX, Equinox)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from triglot import from_equinox, from_haiku, from_linen, from_nnx
+from tests.backends.layer_cases import adapted
 from triglot.core.network import Network, Variables
 from triglot.core.specs import Box
 from triglot.diff.types import Side
@@ -142,14 +142,7 @@ def build(
     def haiku(*inputs: Any, train: bool = False) -> Any:
         return forward(lambda name, *x: called(made[name](name), *x), *inputs, train=train)
 
-    match library:
-        case "haiku":
-            return from_haiku(haiku, spec)
-        case "linen":
-            return from_linen(Linen(), spec)
-        case "nnx":
-            return from_nnx(NNX)
-    return from_equinox(Equinox)
+    return adapted(library, spec, haiku, Linen, NNX, Equinox)
 
 
 def sides(
