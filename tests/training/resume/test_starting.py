@@ -43,7 +43,7 @@ def normalized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def first_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a training before its first update."""
     monkeypatch.setattr(
-        train, "_train", lambda plan, program, profiler, evaluator, state, *rest: (state, None)
+        train, "_train", lambda plan, chunks, evaluator, state, *rest: (state, None)
     )
     monkeypatch.setattr("triglot.core.loop.trainer.CompiledProgram.compile", lambda *_: None)
 
