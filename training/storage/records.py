@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
 from ...core.errors import TriglotError, writing
@@ -18,7 +19,6 @@ SUMMARY = "summary.json"
 BEST = "best.json"
 REACHED = "reached"  # a field of the summary, which earlier versions did not write
 RUNNING = "running"
-WAIT_SECONDS = 0.5  # `_is_written` holds the lock for a moment
 # Of each record, the fields that are read, and what to do if it is damaged.
 _KINDS: dict[str, tuple[Fields, str]] = {
     PROGRESS: ({"num_updates": int}, "Delete it: the run continues from its last checkpoint."),
@@ -90,7 +90,7 @@ def locked(folder: Path) -> Iterator[None]:
     lock = FileLock(folder / LOCK)
     with writing(folder):
         try:
-            lock.acquire(timeout=WAIT_SECONDS)
+            lock.acquire(blocking=False)
         except Timeout:
             raise TriglotError(
                 f"{folder} is in use by {_holder(folder)}: wait until it has finished, or stop it."
@@ -105,22 +105,22 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _is_written(folder: Path) -> bool:
-    """Return whether a program writes a run; the folder is not changed.
+    """Return whether a program writes a run; the folder is not changed, and nothing is locked.
 
-    The lock of a program on another machine may not be seen here: it counts until it writes the
-    summary.
+    A program holds its lock open. That of another machine or user cannot be seen: it counts until
+    it writes the summary.
     """
-    import fcntl  # not on Windows
-
-    if (folder / LOCK).exists():
-        with (folder / LOCK).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
     holder = recorded(folder, HOLDER)
-    if holder is None or holder["host"] == platform.node():
+    if holder is None:
         return False
+    if holder["host"] == platform.node():
+        try:
+            opened = psutil.Process(holder["pid"]).open_files()
+            return str((folder / LOCK).resolve()) in {file.path for file in opened}
+        except psutil.NoSuchProcess:
+            return False
+        except psutil.AccessDenied:
+            pass
     last = folder / SUMMARY
     return not last.exists() or last.stat().st_mtime < (folder / HOLDER).stat().st_mtime
 
