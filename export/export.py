@@ -33,6 +33,7 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
       TriglotError: if the format is unknown or cannot hold this run, the folder is not empty, or
         the checkpoint is missing or damaged.
     """
+    check_seed_index(options.seed_index, run_options.num_seeds)
     if options.format not in FORMATS:
         raise unknown("format", options.format, FORMATS)
     if options.format in LIBRARIES and run_options.network:
@@ -50,7 +51,6 @@ def export(options: ExportOptions, run_options: TrainOptions) -> int:
             trust=options.trust,
             checkpoint=options.checkpoint,
         )
-    check_seed_index(options.seed_index, run)
     with phase("exporting"):
         files = _files(options, run_options, run)
     write_files(options.out, files)

@@ -12,7 +12,7 @@ from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, shown
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, Spec
-from ..training.load import Run, load_run
+from ..training.load import load_run
 from .acting import Acting
 
 
@@ -158,17 +158,16 @@ def load_policy(
     """
     check_count("seed", seed, 0, 2**32 - 1)
     run = load_run(folder, previous=previous, trust=trust)
-    check_seed_index(seed_index, run)
+    check_seed_index(seed_index, jax.tree.leaves(run.agent_states)[0].shape[0])
     return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
 
 
-def check_seed_index(seed_index: int, run: Run) -> None:
+def check_seed_index(seed_index: int, num_seeds: int) -> None:
     """Reject an index that none of a run's seeds has.
 
     Raises:
       TriglotError: with the number of seeds.
     """
-    num_seeds = jax.tree.leaves(run.agent_states)[0].shape[0]
     check_count("seed_index", seed_index, 0)
     if seed_index >= num_seeds:
         raise TriglotError(
