@@ -148,10 +148,10 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
         return Finding(name, f"{epsilons}; {confirmed}", found)
     evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
     if name == "norm_axis":
+        axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
         evidence = (
             f"averages over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
-            f"over axes {one.axes} instead of {other.axes} the second gives the first one's "
-            "averages"
+            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's averages"
         )
     same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
     return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
