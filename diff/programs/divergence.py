@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..types import Difference
-from .regions import Part, Region, consumers, differing, region
+from .regions import Region, RegionPart, consumers, differing, region
 from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
@@ -33,7 +33,7 @@ class Divergence:
     """
 
     search: "Search"
-    parts: tuple[Part, Part]
+    parts: tuple[RegionPart, RegionPart]
     values: dict[int, Any] = field(default_factory=dict)
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     substitute: np.ndarray | None = None
@@ -118,8 +118,10 @@ def _rearranged(search: "Search") -> Divergence:
     a, b = one.tape.outputs[slot], other.tape.outputs[slot]
     roots, array = ([one.tape.roots[a]], [other.tape.roots[b]]), np.asarray(one.arrays[a])
     if array.shape != np.shape(other.arrays[b]):
-        return Divergence(search, (Part(search.one, roots[0]), Part(search.other, roots[1])))
-    parts = Part(search.one, roots[0], a), Part(search.other, roots[1], b)
+        return Divergence(
+            search, (RegionPart(search.one, roots[0]), RegionPart(search.other, roots[1]))
+        )
+    parts = RegionPart(search.one, roots[0], a), RegionPart(search.other, roots[1], b)
     return Divergence(search, parts, {b: array}, substitute=array)
 
 
@@ -131,7 +133,7 @@ def smallest(search: "Search") -> Divergence:
             if (found := check(a, b)) is not None:
                 return found
     one, other = search.one, search.other
-    return Divergence(search, (Part(one, one.values), Part(other, other.values)))
+    return Divergence(search, (RegionPart(one, one.values), RegionPart(other, other.values)))
 
 
 def first_rounding(search: "Search") -> Divergence | None:
@@ -288,7 +290,7 @@ class Search:
             outputs = [tape.outputs[slot] for slot in slots]
             arrays = self.other.view.arrays
             values = {value: np.reshape(array, np.shape(arrays[value])) for value in outputs}
-        parts = Part.ending_at(self.one, a), Part.ending_at(self.other, b)
+        parts = RegionPart.ending_at(self.one, a), RegionPart.ending_at(self.other, b)
         return Divergence(self, parts, values, operands, array)
 
     def forced(self, a: int, b: int, first: int, second: int) -> Divergence | None:

@@ -49,7 +49,7 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class RegionPart:
     """The part of a region that computes one result.
 
     Attributes:
@@ -63,7 +63,7 @@ class Part:
     end: int | None = None
 
     @classmethod
-    def ending_at(cls, region: Region, end: int) -> "Part":
+    def ending_at(cls, region: Region, end: int) -> "RegionPart":
         """Return the part that computes a value of the region."""
         return cls(region, sorted(region.ancestors.get(end, ())), end)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part, consumers
+from ..regions import RegionPart, consumers
 from ..tape import INPUTS, Step, Tape
 from ..values import close
 from . import features
@@ -71,7 +71,7 @@ def _is_product_of_inputs(tape: Tape, step: Step) -> bool:
     return step.name == "dot_general" and inputs
 
 
-def _scale(part: Part) -> float:
+def _scale(part: RegionPart) -> float:
     """Multiply the constants of a part's products and quotients."""
     scale, tape = 1.0, part.tape
     for index in part.steps:
@@ -84,12 +84,12 @@ def _scale(part: Part) -> float:
     return scale
 
 
-def _feeds_softmax(part: Part, depth: int = 3) -> bool:
+def _feeds_softmax(part: RegionPart, depth: int = 3) -> bool:
     end = part.end
     return end is not None and features.leads_to(part.tape, end, ("exp",), depth) is not None
 
 
-def _is_attention(part: Part) -> bool:
+def _is_attention(part: RegionPart) -> bool:
     """Return whether a value becomes the logits of a softmax, with a product of two inputs."""
     tape = part.tape
     if part.end is None or not _feeds_softmax(part, 5):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part, Region, region
+from ..regions import Region, RegionPart, region
 from ..tape import INPUTS, Tape
 from ..values import Core, View, close, layouts
 from . import features
@@ -160,7 +160,7 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
     return False
 
 
-def _is_gate(part: Part) -> bool:
+def _is_gate(part: RegionPart) -> bool:
     """Return whether a value becomes a gate whose product is added to another."""
     tape = part.tape
     near = None if part.end is None else features.leads_to(tape, part.end, GATES, 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part, Region, consumers
+from ..regions import Region, RegionPart, consumers
 from ..values import Core, close
 from . import features
 from .features import Constant, Finding
@@ -94,9 +94,10 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         {value for root in side for value in _normalized(region, root.value)}
         for region, side in zip(regions, roots, strict=True)
     )
-    # In any arrangement: a norm may read an array with its axes moved.
+    # In any arrangement: a norm may read an array with its axes moved. What it reads itself first.
     known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
-    for source in known if all(roots) else ():
+    read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
+    for source in sorted(known, key=lambda v: v not in read) if all(roots) else ():
         x = np.asarray(other.view.arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
@@ -148,10 +149,10 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
         return Finding(name, f"{epsilons}; {confirmed}", found)
     evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
     if name == "norm_axis":
+        axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
         evidence = (
             f"averages over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
-            f"over axes {one.axes} instead of {other.axes} the second gives the first one's "
-            "averages"
+            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's averages"
         )
     same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
     return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
@@ -259,7 +260,7 @@ def _at(found: Divergence, *epsilons: Constant | None) -> Divergence:
     return replace(found, parts=(one, other))
 
 
-def _epsilon(part: Part) -> Constant | None:
+def _epsilon(part: RegionPart) -> Constant | None:
     """Find the small constant that is added to, or bounds, what a root is taken of."""
     tape = part.tape
     # Where it is too small to make a difference, the part ends before the sum or with it.
@@ -277,7 +278,7 @@ def _epsilon(part: Part) -> Constant | None:
     return None
 
 
-def _place(part: Part, epsilon: Constant | None) -> str:
+def _place(part: RegionPart, epsilon: Constant | None) -> str:
     if epsilon is None:
         return ""
     result = part.tape.steps[epsilon.step].results[0]

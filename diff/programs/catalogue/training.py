@@ -8,7 +8,7 @@ import numpy as np
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
-from ..regions import Part, consumers
+from ..regions import RegionPart, consumers
 from ..tape import INPUTS, KEY, STATE, Tape
 from ..values import View, close
 from ..wide import is_floating
@@ -197,7 +197,7 @@ def _interpretations(kept: list[float | None]) -> list[tuple[float, float]]:
     return [(a, b) for a in options[0] for b in options[1] if a > 0 and b > 0 and a != b]
 
 
-def _kept(part: Part) -> float | None:
+def _kept(part: RegionPart) -> float | None:
     """Return the number with which uniform draws are compared for a mask near a part."""
     tape, near = part.tape, part.steps
     for value in [*part.values, *(() if part.end is None else (part.end,))]:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import Part
+from ..regions import RegionPart
 from ..tape import Step, Tape
 from ..values import Core, close
 from . import features
@@ -70,7 +70,7 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding(name, evidence, found, tuple(more))
 
 
-def _window(part: Part) -> Window | None:
+def _window(part: RegionPart) -> Window | None:
     """Describe the first convolution or pooling of a part."""
     tape = part.tape
     for index in part.steps:
