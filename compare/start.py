@@ -6,6 +6,7 @@ Nothing is imported above that imports either of them.
 import importlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..backends import libraries
@@ -15,13 +16,29 @@ from ..training.devices import make
 from .options import CompareOptions
 
 
+@dataclass(frozen=True)
+class Started:
+    """What the function of a training or of a measurement gets.
+
+    Attributes:
+      options: of the comparison.
+      arguments: of the job.
+      running: the job.
+      seconds: what imports took, by name.
+    """
+
+    options: CompareOptions
+    arguments: Mapping[str, Any]
+    running: RunningJob
+    seconds: Mapping[str, float]
+
+
 def start(arguments: Mapping[str, Any], running: RunningJob) -> None:
     """Import what a job needs, and run it; see `Task`.
 
     Args:
       arguments: `options` of the comparison; `backend`, the library; `function`, the
-        `package.module:function` that is called with the options, these arguments, the running job
-        and the seconds of the imports by name.
+        `package.module:function` that is called with a `Started`.
       running: the job.
     """
     running.enter("import and build")
@@ -38,7 +55,7 @@ def start(arguments: Mapping[str, Any], running: RunningJob) -> None:
         "import_library_seconds": library_seconds,
         "import_seconds": jax_seconds + library_seconds + rest_seconds,
     }
-    getattr(imported, name)(options, arguments, running, seconds)
+    getattr(imported, name)(Started(options, arguments, running, seconds))
 
 
 def _import(module: str) -> tuple[Any, float]:

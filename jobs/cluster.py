@@ -294,8 +294,7 @@ def _file(module: str) -> Path | None:
 
 def _below(package: Path, root: Path) -> dict[str, Path]:
     """List a package's files; it may read data."""
-    paths = (path for path in package.rglob("*") if path.is_file())
-    named = {path.relative_to(root): path for path in paths}
+    named = {path.relative_to(root): path for path in package.rglob("*") if path.is_file()}
     return {
         str(name): path
         for name, path in named.items()

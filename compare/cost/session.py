@@ -4,7 +4,7 @@ import functools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from ...core.agent import PolicyInput, Trajectory
 from ...core.evaluate import evaluate
 from ...core.loop.state import RunnerState, update_keys
 from ...core.tracing.hoist import vmap_seeds
-from ...jobs.job import RunningJob
 from ...machine.files import write_json
 from ..batches import collect
-from ..options import CompareOptions
+from ..start import Started
 from ..training.session import Session, peak_memory_bytes, timed
 from ..training.train import share_weights
 
@@ -30,31 +29,24 @@ MIN_SECONDS = 0.02  # of one measurement, so that the clock's resolution does no
 CALLS = 100  # of the policy in each round
 
 
-def measure_one(
-    options: CompareOptions,
-    arguments: Mapping[str, Any],
-    running: RunningJob,
-    seconds: Mapping[str, float],
-) -> None:
+def measure_one(started: Started) -> None:
     """Measure one library: first what happens once, then a round of the steady parts at each turn.
 
     Args:
-      options: of the comparison.
-      arguments: `backend`; `number`, of the repetition; `rounds`, how many turns there are;
-        `weights`, the file of the initial weights, which the first process writes; `result`, the
-        file for `facts` and, for each round, the seconds of each part, `times`.
-      running: the job.
-      seconds: what imports took, by name.
+      started: its arguments are `backend`; `number`, of the repetition; `rounds`, how many turns
+        there are; `weights`, the file of the initial weights, which the first process writes; and
+        `result`, the file for `facts` and, for each round, the seconds of each part, `times`.
 
     Raises:
       TriglotError: if the library cannot be trained.
     """
+    options, arguments, running = started.options, started.arguments, started.running
     backend, weights = arguments["backend"], Path(arguments["weights"])
     session = CostSession(options, backend)
     share_weights(weights, session.init())
     session.load(weights)
     session.compile()
-    found: dict[str, Any] = {**seconds, **session.facts}
+    found: dict[str, Any] = {**started.seconds, **session.facts}
     found["first_step_seconds"] = session.train(1)[0]["seconds"]
     found["peak_memory_bytes"] = peak_memory_bytes()
     parts, times = session.prepare(), defaultdict(list)

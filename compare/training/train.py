@@ -1,9 +1,7 @@
 """Train one library on one rung: the function of a comparison's jobs."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -17,6 +15,7 @@ from ..jobs import Job, weights_file
 from ..options import CompareOptions
 from ..programs.text import program_text
 from ..results import Arrays, Record, Saved
+from ..start import Started
 from .session import Session
 
 # Parameters and outputs are kept at this many updates, or at fewer if they are large.
@@ -26,29 +25,23 @@ MAX_SAVING_SHARE = 0.05  # of the time of a training, which a large replay buffe
 POLL_SECONDS = 0.05
 
 
-def train(
-    options: CompareOptions,
-    arguments: Mapping[str, Any],
-    running: RunningJob,
-    seconds: Mapping[str, float],
-) -> None:
+def train(started: Started) -> None:
     """Train one library on one rung in one environment, and write its results.
 
     Args:
-      options: of the comparison.
-      arguments: `job`, the fields of a `Job`, and `leads`, whether its initial weights are shared.
-      running: the job.
-      seconds: what imports took, by name.
+      started: its arguments are `job`, the fields of a `Job`, and `leads`, whether its initial
+        weights are shared.
 
     Raises:
       TriglotError: if the library cannot be trained.
       Signalled: after an interruption, of which a checkpoint is kept.
     """
+    options, arguments, running = started.options, started.arguments, started.running
     assert options.out is not None
     job, ledger = Job(**arguments["job"]), Ledger(options.out)
     saved = Saved(ledger.unfinished(job.name))
     session = _session(options, job)
-    session.facts |= seconds
+    session.facts |= started.seconds
     session.facts["import_seconds"] += session.facts["env_seconds"]
     params = session.init()
     if job.shared.shared_weights:
@@ -76,19 +69,15 @@ def train(
         record.save(folder)
 
 
-def write_weights(
-    options: CompareOptions,
-    arguments: Mapping[str, Any],
-    running: RunningJob,
-    seconds: Mapping[str, float],
-) -> None:
+def write_weights(started: Started) -> None:
     """Write the initial weights that all libraries share in one environment; see `train`.
 
     They are those of the first library in `jobs` that can be built.
     """
+    options = started.options
     assert options.out is not None
-    for job in (Job(**values) for values in arguments["jobs"]):
-        running.enter("initialize")
+    for job in (Job(**values) for values in started.arguments["jobs"]):
+        started.running.enter("initialize")
         try:
             params = _session(options, job).init()
         except TriglotError:

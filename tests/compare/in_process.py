@@ -11,6 +11,7 @@ from triglot.compare.jobs import Job, weights_file
 from triglot.compare.options import CompareOptions
 from triglot.compare.results import Record
 from triglot.compare.rungs import rung_named
+from triglot.compare.start import Started
 from triglot.compare.training import train as module
 from triglot.compare.training.session import Session
 from triglot.jobs.job import RunningJob
@@ -69,7 +70,7 @@ def train(
     running = RunningJob(lambda event: None) if running is None else running
     running.go()
     arguments = {"job": asdict(job), "leads": True}
-    module.train(options, arguments, running, {"import_seconds": 0.0})
+    module.train(Started(options, arguments, running, {"import_seconds": 0.0}))
     return Record.load(Ledger(folder).folder(job.name))
 
 
