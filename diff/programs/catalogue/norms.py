@@ -13,6 +13,8 @@ from . import features
 from .features import Constant, Finding
 
 MAX_EPSILON = 0.1
+# Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
+KINDS = ((True, False), (False, False), (False, True))
 DEPTH = 5  # operations from a root to the normalized array
 
 
@@ -33,10 +35,11 @@ class Root:
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalization of an array `x`, or of `x - mean(x)`, by its root mean square.
+    """A normalization of an array `x`, or of `x - mean(x)`, by its root mean square or L2 norm.
 
     Attributes:
       centred: whether the mean is subtracted first.
+      summed: whether squares are summed (an L2 norm), not averaged.
       shape: in which the array is averaged; one axis may be split in groups.
       axes: over which it is averaged.
       groups: into which an axis is split; 1 if none is.
@@ -44,15 +47,16 @@ class Norm:
     """
 
     centred: bool
+    summed: bool
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     groups: int
     root: Root
 
     @property
-    def form(self) -> tuple[bool, int, tuple[int, ...], bool]:
+    def form(self) -> tuple[tuple[bool, bool], int, tuple[int, ...], bool]:
         """What two norms have in common that differ in the size of epsilon only."""
-        return self.centred, self.groups, self.axes, self.root.outside
+        return (self.centred, self.summed), self.groups, self.axes, self.root.outside
 
     @property
     def count(self) -> int:
@@ -61,12 +65,13 @@ class Norm:
 
     def __str__(self) -> str:
         name = f"GroupNorm of {self.groups} groups, by" if self.groups > 1 else "a norm by"
-        what = "mean and variance" if self.centred else "the root mean square (RMSNorm)"
-        return f"{name} {what} over {self.count} values"
+        plain = "the L2 norm" if self.summed else "the root mean square (RMSNorm)"
+        return f"{name} {'mean and variance' if self.centred else plain} over {self.count} values"
 
     def divisor(self, x: np.ndarray) -> np.ndarray:
         """Return what the array is divided by."""
-        average = np.mean(np.square(self.numerator(x)), self.axes, keepdims=True)
+        reduce = np.sum if self.summed else np.mean
+        average = reduce(np.square(self.numerator(x)), self.axes, keepdims=True)
         if self.root.outside:
             return np.sqrt(average) + self.root.epsilon
         return np.sqrt(average + self.root.epsilon)
@@ -94,11 +99,14 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         {value for root in side for value in _normalized(region, root.value)}
         for region, side in zip(regions, roots, strict=True)
     )
-    # In any arrangement: a norm may read an array with its axes moved. What it reads itself first.
+    # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
+    # but after what has the axes of the array: groups split one.
+    arrays = other.view.arrays
     known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
     read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
-    for source in sorted(known, key=lambda v: v not in read) if all(roots) else ():
-        x = np.asarray(other.view.arrays[source])
+    split = {v for v in known if np.ndim(arrays[v]) != np.ndim(arrays[other.tape.roots[v]])}
+    for source in sorted(known, key=lambda v: (v in split, v not in read)) if all(roots) else ():
+        x = np.asarray(arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
         norms = [_norms(region, side, x) for region, side in zip(regions, roots, strict=True)]
@@ -109,14 +117,14 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             itertools.product(norms[0], norms[1]), key=lambda pair: len(_differences(*pair))
         )
         for a, b in itertools.product(sorted(firsts), sorted(seconds)) if pairs else ():
-            result = np.asarray(other.view.arrays[b])
+            result = np.asarray(arrays[b])
             if x.size != result.size or not found.search.fits(a, b):
                 continue
             for array in found.search.substitutes(a, b):
                 own = np.asarray(array), result
                 for pair in pairs:
                     if _are_results(own, x, pair, found.search.tolerance):
-                        whole = found.search.made(a, b, array, [], other.view.arrays)
+                        whole = found.search.made(a, b, array, [], arrays)
                         return _finding(whole, pair, labels)
     return None
 
@@ -150,9 +158,10 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
     evidence = f"{one} in {labels[0]}, {other} in {labels[1]}; {confirmed}"
     if name == "norm_axis":
         axes = [f"({', '.join(map(str, norm.axes))})" for norm in norms]
+        reduced = "sums" if one.summed else "averages"
         evidence = (
-            f"averages over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
-            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's averages"
+            f"{reduced} over {one.count} values in {labels[0]}, over {other.count} in {labels[1]}; "
+            f"over axes {axes[0]} instead of {axes[1]} the second gives the first one's {reduced}"
         )
     same = (one.root.epsilon, one.root.outside) == (other.root.epsilon, other.root.outside)
     return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
@@ -195,8 +204,8 @@ def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
         if tape.steps[tape.producers[root.value]].name == "rsqrt":
             own = 1 / own
         wanted = _repeated(own + root.epsilon if root.outside else own, x.size)
-        for centred in (True, False):
-            norm = Norm(centred, shape, axes, groups, root)
+        for centred, summed in KINDS:
+            norm = Norm(centred, summed, shape, axes, groups, root)
             if close(_repeated(norm.divisor(x), x.size), wanted, view.tolerance):
                 found.append(norm)
     return found

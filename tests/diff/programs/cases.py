@@ -71,6 +71,15 @@ def one_sum(x: jax.Array) -> jax.Array:
     return (x - mean) * jax.lax.rsqrt(jnp.var(x, -1, keepdims=True) + 1e-5)
 
 
+def unit_length(axis: int) -> Callable[[jax.Array], jax.Array]:
+    """Divide by the L2 norm."""
+
+    def apply(x: jax.Array) -> jax.Array:
+        return x / jnp.sqrt(jnp.sum(jnp.square(x), axis, keepdims=True) + 1e-5)
+
+    return apply
+
+
 def moved(*axes: int) -> Callable[[jax.Array], jax.Array]:
     """Reorder the last three axes."""
 
@@ -109,6 +118,13 @@ PLANTED: dict[str, Case] = {
         f.attention,
         ("linen", {"activation": two_sums}),
         ("linen", {"activation": one_sum}),
+        "norm_axis",
+        inputs="tokens",
+    ),
+    "axis of an L2 norm": pair(
+        f.attention,
+        ("nnx", {"activation": unit_length(-1)}),
+        ("haiku", {"activation": unit_length(-2)}),
         "norm_axis",
         inputs="tokens",
     ),
@@ -479,6 +495,7 @@ GPU: dict[str, Case] = {
 QUICK = {
     "epsilon haiku linen",
     "axis within linen",
+    "axis of an L2 norm",
     "epsilon outside the root",
     "rms norm",
     "group norm first",
