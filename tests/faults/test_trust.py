@@ -180,9 +180,9 @@ def test_a_record_that_cannot_be_written_is_told(
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("num_seeds", "x", "num_seeds of TrainOptions must be int, got 'x'"),
+        ("num_seeds", "x", "its num_seeds must be int, got 'x'"),
         ("num_seeds", True, "must be int, got True"),
-        ("algorithm", 5, "algorithm of TrainOptions must be str, got 5"),
+        ("algorithm", 5, "its algorithm must be str, got 5"),
         ("env", None, "must be str, got None"),
         ("network", [5], "must be tuple"),
         ("log", "wandb", "must be tuple"),

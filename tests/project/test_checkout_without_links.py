@@ -14,7 +14,8 @@ import triglot
 def test_text_files_in_place_of_links_are_explained(tmp_path: Path) -> None:
     package = tmp_path / "triglot"
     package.mkdir()
-    shutil.copy(Path(triglot.__file__), package / "__init__.py")
+    for file in Path(triglot.__file__).parent.glob("*.py"):
+        shutil.copy(file, package)
     (package / "core").write_text("../core")
     command = [sys.executable, "-c", "import triglot.core.agent"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

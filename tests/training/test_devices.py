@@ -129,7 +129,7 @@ def test_commands_divide_seeds_among_the_devices_of_a_cpu(runs: Path) -> None:
     evaluated = json.loads((runs / "default" / "evaluation.json").read_text())
     assert evaluated["devices"] == 7 and np.shape(evaluated["returns"]) == (13, 3)
     facts = json.loads((runs / "swept" / "jobs.json").read_text())["facts"]
-    assert facts["devices"] == 8 and not facts["one_core"]
+    assert facts["devices"] == 8 and facts["cores_per_job"] == "all"
 
 
 def test_a_divided_sweep_is_that_of_one_device(
@@ -141,7 +141,7 @@ def test_a_divided_sweep_is_that_of_one_device(
     assert cli.main(f"{SWEPT} --out {runs / 'swept'} --devices 2".split()) == 2
     assert "a sweep with devices 8, and this command has 2" in capsys.readouterr().err
     assert cli.main(f"{SWEPT} --out {runs / 'pinned'} --devices 2 --jobs 1".split()) == 2
-    assert "--devices 2 divides a batch among devices" in capsys.readouterr().err
+    assert "--devices 2 divides a job among devices" in capsys.readouterr().err
     assert not (runs / "pinned").exists()
 
 
