@@ -195,6 +195,5 @@ def _check_name(kind: str, name: str, class_name: str, source: str, own_names: s
     used = {token.string for token in tokens if token.type == tokenize.NAME} - own_names
     if taken := [each for each in (name, class_name) if each in used]:
         raise TriglotError(
-            f"the template already uses the name {taken[0]!r}: choose another name than "
-            f"{name!r}."
+            f"the template already uses the name {taken[0]!r}: choose another name than {name!r}."
         )
