@@ -46,9 +46,9 @@ def is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def on_data(function: Callable[..., jax.Array], *leaves: jax.Array) -> jax.Array:
+def on_data(function: Callable[[jax.Array], jax.Array], leaf: jax.Array) -> jax.Array:
     """Apply a function of plain arrays; of typed keys, it gets and returns the data."""
-    if not is_key(leaves[0]):
-        return function(*leaves)
-    data = function(*map(jax.random.key_data, leaves))
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaves[0]))
+    if not is_key(leaf):
+        return function(leaf)
+    data = function(jax.random.key_data(leaf))
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))

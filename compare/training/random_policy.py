@@ -11,7 +11,7 @@ from ...core.environment import Environment
 from ...core.loop.episode import play_episodes
 from ...core.numerics import where_rows
 from ...core.specs import Spec, sample
-from ...core.types import PyTree, on_data
+from ...core.types import PyTree
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,10 @@ def random_observations(
         action = policy.act((), (), seen, act_key, explore=True).action
         stepped = jax.vmap(env.step)(current.state, action, jax.random.split(env_key, count))
         stays = done | (number >= wanted)
-        keep = jax.tree.map(lambda old, new: _where(stays, old, new), current, stepped)
+        keep = where_rows(stays, current, stepped)
         return (keep, stays | keep.terminated | keep.truncated), None
 
     numbers = jnp.arange(num_steps)
     start = (first, jnp.zeros((count,), bool))
     (last, _), _ = jax.lax.scan(step, start, (numbers, jax.random.split(step_key, num_steps)))
     return last.obs
-
-
-def _where(mask: jax.Array, one: jax.Array, other: jax.Array) -> jax.Array:
-    return on_data(lambda left, right: where_rows(mask, left, right), one, other)
