@@ -10,6 +10,12 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.policy_gradient import (
+    PolicyGradient,
+    PolicyGradientConfig,
+    PolicyGradientState,
+    PolicySamples,
+)
 from .core.hyper import (
     Number,
     as_float32,
@@ -34,8 +40,21 @@ from .core.rl.distributions import (
     unit_box,
 )
 from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
-from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
-from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
+from .core.rl.losses import (
+    clipped_value_loss,
+    explained_variance,
+    gae,
+    successor_values,
+    vtrace,
+)
+from .core.rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from .core.rl.normalize import (
+    Normalizer,
+    RunningStats,
+    discounted_sums,
+    normalized,
+    require_normalizable,
+)
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
 from .core.rl.replay import (
     PrioritizedReplayConfig,
@@ -62,8 +81,11 @@ __all__ = [
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    # Policy gradients: rollouts to samples, minibatches and gradient steps
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
-    "gae", "successor_values", "clipped_value_loss", "explained_variance",
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak",
