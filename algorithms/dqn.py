@@ -151,24 +151,10 @@ class DQN(rl.AgentBase):
         self, state: DQNState, trajectory: rl.Trajectory, key: jax.Array
     ) -> tuple[DQNState, rl.Metrics]:
         epsilon = self.epsilon(state)
-        state = replace(state, replay=self.replay.add_trajectory(state.replay, trajectory))
-        keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
-
-        def step(state: DQNState, keys: jax.Array) -> tuple[DQNState, rl.Metrics]:
-            sample = self.replay.sample(
-                state.replay, keys[0], self.config.batch_size, state.hyper.discount
-            )
-            if trajectory.next_action_mask is None:
-                sample = replace(sample, next_action_mask=None)
-            return self._learn_from(state, sample, keys[1])
-
-        ready = state.replay.size >= self.config.learning_starts
-        state, metrics = rl.steps_if_ready(ready, step, state, keys)
-        return state, {
-            **metrics,
-            "epsilon": epsilon,
-            "replay_size": state.replay.size.astype(jnp.float32),
-        }
+        state, metrics = rl.replay_and_learn(
+            self.replay, self.config, state, trajectory, self._learn_from, key
+        )
+        return state, {**metrics, "epsilon": epsilon}
 
     def _learn_from(
         self, state: DQNState, sample: rl.Sample, key: jax.Array

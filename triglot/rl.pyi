@@ -34,6 +34,7 @@ from .core.rl.distributions import (
     unit_box,
 )
 from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
+from .core.rl.learning import replay_and_learn
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
@@ -57,8 +58,8 @@ __all__ = [
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
     # Gradient steps
-    "Learner", "LearnerState", "steps_if_ready", "OptimizerFn", "adam", "adamw", "lion", "rmsprop",
-    "sgd",
+    "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
+    "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
