@@ -10,6 +10,13 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.action_values import (
+    ReplayedBatch,
+    ReplayedQ,
+    ReplayedQConfig,
+    ReplayedQHyperparams,
+    ReplayedQState,
+)
 from .core.hyper import (
     Number,
     as_float32,
@@ -33,7 +40,13 @@ from .core.rl.distributions import (
     to_action,
     unit_box,
 )
-from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
+from .core.rl.exploration import (
+    epsilon_greedy,
+    epsilon_greedy_probs,
+    greedy,
+    linear_schedule,
+    mask_q,
+)
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
@@ -54,6 +67,8 @@ __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    # Families of algorithms
+    "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
@@ -62,7 +77,8 @@ __all__ = [
     "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
+    "linear_schedule", "mask_q",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
