@@ -59,6 +59,13 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
+from .core.rl.sequences import (
+    SequenceReplay,
+    SequenceReplayConfig,
+    SequenceReplayState,
+    Sequences,
+    sequence_priority,
+)
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, Spec, zeros
 from .core.types import Metrics, pytree_dataclass
@@ -83,7 +90,8 @@ __all__ = [
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
-    "importance_weights", "target_of", "polyak",
+    "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
+    "SequenceReplayState", "Sequences", "sequence_priority",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Environments
