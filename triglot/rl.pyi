@@ -37,6 +37,7 @@ from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
+from .core.rl.planning import Planner, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -45,6 +46,7 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
+from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, Spec, zeros
 from .core.types import Metrics, pytree_dataclass
@@ -69,6 +71,8 @@ __all__ = [
     "importance_weights", "target_of", "polyak",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
+    # Planning
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "Planner", "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros",
