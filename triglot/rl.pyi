@@ -60,6 +60,7 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
+from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
 from .core.rl.sequences import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -67,7 +68,6 @@ from .core.rl.sequences import (
     Sequences,
     sequence_priority,
 )
-from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, Spec, zeros
 from .core.types import Metrics, pytree_dataclass
