@@ -85,11 +85,14 @@ class IMPALA(rl.PolicyGradient):
 
     Config = IMPALAConfig
     Hyperparams = IMPALAHyperparams
-    whole_rollouts = True  # V-trace sums over the steps of a rollout
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_minibatches(self.config.num_minibatches)
+
+    @property
+    def whole_rollouts(self) -> bool:
+        return True  # V-trace sums over the steps of a rollout
 
     def update(
         self, state: rl.PolicyGradientState, trajectory: rl.Trajectory, key: jax.Array

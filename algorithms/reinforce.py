@@ -10,7 +10,7 @@ ratio. The factor discount^t of the policy's update is an option.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chex

@@ -12,6 +12,7 @@ the action bounds, with a deviation that does not depend on the observation.
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -144,6 +145,7 @@ class VMPO(rl.PolicyGradient):
         value, advantage, target = self.estimate(
             state.learner.variables, trajectory, hyper.discount, hyper.gae_lambda
         )
+        explained = rl.explained_variance(value, target)
         heads = {name: trajectory.extras[name] for name in self.heads if name != "value"}
         batch = self.samples(Batch, trajectory, heads=heads, advantage=advantage, target=target)
         num_steps = config.num_epochs * config.num_minibatches
@@ -177,13 +179,11 @@ class VMPO(rl.PolicyGradient):
             num_minibatches=config.num_minibatches,
         )
         is_time = learner.num_gradient_steps % (num_steps * config.target_update_period) == 0
-        moved = rl.copy_if(is_time, learner.variables, state.target)
-        state = VMPOState(
-            learner=learner, hyper=hyper, normalizer=normalizer, target=moved, duals=duals
-        )
-        return state, {
+        target = jax.tree.map(partial(jnp.where, is_time), learner.variables, state.target)
+        new = {"learner": learner, "duals": duals, "target": target, "normalizer": normalizer}
+        return replace(state, **new), {
             **metrics,
-            "explained_variance": rl.explained_variance(value, target),
+            "explained_variance": explained,
             "learning_rate": scheduled.learning_rate,
         }
 
@@ -206,7 +206,7 @@ class VMPO(rl.PolicyGradient):
         the network's own randomness.
         """
         actor, value, batch, new_state = self.evaluate(variables, batch, key)
-        acted = rl.policy(self.action_spec, batch.heads, batch.action_mask)
+        acted: Any = rl.policy(self.action_spec, batch.heads, batch.action_mask)
         divergences = acted.kl_terms(actor)
 
         def bounded(name: str) -> rlax.LagrangePenalty:
@@ -227,7 +227,7 @@ class VMPO(rl.PolicyGradient):
                 "value_loss": value_loss,
                 "entropy": actor.entropy().mean(),
                 "temperature": jnp.exp(duals.params["temperature"]),
-                "temperature_loss": parts.temperature_loss,
+                "temperature_loss": jnp.asarray(parts.temperature_loss),
                 **{f"{name}_kl": jnp.mean(one) for name, one in divergences.items()},
                 **{f"{name}_multiplier": jnp.exp(duals.params[name]) for name in divergences},
             },
