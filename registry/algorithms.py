@@ -12,6 +12,10 @@ from .loading import load
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
+    "a2c": "triglot.algorithms.a2c:A2C",
+    "reinforce": "triglot.algorithms.reinforce:REINFORCE",
+    "impala": "triglot.algorithms.impala:IMPALA",
+    "vmpo": "triglot.algorithms.vmpo:VMPO",
     "dqn": "triglot.algorithms.dqn:DQN",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
