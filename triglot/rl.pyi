@@ -10,6 +10,13 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.actor_critic import (
+    ActorCritic,
+    ActorCriticConfig,
+    ActorCriticHyperparams,
+    ActorCriticState,
+    ReplayBatch,
+)
 from .core.hyper import (
     Number,
     as_float32,
@@ -26,12 +33,16 @@ from .core.loop.vectorize import VectorEnvironment
 from .core.rl.distributions import (
     Categorical,
     SquashedGaussian,
+    WeightedActions,
     categorical,
     from_unit_box,
     policy,
+    squashed,
     squashed_gaussian,
     to_action,
+    unit_actions,
     unit_box,
+    weighted_actions,
 )
 from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
@@ -53,6 +64,9 @@ __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    # Off-policy actor-critics
+    "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
+    "ReplayBatch",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
@@ -61,7 +75,8 @@ __all__ = [
     "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions",
+    "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks

@@ -10,7 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from triglot.algorithms.sac import SAC, Batch, SACConfig, SACHyperparams
+from triglot.algorithms.sac import SAC, SACConfig, SACHyperparams
+from triglot.core.families.actor_critic import ReplayBatch as Batch
 from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import combine, ensemble, scalar
 from triglot.core.rl.replay import Sample, Step
