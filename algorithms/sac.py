@@ -70,36 +70,14 @@ class SAC(rl.ActorCritic):
         unit = rl.unit_actions(action_spec, algorithm="SAC")
         return nn.soft_actor_critic(obs_spec, unit, config)
 
-    def act(
-        self,
-        state: rl.ActorCriticState,
-        carry: Any,
-        inputs: rl.PolicyInput,
-        key: jax.Array,
-        *,
-        explore: bool,
-    ) -> rl.PolicyOutput:
-        obs, mask = rl.normalized(state.obs_stats, inputs.obs), inputs.action_mask
-        policy, _ = self.policy(state.learners["actor"].variables, obs, mask)
-        if not explore:
-            return self.output(rl.squashed(policy, policy.mode()), carry)
-        policy_key, random_key = jax.random.split(key)
-        action = rl.squashed(policy, policy.sample(policy_key))
-        return self.output(self.warmed_up(state, action, random_key, mask), carry)
-
-    def update(
-        self, state: rl.ActorCriticState, trajectory: rl.Trajectory, key: jax.Array
-    ) -> tuple[rl.ActorCriticState, rl.Metrics]:
-        return self.learn_if_ready(state, trajectory, key, self._learn)
-
-    def _learn(
-        self, state: rl.ActorCriticState, keys: jax.Array
+    def learn(
+        self, state: rl.ActorCriticState, sample: rl.Sample, key: jax.Array
     ) -> tuple[rl.ActorCriticState, rl.Metrics]:
         """Step the critics, the actor, the temperature and the targets, in this order."""
         state, metrics = self.step(
             state,
-            self.sample(state, keys[0]),
-            keys[1],
+            sample,
+            key,
             critic=self.critic_loss,
             actor=self.actor_loss,
             temperature=self.temperature_loss,
@@ -107,7 +85,7 @@ class SAC(rl.ActorCritic):
         return self.move_targets(state), metrics
 
     def critic_loss(
-        self, critic: nn.Variables, batch: rl.ReplayBatch, key: jax.Array
+        self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average 0.5 (Q_i(s, a) - y)^2 over samples and sum it over critics (equations 5 and 7).
 
@@ -127,7 +105,7 @@ class SAC(rl.ActorCritic):
         return loss, ({"q": q.mean()}, new_state)
 
     def actor_loss(
-        self, actor: nn.Variables, batch: rl.ReplayBatch, key: jax.Array
+        self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average temperature * log pi(a|s) - min_i Q_i(s, a), a ~ pi(s) (equation 9).
 
@@ -145,7 +123,7 @@ class SAC(rl.ActorCritic):
         return loss, ({"entropy": -log_prob.mean()}, new_state)
 
     def temperature_loss(
-        self, temperature: nn.Variables, batch: rl.ReplayBatch, key: jax.Array
+        self, temperature: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Average -temperature * (log pi(a|s) + target entropy), a ~ pi(s) (equation 18).
 
@@ -162,9 +140,10 @@ class SAC(rl.ActorCritic):
         """Return the entropy to reach, `[]`, or `[B]` by the number of allowed actions."""
         if given is not None:
             return given
-        if mask is None:
+        if isinstance(self.unit, rl.Box):
             return -float(self.unit.shape[0])
-        return self.config.target_entropy_ratio * jnp.log(mask.sum(axis=-1).astype(jnp.float32))
+        allowed = jnp.full((), self.unit.num_values) if mask is None else mask.sum(axis=-1)
+        return self.config.target_entropy_ratio * jnp.log(allowed.astype(jnp.float32))
 
     def _temperature(self, state: rl.ActorCriticState) -> jax.Array:
         return jnp.exp(state.learners["temperature"].variables.params)

@@ -1,5 +1,6 @@
 """Off-policy actor-critics: learners by part, a replay, target networks, random warm-up."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -8,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..agent import AgentBase, PolicyOutput, Trajectory
+from ..agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
 from ..hyper import Number, as_float32, check_divides, only_for, unit_interval
-from ..learner import LearnerState, Loss, steps_if_ready
+from ..learner import LearnerState, Loss
 from ..network import Network, Variables
 from ..networks.actor_critic import check_parts
 from ..networks.architecture import NetworkSpec
@@ -22,8 +23,10 @@ from ..rl.distributions import (
     categorical,
     from_unit_box,
     policy,
+    squashed,
     unit_actions,
 )
+from ..rl.learning import replay_and_learn
 from ..rl.normalize import RunningStats, normalized, require_normalizable
 from ..rl.replay import Replay, ReplayConfig, ReplayState, Sample
 from ..rl.targets import polyak, target_of
@@ -68,13 +71,15 @@ class ActorCriticConfig(ReplayConfig):
     normalize_obs: bool = False
     hidden_sizes: tuple[int, ...] = only_for("networks", (256, 256))
 
-    # Without annotation, so that only the algorithms that delay the actor make it a field.
-    policy_delay = 1
+    # Steps of the critics for each of the actor; without annotation, so that only the algorithms
+    # that delay the actor make it a field.
+    policy_delay = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner, number = type(self).__name__.removesuffix("Config"), self.num_gradient_steps
-        check_divides(owner, "policy_delay", self.policy_delay, number, "num_gradient_steps")
+        if self.policy_delay is not None:
+            check_divides(owner, "policy_delay", self.policy_delay, number, "num_gradient_steps")
 
 
 @pytree_dataclass
@@ -97,7 +102,7 @@ class ActorCriticState:
 
 
 @pytree_dataclass
-class ReplayBatch:
+class ActorCriticBatch:
     """Samples `[B, ...]`, and the state from before the step, whose other parts a loss reads."""
 
     sample: Sample
@@ -105,10 +110,15 @@ class ReplayBatch:
 
 
 @dataclass(frozen=True)
-class ActorCritic(AgentBase):
-    """Defaults of an off-policy actor-critic; subclasses add `networks`, `act`, `update`, losses.
+class ActorCritic(AgentBase, ABC):
+    """Act at random, then by the actor; learn from replay, part by part, with target networks.
 
-    A network is refused if it lacks a part or a head that the subclass's `networks` describes.
+    After each rollout: add it to the replay; then, from `learning_starts` on, call `learn` on
+    samples until the critics have taken `num_gradient_steps` steps.
+
+    An algorithm has `networks`, `learn` and the losses that it steps on; its `Config` and
+    `Hyperparams` are subclasses of `ActorCriticConfig` and `ActorCriticHyperparams`. A network is
+    refused if it is recurrent, or lacks a part or a head that `networks` describes.
     """
 
     config: ActorCriticConfig = ActorCriticConfig()
@@ -118,11 +128,11 @@ class ActorCritic(AgentBase):
     discrete = False
 
     @staticmethod
+    @abstractmethod
     def networks(
         obs_spec: Spec, action_spec: Spec, config: Any
     ) -> Mapping[str, NetworkSpec | Network]:
         """Describe the networks, `actor` and `critic` among them."""
-        raise NotImplementedError
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -205,64 +215,89 @@ class ActorCritic(AgentBase):
         index = jnp.broadcast_to(action[None, :, None], (*heads["q"].shape[:2], 1))
         return jnp.take_along_axis(heads["q"], index, axis=-1)[..., 0], state
 
-    def warmed_up(
+    def unit_action(self, actor: Variables, obs: PyTree, **how: Any) -> tuple[jax.Array, PyTree]:
+        """Apply a deterministic actor to normalized observations: actions `[B, n]` by a tanh."""
+        heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
+        return jnp.tanh(heads["action"]), state
+
+    def act(
         self,
         state: ActorCriticState,
-        action: jax.Array,
+        carry: PyTree,
+        inputs: PolicyInput,
         key: jax.Array,
-        action_mask: jax.Array | None = None,
-    ) -> jax.Array:
-        """Replace actions by uniform ones until learning starts."""
-        if isinstance(self.unit, Discrete):
-            same = jnp.zeros((*action.shape, self.unit.num_values), jnp.float32)
-            random = categorical(same, action_mask).sample(key)
+        *,
+        explore: bool,
+    ) -> PolicyOutput:
+        obs, mask = normalized(state.obs_stats, inputs.obs), inputs.action_mask
+        if explore:
+            action_key, random_key = jax.random.split(key)
+            action = self.choose(state, obs, mask, action_key)
+            random = self._random(action, mask, random_key)
+            action = jnp.where(state.replay.num_added < self.learning_starts, random, action)
         else:
-            random = jax.random.uniform(key, action.shape, minval=-1.0)
-        return jnp.where(state.replay.num_added < self.learning_starts, random, action)
-
-    def output(self, action: jax.Array, carry: Any) -> PolicyOutput:
-        """Return actions `[N, n]` within [-1, 1], scaled to the environment's, or `[N]`."""
+            action = self.choose(state, obs, mask, None)
         if isinstance(self.unit, Discrete):
             return PolicyOutput(action=action, carry=carry, extras={})
         scaled = from_unit_box(self.action_spec, action)
         return PolicyOutput(action=scaled, carry=carry, extras={"unit": action})
 
-    def learn_if_ready(
+    def choose(
         self,
         state: ActorCriticState,
-        trajectory: Trajectory,
-        key: jax.Array,
-        learn: Callable[[ActorCriticState, jax.Array], tuple[ActorCriticState, Metrics]],
+        obs: PyTree,
+        action_mask: jax.Array | None,
+        key: jax.Array | None,
+    ) -> jax.Array:
+        """Draw actions of the policy, or take the likeliest ones if `key` is None.
+
+        Returns:
+          float32 `[N, n]` within [-1, 1], or discrete actions, int32 `[N]`.
+        """
+        policy, _ = self.policy(state.learners["actor"].variables, obs, action_mask)
+        return squashed(policy, policy.mode() if key is None else policy.sample(key))
+
+    def _random(self, like: jax.Array, action_mask: jax.Array | None, key: jax.Array) -> jax.Array:
+        """Draw uniform actions, for the warm-up."""
+        if not isinstance(self.unit, Discrete):
+            return jax.random.uniform(key, like.shape, minval=-1.0)
+        logits = jnp.zeros((*like.shape, self.unit.num_values), jnp.float32)
+        return categorical(logits, action_mask).sample(key)
+
+    def update(
+        self, state: ActorCriticState, trajectory: Trajectory, key: jax.Array
     ) -> tuple[ActorCriticState, Metrics]:
-        """Add a rollout to the replay; then learn, once it holds enough.
+        if state.obs_stats is not None:
+            state = replace(state, obs_stats=state.obs_stats.add(trajectory.obs))
+        return replay_and_learn(
+            self.replay,
+            self.config,
+            state,
+            trajectory,
+            self._learn_normalized,
+            key,
+            action=trajectory.extras.get("unit"),
+            num_batches=self.config.policy_delay,
+        )
+
+    def _learn_normalized(
+        self, state: ActorCriticState, sample: Sample, key: jax.Array
+    ) -> tuple[ActorCriticState, Metrics]:
+        obs, next_obs = (normalized(state.obs_stats, x) for x in (sample.obs, sample.next_obs))
+        return self.learn(state, replace(sample, obs=obs, next_obs=next_obs), key)
+
+    @abstractmethod
+    def learn(
+        self, state: ActorCriticState, sample: Sample, key: jax.Array
+    ) -> tuple[ActorCriticState, Metrics]:
+        """Take one gradient step of the actor; step the critics and the targets too.
 
         Args:
           state: the agent's.
-          trajectory: the rollout.
+          sample: `[B, ...]`, with normalized observations; with a `policy_delay`,
+            `[policy_delay, B, ...]`, of which each is for one step of the critics.
           key: a typed key.
-          learn: `learn(state, keys [2]) -> (state, metrics)`, with one step of the actor; called
-            `num_gradient_steps / policy_delay` times.
-
-        Returns:
-          The next state, and the metrics averaged over the calls, NaN before `learning_starts`.
         """
-        unit, stats = trajectory.extras.get("unit"), state.obs_stats
-        state = replace(
-            state,
-            replay=self.replay.add_trajectory(state.replay, trajectory, action=unit),
-            obs_stats=None if stats is None else stats.add(trajectory.obs),
-        )
-        ready = state.replay.size >= self.learning_starts
-        calls = self.config.num_gradient_steps // self.config.policy_delay
-        state, metrics = steps_if_ready(ready, learn, state, jax.random.split(key, (calls, 2)))
-        return state, {**metrics, "replay_size": state.replay.size.astype(jnp.float32)}
-
-    def sample(self, state: ActorCriticState, key: jax.Array) -> Sample:
-        """Draw a batch `[B, ...]`, with normalized observations."""
-        size, discount = self.config.batch_size, state.hyper.discount
-        sample = self.replay.sample(state.replay, key, size, discount)
-        obs, next_obs = (normalized(state.obs_stats, x) for x in (sample.obs, sample.next_obs))
-        return replace(sample, obs=obs, next_obs=next_obs)
 
     def step(
         self, state: ActorCriticState, sample: Sample, key: jax.Array, **losses: Loss
@@ -273,7 +308,7 @@ class ActorCritic(AgentBase):
           state: the agent's.
           sample: `[B, ...]`.
           key: a typed key.
-          losses: `part=loss(variables, ReplayBatch, key) -> (scalar, (metrics, new_state))`.
+          losses: `part=loss(variables, ActorCriticBatch, key) -> (scalar, (metrics, new_state))`.
 
         Returns:
           The next state; the losses' metrics, each loss as `{part}_loss`, their sum `loss`, and the
@@ -285,7 +320,7 @@ class ActorCritic(AgentBase):
             learner, found = self.learner_of(part).step(
                 state.learners[part],
                 loss,
-                ReplayBatch(sample=sample, state=state),
+                ActorCriticBatch(sample=sample, state=state),
                 own_key,
                 self._with_rate(part, state.hyper),
             )
@@ -302,10 +337,33 @@ class ActorCritic(AgentBase):
         target = jax.tree.map(move, online, state.target, is_leaf=_is_variables)
         return replace(state, target=target)
 
+    def step_each(
+        self,
+        step: Callable[[ActorCriticState, Sample, jax.Array], tuple[ActorCriticState, Metrics]],
+        state: ActorCriticState,
+        samples: Sample,
+        key: jax.Array,
+    ) -> tuple[ActorCriticState, Metrics]:
+        """Take a step on each of the samples `[D, B, ...]`; the metrics are averages."""
+
+        def one(state: Any, row: tuple[Sample, jax.Array]) -> tuple[Any, Metrics]:
+            return step(state, *row)
+
+        keys = jax.random.split(key, samples.reward.shape[0])
+        state, metrics = jax.lax.scan(one, state, (samples, keys))
+        return state, jax.tree.map(lambda rows: rows.mean(axis=0), metrics)
+
     def _with_rate(self, part: str, hyper: Any) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""
         own, known = f"{part}_learning_rate", {one.name for one in fields(hyper)}
         return replace(hyper, learning_rate=getattr(hyper, own)) if own in known else hyper
+
+
+def joined(metrics: Metrics, others: Metrics) -> Metrics:
+    """Join the metrics of two calls of `step`, with the sum of their losses and gradients."""
+    squares = metrics["grad_norm"] ** 2 + others["grad_norm"] ** 2
+    total = metrics["loss"] + others["loss"]
+    return {**metrics, **others, "loss": total, "grad_norm": jnp.sqrt(squares)}
 
 
 def _is_variables(node: Any) -> bool:
