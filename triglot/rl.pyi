@@ -22,6 +22,13 @@ from .core.families.policy_gradient import (
     PolicyGradientConfig,
     PolicyGradientState,
     PolicySamples,
+from .core.families.actor_critic import (
+    ActorCritic,
+    ActorCriticBatch,
+    ActorCriticConfig,
+    ActorCriticHyperparams,
+    ActorCriticState,
+    joined,
 )
 from .core.hyper import (
     Number,
@@ -39,12 +46,16 @@ from .core.loop.vectorize import VectorEnvironment
 from .core.rl.distributions import (
     Categorical,
     SquashedGaussian,
+    WeightedActions,
     categorical,
     from_unit_box,
     policy,
+    squashed,
     squashed_gaussian,
     to_action,
+    unit_actions,
     unit_box,
+    weighted_actions,
 )
 from .core.rl.exploration import (
     epsilon_greedy,
@@ -98,6 +109,8 @@ __all__ = [
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
+    "ActorCriticBatch", "joined",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
@@ -110,6 +123,8 @@ __all__ = [
     "linear_schedule", "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
+    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions",
+    "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs", "linear_schedule", "mask_q",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
