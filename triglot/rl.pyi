@@ -90,7 +90,17 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
-from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
+from .core.rl.search import (
+    Found,
+    Node,
+    SearchConfig,
+    SearchHyperparams,
+    SearchState,
+    mean_entropy,
+    search,
+    search_targets_like,
+    with_search_targets,
+)
 from .core.rl.sequences import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -134,7 +144,9 @@ __all__ = [
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning
-    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "Planner", "root_of", "step_model",
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
+    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "root_of",
+    "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros",
