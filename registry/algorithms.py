@@ -15,6 +15,9 @@ ALGORITHMS = {
     "dqn": "triglot.algorithms.dqn:DQN",
     "sac": "triglot.algorithms.sac:SAC",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
+    "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
+    "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
+    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
 }
 
 

@@ -10,6 +10,7 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
@@ -33,7 +34,14 @@ from .core.rl.distributions import (
     to_action,
     unit_box,
 )
-from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
+from .core.rl.exploration import (
+    at_action,
+    epsilon_greedy,
+    epsilon_greedy_probs,
+    epsilon_greedy_value,
+    mask_q,
+    sample_probs,
+)
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
@@ -62,6 +70,9 @@ __all__ = [
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    "epsilon_greedy_value", "sample_probs", "at_action",
+    # Tabular control
+    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
