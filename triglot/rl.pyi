@@ -17,11 +17,6 @@ from .core.families.action_values import (
     ReplayedQHyperparams,
     ReplayedQState,
 )
-from .core.families.policy_gradient import (
-    PolicyGradient,
-    PolicyGradientConfig,
-    PolicyGradientState,
-    PolicySamples,
 from .core.families.actor_critic import (
     ActorCritic,
     ActorCriticBatch,
@@ -30,6 +25,13 @@ from .core.families.actor_critic import (
     ActorCriticState,
     joined,
 )
+from .core.families.policy_gradient import (
+    PolicyGradient,
+    PolicyGradientConfig,
+    PolicyGradientState,
+    PolicySamples,
+)
+from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
@@ -58,11 +60,14 @@ from .core.rl.distributions import (
     weighted_actions,
 )
 from .core.rl.exploration import (
+    at_action,
     epsilon_greedy,
     epsilon_greedy_probs,
+    epsilon_greedy_value,
     greedy,
     linear_schedule,
     mask_q,
+    sample_probs,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
@@ -129,14 +134,16 @@ __all__ = [
     "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
-    "linear_schedule", "mask_q",
+    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
+    "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
+    "at_action", "linear_schedule", "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
-    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions",
-    "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs", "linear_schedule", "mask_q",
+    # Tabular control
+    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
-    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "explained_variance",
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
+    "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
