@@ -85,12 +85,12 @@ class Sequences:
 
     Attributes:
       steps: `[L, B, ...]`, with the carry `[B, ...]` stored for the first step.
-      start: int32 `[B]`, for `update_priorities`.
+      slot: int32 `[B]`, where each starts, for `update_priorities`.
       probability: float32 `[B]`, with which each was drawn.
     """
 
     steps: Trajectory
-    start: jax.Array
+    slot: jax.Array
     probability: jax.Array
 
 
@@ -170,9 +170,11 @@ class SequenceReplay:
             extras=zeros(dict(extras or {}), self.capacity),
             carry=zeros(carry, self.starts.capacity),
         )
-        zero, one = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
         return SequenceReplayState(
-            steps=steps, position=zero, num_added=one, priorities=self.starts.init()
+            steps=steps,
+            position=jnp.zeros((), jnp.int32),
+            num_added=jnp.zeros((), jnp.int32),
+            priorities=self.starts.init(),
         )
 
     def add(
@@ -240,30 +242,30 @@ class SequenceReplay:
     def sample(self, state: SequenceReplayState, key: jax.Array, batch_size: int) -> Sequences:
         """Draw `batch_size` sequences, with replacement, of a state with at least one."""
         where = state.position // self.stride, state.size // self.stride
-        start, probability = self.starts.draw(state.priorities, *where, key, batch_size)
-        return Sequences(steps=self.read(state, start), start=start, probability=probability)
+        slot, probability = self.starts.draw(state.priorities, *where, key, batch_size)
+        return Sequences(steps=self.read(state, slot), slot=slot, probability=probability)
 
-    def read(self, state: SequenceReplayState, start: jax.Array) -> Trajectory:
-        """Read the sequences `[L, B, ...]` that begin at `start` `[B]`."""
-        block, env = start // self.num_envs, start % self.num_envs
-        offsets = jnp.arange(self.sequence_length, dtype=jnp.int32)[:, None] * self.num_envs
-        slot = block * self.stride * self.num_envs + env
-        slots = (slot[None] + offsets) % self.capacity
+    def read(self, state: SequenceReplayState, slot: jax.Array) -> Trajectory:
+        """Read the sequences `[L, B, ...]` that start at `slot` `[B]`, counted among the starts."""
+        block, env = slot // self.num_envs, slot % self.num_envs
+        first = block * self.stride * self.num_envs + env
+        offsets = jnp.arange(self.sequence_length, dtype=jnp.int32) * self.num_envs
+        slots = (first[None] + offsets[:, None]) % self.capacity
         steps = jax.tree.map(lambda leaf: leaf[slots], replace(state.steps, carry=()))
         return replace(
             steps,
             obs=specs.from_stored(self.obs_spec, steps.obs),
             next_obs=specs.from_stored(self.obs_spec, steps.next_obs),
-            carry=jax.tree.map(lambda leaf: leaf[start], state.steps.carry),
+            carry=jax.tree.map(lambda leaf: leaf[slot], state.steps.carry),
         )
 
     def update_priorities(
-        self, state: SequenceReplayState, start: jax.Array, weight: jax.Array
+        self, state: SequenceReplayState, slot: jax.Array, weight: jax.Array
     ) -> SequenceReplayState:
         """Set float weights `[B]` of sampled sequences `[B]`."""
         if state.priorities is None:
             return state
-        return replace(state, priorities=set_priorities(state.priorities, start, weight))
+        return replace(state, priorities=set_priorities(state.priorities, slot, weight))
 
 
 def sequence_priority(error: Float[Array, "L B"], eta: Number) -> Float[Array, " B"]:

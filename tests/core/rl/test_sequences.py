@@ -190,7 +190,7 @@ def test_samples_by_priority_follow_it() -> None:
     state = filled(made, [rollout(0, 4)])
     assert weights(state) == [1, 1, 0, 0, 0, 0, 0, 0]  # the sequence at step 2 is not complete
     state = made.update_priorities(state, jnp.array([1]), jnp.array([3.0]))
-    counts = np.bincount(made.sample(state, jax.random.key(0), 400).start, minlength=8)
+    counts = np.bincount(made.sample(state, jax.random.key(0), 400).slot, minlength=8)
     np.testing.assert_allclose(counts, [100, 300, 0, 0, 0, 0, 0, 0], atol=1.01)
     add = lambda state, time: made.add(state, rollout(time, 4), carries(rollout(time, 4), 2))  # noqa: E731
     state = add(state, 4)
