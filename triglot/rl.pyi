@@ -10,6 +10,13 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.action_values import (
+    ReplayedBatch,
+    ReplayedQ,
+    ReplayedQConfig,
+    ReplayedQHyperparams,
+    ReplayedQState,
+)
 from .core.hyper import (
     Number,
     as_float32,
@@ -33,10 +40,18 @@ from .core.rl.distributions import (
     to_action,
     unit_box,
 )
-from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
+from .core.rl.exploration import (
+    epsilon_greedy,
+    epsilon_greedy_probs,
+    greedy,
+    linear_schedule,
+    mask_q,
+)
+from .core.rl.learning import replay_and_learn
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
+from .core.rl.planning import Planner, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -45,6 +60,7 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
+from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
 from .core.rl.sequences import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -60,15 +76,18 @@ __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    # Families of algorithms
+    "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
     # Gradient steps
-    "Learner", "LearnerState", "steps_if_ready", "OptimizerFn", "adam", "adamw", "lion", "rmsprop",
-    "sgd",
+    "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
+    "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
+    "linear_schedule", "mask_q",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
@@ -77,6 +96,8 @@ __all__ = [
     "SequenceReplayState", "Sequences", "sequence_priority",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
+    # Planning
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "Planner", "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros",
