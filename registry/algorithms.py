@@ -14,6 +14,7 @@ ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
     "dqn": "triglot.algorithms.dqn:DQN",
     "sac": "triglot.algorithms.sac:SAC",
+    "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
 }
 

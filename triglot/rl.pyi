@@ -51,6 +51,7 @@ from .core.rl.learning import replay_and_learn
 from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
 from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
+from .core.rl.planning import Planner, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -58,6 +59,14 @@ from .core.rl.replay import (
     ReplayState,
     Sample,
     importance_weights,
+)
+from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
+from .core.rl.sequences import (
+    SequenceReplay,
+    SequenceReplayConfig,
+    SequenceReplayState,
+    Sequences,
+    sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, Spec, zeros
@@ -83,9 +92,12 @@ __all__ = [
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
-    "importance_weights", "target_of", "polyak",
+    "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
+    "SequenceReplayState", "Sequences", "sequence_priority",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
+    # Planning
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "Planner", "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros",
