@@ -47,7 +47,8 @@ def replay_and_learn(
     def sample_and_step(state: Any, keys: jax.Array) -> tuple[Any, Metrics]:
         discount = state.hyper.discount
         sample = replay.sample(state.replay, keys[0], config.batch_size, discount)
-        sample = replace(sample, next_action_mask=None) if unmasked else sample
+        if unmasked:
+            sample = replace(sample, action_mask=None, next_action_mask=None)
         return step(state, sample, keys[1])
 
     ready = added.size >= config.learning_starts
