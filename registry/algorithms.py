@@ -13,6 +13,7 @@ from .loading import load
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
     "dqn": "triglot.algorithms.dqn:DQN",
+    "r2d2": "triglot.algorithms.r2d2:R2D2",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",

@@ -141,3 +141,24 @@ def at_action(q: jax.Array, action: jax.Array) -> jax.Array:
     """Pick `q[b, action[b]]`, `[B]`; its gradient is dense, which a small row is faster with."""
     chosen = jnp.arange(q.shape[-1], dtype=action.dtype)[None] == action[:, None]
     return jnp.sum(jnp.where(chosen, q, 0.0), axis=-1)
+
+
+def soft_value(q: jax.Array, action_mask: jax.Array | None, temperature: Number) -> jax.Array:
+    """Compute the value of the softmax policy with its entropy, a smooth maximum.
+
+    V = temperature * log sum_a exp(Q(a) / temperature), the sum over a of pi(a) * (Q(a) -
+    temperature * log pi(a)) with pi = softmax(Q / temperature), over allowed actions.
+
+    Args:
+      q: float `[B, num_actions]`.
+      action_mask: bool `[B, num_actions]`, or None where all are allowed.
+      temperature: float `[]`, above 0.
+
+    Returns:
+      Float `[B]`; the lowest finite number where no action is allowed.
+
+    >>> soft_value(jnp.array([[1.0, 1.0]]), None, 2.0).round(4).tolist()  # 1 + 2 log 2
+    [2.3863]
+    """
+    value = temperature * jax.nn.logsumexp(mask_q(q, action_mask) / temperature, axis=-1)
+    return jnp.maximum(value, jnp.finfo(q.dtype).min)
