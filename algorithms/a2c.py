@@ -1,4 +1,4 @@
-"""Advantage actor-critic: short rollouts, one gradient step for each; fast where steps are cheap.
+"""Advantage actor-critic, one gradient step per short rollout: where environment steps are cheap.
 
 Source: Mnih et al. 2016, https://arxiv.org/abs/1602.01783, algorithm S3 and section 4, in its
 synchronous form: the gradient of all environments' rollouts is one step.

@@ -1,4 +1,4 @@
-"""Proximal policy optimization, for discrete and for continuous actions.
+"""Proximal policy optimization: the first choice, for any actions and for recurrent networks.
 
 Source: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, algorithm 1 and equations 7 and 9,
 with the details of Huang et al. 2022,

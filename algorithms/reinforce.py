@@ -1,4 +1,4 @@
-"""REINFORCE with a learned baseline: the simplest policy gradient, to learn from and to compare to.
+"""REINFORCE with a learned baseline, on Monte-Carlo returns: to teach, and to compare with.
 
 Source: Williams 1992, https://doi.org/10.1007/BF00992696, theorem 1 with a reinforcement baseline;
 Sutton and Barto 2018, http://incompleteideas.net/book/the-book-2nd.html, section 13.4, "REINFORCE

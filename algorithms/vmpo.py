@@ -1,4 +1,4 @@
-"""V-MPO: policy iteration within KL bounds on the better half of a rollout; needs little tuning.
+"""V-MPO, policy improvement within KL bounds: on-policy without a clip range or entropy bonus.
 
 Source: Song et al. 2019, https://arxiv.org/abs/1909.12238, equations 3 to 5 and section 4, with
 the separate bounds on a Gaussian's mean and deviation of Abdolmaleki et al. 2018,
@@ -67,7 +67,7 @@ class VMPOConfig(rl.PolicyGradientConfig):
       num_epochs: passes over a rollout.
       num_minibatches: gradient steps in one pass; must divide `N * T`.
       target_update_period: updates between copies of the learned network to the target, which acts.
-      top_fraction: share of a minibatch that the policy learns from, those of greatest advantage.
+      top_fraction: share of a minibatch that the policy learns from, those of the largest advantages.
       initial_temperature: at the start, the paper's eta.
       initial_multiplier: of each KL bound at the start, the paper's alpha.
     """
@@ -117,6 +117,12 @@ class VMPO(rl.PolicyGradient):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_minibatches(self.config.num_minibatches)
+        size = self.config.steps_per_update // self.config.num_minibatches
+        if self.config.top_fraction * size < 1.0:
+            raise rl.TriglotError(
+                f"VMPO's top_fraction of {self.config.top_fraction:g} is less than one sample of a "
+                f"minibatch of {size}: set fewer num_minibatches or more num_envs."
+            )
 
     @property
     def duals(self) -> rl.Learner:

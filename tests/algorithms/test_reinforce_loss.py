@@ -1,5 +1,6 @@
 """REINFORCE's loss and returns against numbers worked out by hand, on a network of two tables."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -57,7 +58,7 @@ def test_returns_are_those_of_whole_episodes(
         seen.append(batch)
         return state.learner, {}
 
-    object.__setattr__(made, "learn", learn)
+    monkeypatch.setattr(REINFORCE, "learn", lambda self, *given: learn(*given))
     column = lambda *numbers: jnp.asarray(numbers)[:, None]  # noqa: E731
     trajectory = Trajectory(
         obs=column(0, 0, 0, 0),
@@ -73,18 +74,8 @@ def test_returns_are_those_of_whole_episodes(
         carry=(),
     )
     state = made.init(jax.random.key(0), 1)
-    state = jax.tree.map(lambda leaf: leaf, state)
-    learner = jax.tree.map(lambda leaf: leaf, state.learner)
-    state = type(state)(
-        learner=type(learner)(
-            variables=VARIABLES,
-            opt_state=learner.opt_state,
-            num_gradient_steps=learner.num_gradient_steps,
-        ),
-        hyper=state.hyper,
-        normalizer=state.normalizer,
-        age=jnp.array([3.0]),
-    )
+    learner = replace(state.learner, variables=VARIABLES)
+    state = replace(state, learner=learner, age=jnp.array([3.0]))
     after, _ = made.update(state, trajectory, jax.random.key(1))
     # 1 + 0.5 * 2; 2; 4 + 0.5 * V(1) = 5.5; 8 + 0.5 * V(1) = 9.5
     np.testing.assert_allclose(seen[0].returns, [2.0, 2.0, 5.5, 9.5], rtol=1e-6)
