@@ -13,6 +13,9 @@ from .loading import load
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
     "dqn": "triglot.algorithms.dqn:DQN",
+    "c51": "triglot.algorithms.c51:C51",
+    "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
+    "iqn": "triglot.algorithms.iqn:IQN",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
