@@ -36,6 +36,7 @@ from .core.hyper import (
     Number,
     as_float32,
     between,
+    check_below,
     check_divides,
     finite,
     one_of,
@@ -45,6 +46,12 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
+from .core.rl.distributional import (
+    categorical_mean,
+    categorical_q_learning,
+    quantile_q_learning,
+    tau_midpoints,
+)
 from .core.rl.distributions import (
     Categorical,
     SquashedGaussian,
@@ -68,6 +75,7 @@ from .core.rl.exploration import (
     linear_schedule,
     mask_q,
     sample_probs,
+    soft_value,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
@@ -128,7 +136,7 @@ __all__ = [
     "ActorCriticBatch", "joined",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
-    "check_divides", "as_float32", "TriglotError",
+    "check_divides", "check_below", "as_float32", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "rmsprop", "sgd",
@@ -144,6 +152,11 @@ __all__ = [
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
     "explained_variance",
+    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
+    "linear_schedule", "mask_q", "soft_value",
+    # Returns and losses
+    "gae", "successor_values", "clipped_value_loss", "explained_variance", "categorical_mean",
+    "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
