@@ -101,7 +101,8 @@ __all__ = [
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions",
-    "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs", "linear_schedule", "mask_q",
+    "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs", "linear_schedule",
+    "mask_q",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
