@@ -41,6 +41,11 @@ class Categorical:
         """Compute the entropy `[...]` in nats."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
+    def kl_terms(self, other: "Categorical") -> dict[str, jax.Array]:
+        """Compute the KL divergence `policy` `[...]` from this to `other`, which has its mask."""
+        difference = self.log_probs - other.log_probs
+        return {"policy": jnp.sum(jnp.exp(self.log_probs) * difference, axis=-1)}
+
 
 def categorical(
     logits: Float[Array, "*batch num_actions"],
@@ -104,6 +109,19 @@ class SquashedGaussian:
     def entropy(self) -> Float[Array, "..."]:
         """Compute the entropy `[...]` in nats, before the tanh."""
         return self._gaussian.entropy()
+
+    def kl_terms(self, other: "SquashedGaussian") -> dict[str, jax.Array]:
+        """Compute the KL divergences `[...]` to `other`, of the `mean` and of the `std` alone.
+
+        `mean` is to the Gaussian with the other's mean and this one's deviation, `std` to the one
+        with this mean and the other's deviation; the tanh changes neither.
+
+        Source: Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section 4.3.
+        """
+        shift = (self.mean - other.mean) * jnp.exp(-self.log_std)
+        log_ratio = other.log_std - self.log_std
+        spread = log_ratio + 0.5 * (jnp.exp(-2.0 * log_ratio) - 1.0)
+        return {"mean": 0.5 * jnp.sum(shift**2, axis=-1), "std": jnp.sum(spread, axis=-1)}
 
     @property
     def _gaussian(self) -> Any:
