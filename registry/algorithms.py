@@ -15,6 +15,7 @@ ALGORITHMS = {
     "dqn": "triglot.algorithms.dqn:DQN",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
+    "muzero": "triglot.algorithms.muzero:MuZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
 }
 
