@@ -1,15 +1,17 @@
-"""Deep Q-learning for discrete actions.
+"""Deep Q-learning, the first choice for discrete actions where environment steps are costly.
 
 Source: Mnih et al. 2015, https://doi.org/10.1038/nature14236, algorithm 1. Options: double
 Q-learning (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461, equation 4), dueling networks
 (Wang et al. 2016, https://arxiv.org/abs/1511.06581, equation 9), prioritized replay (Schaul et al.
-2016, https://arxiv.org/abs/1511.05952, proportional) and n-step returns (Hessel et al. 2018,
-https://arxiv.org/abs/1710.02298, section "Multi-step learning").
+2016, https://arxiv.org/abs/1511.05952, proportional), n-step returns (Hessel et al. 2018,
+https://arxiv.org/abs/1710.02298, section "Multi-step learning") and Munchausen rewards (Vieillard
+et al. 2020, https://arxiv.org/abs/2007.14430, equation 2).
 Differences: Adam, on half the squared error without clipping; a truncated episode bootstraps from
 its true last observation; the exponent of the importance weights is constant over the run.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,12 +23,37 @@ from .. import nn, rl
 
 @rl.pytree_dataclass
 class DQNHyperparams(rl.ReplayedQHyperparams):
-    """Hyperparameters of DQN, which a sweep may vary under `vmap`."""
+    """Hyperparameters of DQN, which a sweep may vary under `vmap`.
+
+    Attributes:
+      munchausen_coef: of the log-policy that is added to rewards, alpha, within [0, 1].
+      munchausen_temperature: of the softmax policy, tau.
+      munchausen_min: lower bound of the log-policy times the temperature, l0, at most 0.
+    """
+
+    munchausen_coef: rl.Number = rl.only_for("munchausen", rl.unit_interval(0.9))
+    munchausen_temperature: rl.Number = rl.only_for("munchausen", rl.positive(0.03))
+    munchausen_min: rl.Number = rl.only_for("munchausen", rl.between(-1.0, -math.inf, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(rl.ReplayedQConfig):
-    """Static configuration of DQN."""
+    """Static configuration of DQN.
+
+    Attributes:
+      munchausen: add the log-probability of the action, under a softmax of the target network's
+        values, to the reward, and bootstrap on that policy's soft value.
+    """
+
+    munchausen: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.munchausen and self.double:
+            raise rl.TriglotError(
+                "DQN's munchausen bootstraps on a softmax of the target network's values, and "
+                "double on one action: choose one of them."
+            )
 
 
 @dataclass(frozen=True)
@@ -48,9 +75,11 @@ class DQN(rl.ReplayedQ):
         obs_spec: rl.Spec, action_spec: rl.Spec, config: DQNConfig = DQNConfig()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        torso = nn.default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
-        head = nn.q_head(nn.num_actions(action_spec, algorithm="DQN"), dueling=config.dueling)
-        return {"q_network": nn.NetworkSpec(obs_spec, torso, (("q", head),))}
+        return nn.q_network(obs_spec, action_spec, config, algorithm="DQN")
+
+    @property
+    def replay(self) -> rl.Replay:
+        return replace(super().replay, own_masks=self.config.munchausen)
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: DQNHyperparams) -> jax.Array:
         """Read the action values from the head `q`."""
@@ -73,7 +102,9 @@ class DQN(rl.ReplayedQ):
         q = heads["q"]
         next_q = self.q_values(batch.target, sample.next_obs, hyper)
         data = (q, sample.action, sample.reward, sample.discount)
-        if self.config.double:
+        if self.config.munchausen:
+            errors = self._munchausen_errors(q, next_q, batch)
+        elif self.config.double:
             online = self.q_values(variables, sample.next_obs, hyper)
             chooser = rl.mask_q(online, sample.next_action_mask)
             errors = jax.vmap(rlax.double_q_learning)(*data, next_q, chooser)
@@ -82,3 +113,25 @@ class DQN(rl.ReplayedQ):
         errors = jnp.asarray(errors)
         loss = jnp.mean(batch.weight * rlax.l2_loss(errors))
         return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
+
+    def _munchausen_errors(
+        self, q: jax.Array, next_q: jax.Array, batch: rl.ReplayedBatch
+    ) -> jax.Array:
+        """Compute r + alpha * clip(tau * log pi(a|s), l0, 0) + discount * V(s') - Q(s, a).
+
+        pi = softmax(Q' / tau) and V = tau * log sum_a exp(Q' / tau), which is the sum over a of
+        pi(a) * (Q'(a) - tau * log pi(a)), over allowed actions; of n steps, the first one's
+        log-policy is added.
+        """
+        sample, hyper = batch.sample, batch.hyper
+        own_q = self.q_values(batch.target, sample.obs, hyper)
+        value = rl.soft_value(own_q, sample.action_mask, hyper.munchausen_temperature)
+        log_policy = jax.vmap(jnp.take)(own_q, sample.action) - value
+        bonus = jnp.clip(log_policy, hyper.munchausen_min, 0.0)
+        next_value = rl.soft_value(next_q, sample.next_action_mask, hyper.munchausen_temperature)
+        return jax.vmap(rlax.td_learning)(
+            jax.vmap(jnp.take)(q, sample.action),
+            sample.reward + hyper.munchausen_coef * bonus,
+            sample.discount,
+            next_value,
+        )

@@ -88,6 +88,7 @@ class Step:
       terminated, truncated: bool.
       next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
         where actions are continuous.
+      action_mask: the observation's own; None unless the replay has `own_masks`.
     """
 
     obs: PyTree
@@ -97,6 +98,7 @@ class Step:
     truncated: jax.Array
     next_obs: PyTree
     next_action_mask: jax.Array | None
+    action_mask: jax.Array | None = None
 
 
 @pytree_dataclass
@@ -236,6 +238,7 @@ class Sample:
         where all actions are allowed.
       slot: int32, where the sample starts.
       probability: float32, with which it was drawn.
+      action_mask: of `obs`; None unless the replay has `own_masks`.
     """
 
     obs: PyTree
@@ -246,6 +249,7 @@ class Sample:
     next_action_mask: jax.Array | None
     slot: jax.Array
     probability: jax.Array
+    action_mask: jax.Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +263,8 @@ class Replay:
       num_envs: `N`.
       n_step: most steps in one sample.
       prioritized: sample in proportion to the weights that `update_priorities` gives.
+      own_masks: keep the action mask of each observation too, for discrete actions; otherwise only
+        its successor's.
     """
 
     obs_spec: Spec
@@ -267,6 +273,7 @@ class Replay:
     num_envs: int
     n_step: int = 1
     prioritized: bool = False
+    own_masks: bool = False
 
     @classmethod
     def of(cls, config: ReplayConfig, obs_spec: Spec, action_spec: Spec) -> "Replay":
@@ -282,9 +289,12 @@ class Replay:
 
     def init(self) -> ReplayState:
         """Make an empty replay."""
-        num_slots, mask = self.capacity, None
-        if isinstance(self.action_spec, Discrete):
-            mask = jnp.ones((num_slots, self.action_spec.num_values), bool)
+        num_slots = self.capacity
+
+        def no_mask(kept: bool = True) -> jax.Array | None:
+            if not isinstance(self.action_spec, Discrete) or not kept:
+                return None
+            return jnp.ones((num_slots, self.action_spec.num_values), bool)
 
         def no_obs() -> PyTree:  # two buffers, since donated ones must not alias
             return specs.to_stored(self.obs_spec, specs.zeros(self.obs_spec, num_slots))
@@ -297,7 +307,8 @@ class Replay:
                 terminated=jnp.zeros((num_slots,), bool),
                 truncated=jnp.zeros((num_slots,), bool),
                 next_obs=no_obs(),
-                next_action_mask=mask,
+                next_action_mask=no_mask(),
+                action_mask=no_mask(self.own_masks),
             ),
             position=jnp.zeros((), jnp.int32),
             num_added=jnp.zeros((), jnp.int32),
@@ -308,12 +319,21 @@ class Replay:
         self, state: ReplayState, trajectory: Trajectory, action: jax.Array | None = None
     ) -> ReplayState:
         """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions."""
-        mask, stored = trajectory.next_action_mask, state.steps.next_action_mask
-        if mask is None and stored is not None:
-            mask = jnp.ones((*trajectory.reward.shape, stored.shape[-1]), bool)
+
+        def kept(mask: jax.Array | None, stored: jax.Array | None) -> jax.Array | None:
+            if stored is None:
+                return None
+            shape = (*trajectory.reward.shape, stored.shape[-1])
+            return jnp.ones(shape, bool) if mask is None else mask
+
         steps = Step(**{one.name: getattr(trajectory, one.name) for one in fields(Step)})
-        action = steps.action if action is None else action
-        return self.add(state, replace(steps, action=action, next_action_mask=mask))
+        steps = replace(
+            steps,
+            action=steps.action if action is None else action,
+            next_action_mask=kept(steps.next_action_mask, state.steps.next_action_mask),
+            action_mask=kept(steps.action_mask, state.steps.action_mask),
+        )
+        return self.add(state, steps)
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""
@@ -384,6 +404,7 @@ class Replay:
             next_action_mask=jax.tree.map(lambda mask: mask[end], steps.next_action_mask),
             slot=slot,
             probability=probability,
+            action_mask=jax.tree.map(lambda mask: mask[slot], steps.action_mask),
         )
 
     def _read_obs(self, stored: PyTree, slot: jax.Array) -> PyTree:
