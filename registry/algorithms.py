@@ -23,6 +23,7 @@ ALGORITHMS = {
     "iqn": "triglot.algorithms.iqn:IQN",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
+    "muzero": "triglot.algorithms.muzero:MuZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
     "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
     "dyna_q": "triglot.algorithms.dyna_q:DynaQ",

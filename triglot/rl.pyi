@@ -122,7 +122,7 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, Spec, zeros
+from .core.specs import Box, Dict, Discrete, Spec, one_hot, one_hot_spec, zeros
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -169,5 +169,5 @@ __all__ = [
     "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "Spec", "zeros",
+    "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
 ]  # fmt: skip
