@@ -95,10 +95,12 @@ class MonteCarlo(rl.Tabular):
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> MonteCarloState:
         pairs = self.num_states, self.actions.num_values
-        names = ("trace", "returns", "visits")
+        zeros = jnp.zeros((num_envs, *pairs), jnp.float32)
         return MonteCarloState(
             **vars(super().init(key, num_envs, hyper)),
-            **{name: jnp.zeros((num_envs, *pairs), jnp.float32) for name in names},
+            trace=zeros,
+            returns=jnp.copy(zeros),  # donated buffers must not alias
+            visits=jnp.copy(zeros),
             total_visits=jnp.zeros(pairs, jnp.float32),
         )
 
@@ -136,8 +138,8 @@ class MonteCarlo(rl.Tabular):
         """Extend the unfinished episodes by one step.
 
         With e(s, a) the trace, after (s_t, a_t, r_{t+1}) for all s and a:
-        e(s, a) += 1 at (s_t, a_t), for first visits unless visited before; G(s, a) += e(s, a) r_{t+1};
-        e(s, a) *= discount.
+        e(s, a) += 1 at (s_t, a_t), for first visits unless visited before;
+        G(s, a) += e(s, a) r_{t+1}; e(s, a) *= discount.
         """
         rows = jnp.arange(step.action.shape[0])
         here = jnp.zeros_like(state.visits).at[rows, step.obs, step.action].set(1.0)
