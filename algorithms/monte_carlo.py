@@ -131,8 +131,7 @@ class MonteCarlo(rl.Tabular):
             jnp.where(ended, 0.0, of_env) for of_env in (state.trace, state.returns, state.visits)
         )
         state = replace(state, learner=learner, trace=trace, returns=returns, visits=visits)
-        error = metrics["error"] / step.reward.shape[0]
-        return replace(state, total_visits=total_visits), {"error": error}
+        return replace(state, total_visits=total_visits), {"error": metrics["error"]}
 
     def extend(self, state: MonteCarloState, step: rl.Trajectory) -> MonteCarloState:
         """Extend the unfinished episodes by one step.
@@ -169,6 +168,6 @@ class MonteCarlo(rl.Tabular):
           episodes: the sums of the returns `[S, A]`, their numbers, and the weights w.
         """
         returns, visits, weight = episodes
-        error = returns - visits * nn.merge_heads(outputs)["q"]
-        mean = error / jnp.maximum(visits, 1.0)
-        return 0.5 * jnp.sum(weight * visits * mean**2), {"error": jnp.sum(jnp.abs(error))}
+        mean_error = (returns - visits * nn.merge_heads(outputs)["q"]) / jnp.maximum(visits, 1.0)
+        loss = 0.5 * jnp.sum(weight * visits * mean_error**2)
+        return loss, {"error": jnp.max(jnp.abs(mean_error))}
