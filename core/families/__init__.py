@@ -1,1 +1,1 @@
-"""What the algorithms of one family share: at most one class between an algorithm and the base."""
+"""What the algorithms of one family share: one class each, between `AgentBase` and an algorithm."""
