@@ -27,7 +27,7 @@ ALGORITHMS = {
     "q_learning": "triglot.algorithms.q_learning:QLearning",
     "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
     "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
-    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
+    "openai_es": "triglot.algorithms.openai_es:ES",
 }
 
 

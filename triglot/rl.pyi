@@ -133,7 +133,7 @@ __all__ = [
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "joined",
+    "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "check_below", "as_float32", "TriglotError",
@@ -144,19 +144,14 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "mask_q",
+    "at_action", "linear_schedule", "mask_q", "soft_value",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
-    # Tabular control
-    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
     "explained_variance",
-    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
-    "linear_schedule", "mask_q", "soft_value",
     # Returns and losses
-    "gae", "successor_values", "clipped_value_loss", "explained_variance", "categorical_mean",
-    "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
+    "categorical_mean", "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
