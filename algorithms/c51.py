@@ -95,9 +95,7 @@ class C51(rl.ReplayedQ):
         q = rl.categorical_mean(logits, atoms)
         return jnp.mean(batch.weight * errors), ({"td_errors": errors, "q": q.mean()}, new_state)
 
-    def _logits(
-        self, variables: nn.Variables, obs: Any, **how: Any
-    ) -> tuple[jax.Array, Any]:
+    def _logits(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
         """Apply the network; `how` is passed to `apply_heads`."""
         heads, state = nn.apply_heads(self.network, variables, obs, **how)
         return heads["logits"], state

@@ -111,9 +111,7 @@ class IQN(rl.ReplayedQ):
         tau = self._draw_tau(keys[0], size, config.num_tau)
         next_tau = self._draw_tau(keys[1], size, config.num_target_tau)
         policy_tau = self._draw_tau(keys[2], size, config.num_policy_tau, hyper.cvar)
-        quantiles, new_state = self._quantiles(
-            variables, sample.obs, tau, key=own_key, train=True
-        )
+        quantiles, new_state = self._quantiles(variables, sample.obs, tau, key=own_key, train=True)
         next_quantiles, _ = self._quantiles(batch.target, sample.next_obs, next_tau)
         chooser = variables if config.double else batch.target
         next_q = self._quantiles(chooser, sample.next_obs, policy_tau)[0].mean(axis=1)
@@ -124,9 +122,7 @@ class IQN(rl.ReplayedQ):
         loss = jnp.mean(batch.weight * losses) / config.huber_threshold
         return loss, ({"td_errors": errors, "q": quantiles.mean()}, new_state)
 
-    def _draw_tau(
-        self, key: jax.Array, size: int, count: int, high: rl.Number = 1.0
-    ) -> jax.Array:
+    def _draw_tau(self, key: jax.Array, size: int, count: int, high: rl.Number = 1.0) -> jax.Array:
         """Draw tau uniformly from [0, high], float32 `[size, count]`."""
         return high * jax.random.uniform(key, (size, count))
 

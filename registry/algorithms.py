@@ -17,6 +17,9 @@ ALGORITHMS = {
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
+    "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
+    "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
+    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
 }
 
 
