@@ -25,9 +25,11 @@ from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
 from .core.rl.distributions import (
     Categorical,
+    MultiCategorical,
     SquashedGaussian,
     categorical,
     from_unit_box,
+    multi_categorical,
     policy,
     squashed_gaussian,
     to_action,
@@ -46,7 +48,7 @@ from .core.rl.replay import (
     importance_weights,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, Spec, zeros
+from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, zeros
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -60,8 +62,9 @@ __all__ = [
     "Learner", "LearnerState", "steps_if_ready", "OptimizerFn", "adam", "adamw", "lion", "rmsprop",
     "sgd",
     # Policies and exploration
-    "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "epsilon_greedy", "epsilon_greedy_probs", "mask_q",
+    "policy", "to_action", "categorical", "Categorical", "multi_categorical", "MultiCategorical",
+    "squashed_gaussian", "SquashedGaussian", "unit_box", "from_unit_box", "epsilon_greedy",
+    "epsilon_greedy_probs", "mask_q",
     # Returns and losses
     "gae", "successor_values", "clipped_value_loss", "explained_variance",
     # Replay and target networks
@@ -71,5 +74,5 @@ __all__ = [
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "Spec", "zeros",
+    "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros",
 ]  # fmt: skip
