@@ -41,6 +41,7 @@ SMALL: dict[str, Any] = {
     "learning_starts": 64,
     "buffer_size": 1024,
     "hidden_sizes": (16,),
+    "num_simulations": 4,
 }
 
 
@@ -107,7 +108,7 @@ def misfit_of_agent(agent: "Agent", env: "Environment") -> str:
 
     def act(key: jax.Array) -> Any:
         start = VectorEnvironment(env, agent.num_envs).reset(key)
-        inputs = PolicyInput(obs=start.obs, first=start.first, action_mask=start.action_mask)
+        inputs = PolicyInput.of(agent, start, start.first)
         state = agent.init(key, agent.num_envs)
         carry = agent.initial_carry(state, agent.num_envs)
         return agent.act(state, carry, inputs, key, explore=True).action

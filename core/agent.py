@@ -25,11 +25,19 @@ class PolicyInput:
       first: bool `[N]`, an episode starts here.
       action_mask: bool `[N, num_actions]` of allowed actions, or None where all are allowed; for
         `MultiDiscrete` actions `[N, sum(num_values)]`, of the values that each integer may have.
+      env_state: the environments' states `[N, ...]`, for an agent that declares `plans`; else None.
     """
 
     obs: PyTree
     first: jax.Array
     action_mask: jax.Array | None = None
+    env_state: PyTree = None
+
+    @classmethod
+    def of(cls, agent: Any, seen: Any, first: jax.Array) -> "PolicyInput":
+        """Take what `agent` may observe of `seen`, a batched `TimeStep` or `VectorState`."""
+        env_state = seen.state if getattr(agent, "plans", False) else None
+        return cls(obs=seen.obs, first=first, action_mask=seen.action_mask, env_state=env_state)
 
 
 @pytree_dataclass
@@ -257,6 +265,7 @@ class AgentBase:
     online = False
     explores_by_parameters = False
     bootstraps = True
+    plans = False
 
     def __post_init__(self) -> None:
         name = type(self).__name__

@@ -134,7 +134,7 @@ def to_float32(number: float) -> float:
 def check_config(owner: str, config: Any) -> None:
     """Refuse static configuration out of range; an `int` is a count, from 1 to 2^31 - 1.
 
-    So is each number of a `PerLayer`.
+    So is each number of a `PerLayer`. A declared range may begin at 0.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -146,8 +146,9 @@ def check_config(owner: str, config: Any) -> None:
     for one in fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
         if one.type in (int, "int", PerLayer, "PerLayer"):
+            least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
-                check_count(f"{owner}'s {one.name}", number)
+                check_count(f"{owner}'s {one.name}", number, least)
         if isinstance(allowed, tuple) and value not in allowed:
             raise unknown(f"{one.name} of {owner}", str(value), allowed)
         if isinstance(allowed, Range) and not (is_number(value) and value in allowed):

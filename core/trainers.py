@@ -19,6 +19,7 @@ from .loop.sharding import Sharding, fewest_devices, make_sharding
 from .loop.state import RunnerState
 from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
 from .loop.vectorize import VectorEnvironment
+from .rl.planning import check_model
 from .types import PyTree
 
 
@@ -38,8 +39,9 @@ def make_trainer(
       sharding: how the training is divided among devices; None for one device.
 
     Raises:
-      TriglotError: if a host environment is to be divided.
+      TriglotError: if a host environment is to be divided, or the agent cannot plan in it.
     """
+    check_model(agent, env)
     if isinstance(env, HostEnvironment):
         if sharding is not None:
             raise TriglotError(

@@ -43,7 +43,17 @@ class Acting:
 
     @classmethod
     def of(cls, run: Run, seed_index: int, *, explore: bool = False) -> "Acting":
-        """Select the arrays of one seed that its policy reads."""
+        """Select the arrays of one seed that its policy reads.
+
+        Raises:
+          TriglotError: if the policy reads more than observations.
+        """
+        if getattr(run.agent, "plans", False):
+            raise TriglotError(
+                f"{type(run.agent).__name__} plans with the environment's state, which a policy of "
+                "observations alone does not see: export the weights (--format safetensors), or "
+                "train MuZero, which learns its model."
+            )
         leaves, treedef = jax.tree.flatten(run.agent_states)
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves)
         masked = num_masked(run)

@@ -201,8 +201,7 @@ def _rollout_bytes(trainer: TrainerLike, state: RunnerState) -> int:
         if trainer.steps_on_host:
             inputs = PolicyInput(obs=zeros(agent.obs_spec, agent.num_envs), first=first)
         else:
-            env = one.env
-            inputs = PolicyInput(obs=env.obs, first=first, action_mask=env.action_mask)
+            inputs = PolicyInput.of(agent, one.env, first)
         out = agent.act(one.agent, one.carry, inputs, key, explore=True)
         flags = (first, first, first, jax.numpy.zeros((agent.num_envs,)))
         return out.action, out.extras, flags, (inputs.obs, inputs.action_mask)

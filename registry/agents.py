@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingExtra, TriglotError, check_known, user_error_context
+from ..core.rl.planning import check_model
 from .algorithms import find_algorithm
 from .loading import load
 from .overrides import from_overrides
@@ -61,6 +62,9 @@ def make_agent(
     if not isinstance(hyper, found.Hyperparams):
         hyper = from_overrides(found.Hyperparams, hyper)
     given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
+    if getattr(found, "plans", False):
+        check_model(found, env)
+        given["model"] = env
     try:
         if networks is not None and not isinstance(networks, Mapping):
             network = with_arithmetic(networks, arithmetic or "native")

@@ -13,8 +13,13 @@ from .loading import load
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
     "dqn": "triglot.algorithms.dqn:DQN",
+    "r2d2": "triglot.algorithms.r2d2:R2D2",
     "sac": "triglot.algorithms.sac:SAC",
+    "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
+    "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
+    "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
+    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
 }
 
 

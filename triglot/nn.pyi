@@ -1,5 +1,10 @@
 from .core.network import Network, Variables
-from .core.networks.actor_critic import actor_critic, check_soft_actor_critic, soft_actor_critic
+from .core.networks.actor_critic import (
+    actor_critic,
+    check_parts,
+    continuous_actor_critic,
+    soft_actor_critic,
+)
 from .core.networks.architecture import (
     CELLS,
     CNN,
@@ -32,10 +37,10 @@ __all__ = [
     # Descriptions
     "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "RecurrentCell",
     "CELLS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads", "policy_heads",
-    "actor_critic", "soft_actor_critic",
+    "actor_critic", "soft_actor_critic", "continuous_actor_critic",
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
-    "require_single_steps", "check_soft_actor_critic",
+    "require_single_steps", "check_parts",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks

@@ -10,6 +10,28 @@ from .core.agent import (
 )
 from .core.environment import Environment, TimeLimit, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.families.action_values import (
+    ReplayedBatch,
+    ReplayedQ,
+    ReplayedQConfig,
+    ReplayedQHyperparams,
+    ReplayedQState,
+)
+from .core.families.actor_critic import (
+    ActorCritic,
+    ActorCriticBatch,
+    ActorCriticConfig,
+    ActorCriticHyperparams,
+    ActorCriticState,
+    joined,
+)
+from .core.families.policy_gradient import (
+    PolicyGradient,
+    PolicyGradientConfig,
+    PolicyGradientState,
+    PolicySamples,
+)
+from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
@@ -27,18 +49,46 @@ from .core.rl.distributions import (
     Categorical,
     MultiCategorical,
     SquashedGaussian,
+    WeightedActions,
     categorical,
     from_unit_box,
     multi_categorical,
     policy,
+    squashed,
     squashed_gaussian,
     to_action,
+    unit_actions,
     unit_box,
+    weighted_actions,
 )
-from .core.rl.exploration import epsilon_greedy, epsilon_greedy_probs, mask_q
-from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
-from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
+from .core.rl.exploration import (
+    at_action,
+    epsilon_greedy,
+    epsilon_greedy_probs,
+    epsilon_greedy_value,
+    greedy,
+    linear_schedule,
+    mask_q,
+    sample_probs,
+)
+from .core.rl.learning import replay_and_learn
+from .core.rl.losses import (
+    clipped_value_loss,
+    explained_variance,
+    gae,
+    successor_values,
+    vtrace,
+)
+from .core.rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from .core.rl.normalize import (
+    Normalizer,
+    RunningStats,
+    discounted_sums,
+    normalized,
+    require_normalizable,
+)
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
+from .core.rl.planning import Planner, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -46,6 +96,24 @@ from .core.rl.replay import (
     ReplayState,
     Sample,
     importance_weights,
+)
+from .core.rl.search import (
+    Found,
+    Node,
+    SearchConfig,
+    SearchHyperparams,
+    SearchState,
+    mean_entropy,
+    search,
+    search_targets_like,
+    with_search_targets,
+)
+from .core.rl.sequences import (
+    SequenceReplay,
+    SequenceReplayConfig,
+    SequenceReplayState,
+    Sequences,
+    sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, zeros
@@ -55,23 +123,39 @@ __all__ = [
     # An algorithm
     "AgentBase", "AgentConfig", "AgentState", "PolicyInput", "PolicyOutput", "Trajectory",
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
+    # Families of algorithms
+    "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
+    "ActorCriticBatch", "joined",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
     # Gradient steps
-    "Learner", "LearnerState", "steps_if_ready", "OptimizerFn", "adam", "adamw", "lion", "rmsprop",
-    "sgd",
+    "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
+    "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "multi_categorical", "MultiCategorical",
-    "squashed_gaussian", "SquashedGaussian", "unit_box", "from_unit_box", "epsilon_greedy",
-    "epsilon_greedy_probs", "mask_q",
+    "squashed_gaussian", "SquashedGaussian", "squashed", "weighted_actions", "WeightedActions",
+    "unit_box", "unit_actions", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
+    "epsilon_greedy_value", "sample_probs", "at_action", "linear_schedule", "mask_q",
+    # Rollouts to samples and minibatches
+    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
+    # Tabular control
+    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
-    "gae", "successor_values", "clipped_value_loss", "explained_variance",
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
+    "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
-    "importance_weights", "target_of", "polyak",
+    "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
+    "SequenceReplayState", "Sequences", "sequence_priority",
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
+    # Planning
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
+    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "root_of",
+    "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros",

@@ -55,8 +55,7 @@ class AgentCase(Case):
     @cached_property
     def inputs(self) -> PolicyInput:
         """What the policy observes at the start."""
-        start = self.started
-        return PolicyInput(obs=start.obs, first=start.first, action_mask=start.action_mask)
+        return PolicyInput.of(self.agent, self.started, self.started.first)
 
     @cached_property
     def init(self) -> Call:

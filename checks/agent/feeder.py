@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
-from ...core.agent import PolicyInput, Trajectory
+from ...core.agent import Trajectory
 from ...core.types import PyTree
 from ..purity import Compiled
 from ..trees import by_path, find_value_difference, flat, is_inexact, to_float64
@@ -104,7 +104,7 @@ class LearningCase(AgentCase):
 
         def step(carry: PyTree, visible: tuple) -> tuple[PyTree, tuple]:
             obs, first, mask, key = visible
-            inputs = PolicyInput(obs=obs, first=first, action_mask=mask)
+            inputs = replace(self.inputs, obs=obs, first=first, action_mask=mask)
             output = self.agent.act(state, carry, inputs, key, explore=True)
             return output.carry, (output.action, output.extras)
 

@@ -95,7 +95,7 @@ class CostSession(Session):
         """Time single calls of the jitted `act` from Python, as in a notebook."""
         all_seeds = (self.state.agent, self.state.carry, self.state.env)
         state, carry, env = jax.tree.map(lambda leaf: leaf[0], all_seeds)
-        inputs = PolicyInput(obs=env.obs, first=env.first, action_mask=env.action_mask)
+        inputs = PolicyInput.of(self.agent, env, env.first)
         key = jax.random.key(0)
         for _ in range(10):
             jax.block_until_ready(self._act(state, carry, inputs, key))

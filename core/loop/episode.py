@@ -65,7 +65,7 @@ def play_episodes(
     reset_key, loop_key = jax.random.split(key)
     start = jax.vmap(env.reset)(jax.random.split(reset_key, num_episodes))
     first = jnp.ones((num_episodes,), bool)
-    inputs = PolicyInput(obs=start.obs, first=first, action_mask=start.action_mask)
+    inputs = PolicyInput.of(agent, start, first)
     loop = {
         "state": start.state,
         "inputs": inputs,
@@ -87,7 +87,7 @@ def play_episodes(
         running, first = loop["running"], jnp.zeros((num_episodes,), bool)
         return {
             "state": stepped.state,
-            "inputs": PolicyInput(obs=stepped.obs, first=first, action_mask=stepped.action_mask),
+            "inputs": PolicyInput.of(agent, stepped, first),
             "carry": output.carry,
             # `where`, because an environment stepped past its end may return NaN.
             "returns": loop["returns"] + jnp.where(running, stepped.reward, 0.0),
@@ -143,7 +143,7 @@ def play_episode(
     def advance(loop: dict) -> dict:
         now, length = loop["step"], loop["length"]
         act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, length))
-        inputs = PolicyInput(obs=now.obs, first=(length == 0)[None], action_mask=now.action_mask)
+        inputs = PolicyInput.of(agent, now, (length == 0)[None])
         output = agent.act(agent_state, loop["carry"], inputs, act_key, explore=explore)
         after = jax.vmap(env.step)(now.state, output.action, env_key[None])
         return {

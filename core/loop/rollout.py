@@ -157,7 +157,7 @@ def make_trajectory(
 def _act_and_step(
     agent: Agent, env: VectorEnvironment, now: RunnerState, act_key: jax.Array, env_key: jax.Array
 ) -> tuple[RunnerState, dict[str, Any], Transition]:
-    inputs = PolicyInput(obs=now.env.obs, first=now.env.first, action_mask=now.env.action_mask)
+    inputs = PolicyInput.of(agent, now.env, now.env.first)
     output = agent.act(now.agent, now.carry, inputs, act_key, explore=True)
     env_state, transition = env.step(now.env, output.action, env_key)
     seen = {

@@ -1,9 +1,40 @@
-"""Exploration with action values: epsilon-greedy actions and probabilities, masked actions."""
+"""Exploration with action values: epsilon-greedy actions, probabilities and values, masks."""
 
 import jax
 import jax.numpy as jnp
 
 from ..hyper import Number
+
+
+def linear_schedule(start: Number, end: Number, num_steps: Number, step: jax.Array) -> jax.Array:
+    """Change a number linearly from `start` at step 0 to `end` from step `num_steps` on.
+
+    Args:
+      start, end: float `[]`.
+      num_steps: float `[]`, above 0.
+      step: int32 `[]`, steps so far.
+
+    Returns:
+      float32 `[]`.
+
+    >>> linear_schedule(1.0, 0.1, 30.0, jnp.array([0, 10, 40])).tolist()
+    [1.0, 0.699999988079071, 0.10000000149011612]
+    """
+    share = jnp.minimum(step.astype(jnp.float32) / num_steps, 1.0)
+    return start + share * (end - start)
+
+
+def greedy(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
+    """Choose the allowed action of maximum value, the first of equal ones.
+
+    Args:
+      q: float `[N, num_actions]`.
+      action_mask: bool `[N, num_actions]`, or None where all are allowed.
+
+    Returns:
+      int32 `[N]`.
+    """
+    return jnp.argmax(mask_q(q, action_mask), axis=-1).astype(jnp.int32)
 
 
 def epsilon_greedy(
@@ -74,3 +105,60 @@ def mask_q(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
       action_mask: bool `[B, num_actions]`, or None where all are allowed.
     """
     return q if action_mask is None else jnp.where(action_mask, q, jnp.finfo(q.dtype).min)
+
+
+def epsilon_greedy_value(
+    q: jax.Array, epsilon: Number, action_mask: jax.Array | None = None
+) -> jax.Array:
+    """Average action values under their epsilon-greedy policy, `[B]`.
+
+    Args:
+      q, epsilon, action_mask: as in `epsilon_greedy_probs`.
+    """
+    # Equal maximum values share the rest of the probability, so that their mean is the maximum.
+    maximum = jnp.max(mask_q(q, action_mask), axis=-1)
+    return epsilon * jnp.mean(q, axis=-1, where=action_mask) + (1.0 - epsilon) * maximum
+
+
+def sample_probs(probs: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Draw an action, int32 `[B]`, from each row of probabilities, with one random number each.
+
+    Args:
+      probs: float `[B, num_actions]`.
+      uniform: float `[B]` within [0, 1).
+
+    Source: inversion of the distribution function, Devroye 1986, section III.2.1.
+    """
+    num_actions = probs.shape[-1]
+    up_to = jnp.tril(jnp.ones((num_actions, num_actions), probs.dtype))
+    cumulative = jnp.sum(up_to[None] * probs[:, None, :], axis=-1)
+    # Scaled to the sum, so that rounding never makes the last action more likely than it is.
+    reached = uniform * cumulative[:, -1]
+    return jnp.sum((reached[:, None] >= cumulative).astype(jnp.int32), axis=-1)
+
+
+def at_action(q: jax.Array, action: jax.Array) -> jax.Array:
+    """Pick `q[b, action[b]]`, `[B]`; its gradient is dense, which a small row is faster with."""
+    chosen = jnp.arange(q.shape[-1], dtype=action.dtype)[None] == action[:, None]
+    return jnp.sum(jnp.where(chosen, q, 0.0), axis=-1)
+
+
+def soft_value(q: jax.Array, action_mask: jax.Array | None, temperature: Number) -> jax.Array:
+    """Compute the value of the softmax policy with its entropy, a smooth maximum.
+
+    V = temperature * log sum_a exp(Q(a) / temperature), the sum over a of pi(a) * (Q(a) -
+    temperature * log pi(a)) with pi = softmax(Q / temperature), over allowed actions.
+
+    Args:
+      q: float `[B, num_actions]`.
+      action_mask: bool `[B, num_actions]`, or None where all are allowed.
+      temperature: float `[]`, above 0.
+
+    Returns:
+      Float `[B]`; the lowest finite number where no action is allowed.
+
+    >>> soft_value(jnp.array([[1.0, 1.0]]), None, 2.0).round(4).tolist()  # 1 + 2 log 2
+    [2.3863]
+    """
+    value = temperature * jax.nn.logsumexp(mask_q(q, action_mask) / temperature, axis=-1)
+    return jnp.maximum(value, jnp.finfo(q.dtype).min)

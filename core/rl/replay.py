@@ -46,6 +46,9 @@ class ReplayConfig(AgentConfig):
         super().__post_init__()
         owner = type(self).__name__.removesuffix("Config")
         check_count(f"{owner}'s buffer_size, rounded up to whole rollouts,", self.capacity)
+        self._check_learning_starts(owner)
+
+    def _check_learning_starts(self, owner: str) -> None:
         least = self.batch_size + (self.n_step - 1) * self.num_envs
         if not least <= self.learning_starts <= self.capacity:
             raise TriglotError(
@@ -85,6 +88,7 @@ class Step:
       terminated, truncated: bool.
       next_obs, next_action_mask: the true successor's, from before any reset; the mask is None
         where actions are continuous.
+      action_mask: the observation's own; None unless the replay has `own_masks`.
     """
 
     obs: PyTree
@@ -94,6 +98,7 @@ class Step:
     truncated: jax.Array
     next_obs: PyTree
     next_action_mask: jax.Array | None
+    action_mask: jax.Array | None = None
 
 
 @pytree_dataclass
@@ -107,6 +112,96 @@ class Priorities:
 
     weight: jax.Array
     max_priority: jax.Array
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The ring of slots at which a sample may start, and how one of them is drawn.
+
+    Attributes:
+      capacity: `C`, slots in the ring.
+      waiting: how many of the newest slots lack steps that their sample needs.
+      prioritized: draw in proportion to weights instead of uniformly.
+    """
+
+    capacity: int
+    waiting: int
+    prioritized: bool = False
+
+    def init(self) -> Priorities | None:
+        """Make the priorities of an empty ring; None where drawing is uniform."""
+        if not self.prioritized:
+            return None
+        weight = jnp.zeros((_next_cube(self.capacity),), jnp.float32)
+        return Priorities(weight=weight, max_priority=jnp.ones((), jnp.float32))
+
+    def count(self, size: jax.Array) -> jax.Array:
+        """Count the slots at which a sample may start, int32 `[]`, of the `size` filled ones."""
+        return jnp.maximum(size - self.waiting, 0)
+
+    def draw(
+        self,
+        priorities: Priorities | None,
+        position: jax.Array,
+        size: jax.Array,
+        key: jax.Array,
+        batch_size: int,
+    ) -> tuple[Int[Array, " B"], Float[Array, " B"]]:
+        """Draw slots, with replacement.
+
+        Args:
+          priorities: as `init` makes them.
+          position: int32 `[]`, the slot that is written next.
+          size: int32 `[]`, how many are filled.
+          key: a typed key.
+          batch_size: `B`.
+
+        Returns:
+          The slots, and the probability of each. By priority they are stratified: one from each of
+          `B` equal parts of the total weight.
+
+        Source: Schaul et al. 2016, section 3.3 and appendix B.2.1,
+        https://arxiv.org/abs/1511.05952.
+        """
+        if priorities is None:
+            starts = self.count(size)
+            # `randint` draws twice, against a bias that is below C / 2^32 here.
+            drawn = jax.random.bits(key, (batch_size,), jnp.uint32) % starts.astype(jnp.uint32)
+            slot = (position - size + drawn.astype(jnp.int32)) % self.capacity
+            return slot, jnp.full((batch_size,), 1.0) / starts.astype(jnp.float32)
+        weight = priorities.weight
+        strata = jnp.arange(batch_size, dtype=jnp.float32)
+        share = (strata + jax.random.uniform(key, (batch_size,))) / batch_size
+        slot, total = sample_proportional(weight, share)
+        return slot, weight[slot] / total
+
+    def make_room(
+        self, priorities: Priorities | None, position: jax.Array, size: jax.Array, block: int
+    ) -> Priorities | None:
+        """Set the priorities of all slots after `block` more of them are written at `position`."""
+        if priorities is None:
+            return None
+        weight, max_priority = priorities.weight, priorities.max_priority
+        added = jnp.arange(block, dtype=jnp.int32)
+        # Slots written `waiting` slots ago now have all the steps that their sample needs.
+        complete = (position + added - self.waiting) % self.capacity
+        there = size + added >= self.waiting
+        weight = weight.at[complete].set(jnp.where(there, max_priority, 0.0))
+        if self.waiting:
+            newest = jnp.arange(self.waiting, dtype=jnp.int32)
+            weight = weight.at[(position + block - 1 - newest) % self.capacity].set(0.0)
+        return Priorities(weight=weight, max_priority=max_priority)
+
+
+def set_priorities(
+    priorities: Priorities | None, slot: jax.Array, weight: jax.Array
+) -> Priorities | None:
+    """Set float weights `[B]` of drawn slots `[B]`; without priorities, return None."""
+    if priorities is None:
+        return None
+    weights = priorities.weight.at[slot].set(weight, mode="promise_in_bounds")
+    max_priority = jnp.maximum(priorities.max_priority, weight.max())
+    return Priorities(weight=weights, max_priority=max_priority)
 
 
 @pytree_dataclass
@@ -143,6 +238,7 @@ class Sample:
         where all actions are allowed.
       slot: int32, where the sample starts.
       probability: float32, with which it was drawn.
+      action_mask: of `obs`; None unless the replay has `own_masks`.
     """
 
     obs: PyTree
@@ -153,6 +249,7 @@ class Sample:
     next_action_mask: jax.Array | None
     slot: jax.Array
     probability: jax.Array
+    action_mask: jax.Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +263,8 @@ class Replay:
       num_envs: `N`.
       n_step: most steps in one sample.
       prioritized: sample in proportion to the weights that `update_priorities` gives.
+      own_masks: keep the action mask of each observation too, for discrete actions; otherwise only
+        its successor's.
     """
 
     obs_spec: Spec
@@ -174,6 +273,7 @@ class Replay:
     num_envs: int
     n_step: int = 1
     prioritized: bool = False
+    own_masks: bool = False
 
     @classmethod
     def of(cls, config: ReplayConfig, obs_spec: Spec, action_spec: Spec) -> "Replay":
@@ -182,16 +282,23 @@ class Replay:
         given = {name: getattr(config, name) for name in shared}
         return cls(obs_spec=obs_spec, action_spec=action_spec, **given)
 
+    @property
+    def starts(self) -> Starts:
+        """The slots at which a sample may start: `n_step` steps follow them."""
+        return Starts(self.capacity, (self.n_step - 1) * self.num_envs, self.prioritized)
+
     def init(self) -> ReplayState:
         """Make an empty replay."""
         num_slots, mask_size = self.capacity, specs.mask_size(self.action_spec)
-        mask = None if mask_size is None else jnp.ones((num_slots, mask_size), bool)
+
+        def no_mask(kept: bool = True) -> jax.Array | None:
+            if mask_size is None or not kept:
+                return None
+            return jnp.ones((num_slots, mask_size), bool)
 
         def no_obs() -> PyTree:  # two buffers, since donated ones must not alias
             return specs.to_stored(self.obs_spec, specs.zeros(self.obs_spec, num_slots))
 
-        weight = jnp.zeros((_next_cube(num_slots),), jnp.float32)
-        first = jnp.ones((), jnp.float32)
         return ReplayState(
             steps=Step(
                 obs=no_obs(),
@@ -200,23 +307,33 @@ class Replay:
                 terminated=jnp.zeros((num_slots,), bool),
                 truncated=jnp.zeros((num_slots,), bool),
                 next_obs=no_obs(),
-                next_action_mask=mask,
+                next_action_mask=no_mask(),
+                action_mask=no_mask(self.own_masks),
             ),
             position=jnp.zeros((), jnp.int32),
             num_added=jnp.zeros((), jnp.int32),
-            priorities=Priorities(weight=weight, max_priority=first) if self.prioritized else None,
+            priorities=self.starts.init(),
         )
 
     def add_trajectory(
         self, state: ReplayState, trajectory: Trajectory, action: jax.Array | None = None
     ) -> ReplayState:
         """Write a rollout over the oldest slots; `action` `[T, N, ...]` replaces its actions."""
-        mask, stored = trajectory.next_action_mask, state.steps.next_action_mask
-        if mask is None and stored is not None:
-            mask = jnp.ones((*trajectory.reward.shape, stored.shape[-1]), bool)
+
+        def kept(mask: jax.Array | None, stored: jax.Array | None) -> jax.Array | None:
+            if stored is None:
+                return None
+            shape = (*trajectory.reward.shape, stored.shape[-1])
+            return jnp.ones(shape, bool) if mask is None else mask
+
         steps = Step(**{one.name: getattr(trajectory, one.name) for one in fields(Step)})
-        action = steps.action if action is None else action
-        return self.add(state, replace(steps, action=action, next_action_mask=mask))
+        steps = replace(
+            steps,
+            action=steps.action if action is None else action,
+            next_action_mask=kept(steps.next_action_mask, state.steps.next_action_mask),
+            action_mask=kept(steps.action_mask, state.steps.action_mask),
+        )
+        return self.add(state, steps)
 
     def add(self, state: ReplayState, steps: Step) -> ReplayState:
         """Write a rollout `[T, N, ...]` over the oldest slots."""
@@ -232,21 +349,16 @@ class Replay:
             obs=specs.to_stored(self.obs_spec, steps.obs),
             next_obs=specs.to_stored(self.obs_spec, steps.next_obs),
         )
-
-        def write(slots: jax.Array, new: jax.Array) -> jax.Array:
-            new = new.reshape((block, *slots.shape[1:]))
-            return jax.lax.dynamic_update_slice_in_dim(slots, new, state.position, axis=0)
-
         return ReplayState(
-            steps=jax.tree.map(write, state.steps, steps),
+            steps=write(state.steps, steps, state.position),
             position=(state.position + block) % self.capacity,
             num_added=jnp.minimum(state.num_added, MAX_COUNT - block) + block,
-            priorities=self._make_room(state, block),
+            priorities=self.starts.make_room(state.priorities, state.position, state.size, block),
         )
 
     def num_starts(self, state: ReplayState) -> jax.Array:
         """Count the slots at which a sample may start, int32 `[]`: `n_step` steps follow them."""
-        return jnp.maximum(state.size - (self.n_step - 1) * self.num_envs, 0)
+        return self.starts.count(state.size)
 
     def sample(
         self, state: ReplayState, key: jax.Array, batch_size: int, discount: Number
@@ -260,24 +372,10 @@ class Replay:
           discount: of one step, float `[]` within [0, 1].
 
         Returns:
-          The samples. By priority they are stratified: one from each of `B` equal parts of the
-          total weight.
-
-        Source: Schaul et al. 2016, section 3.3 and appendix B.2.1,
-        https://arxiv.org/abs/1511.05952.
+          The samples; by priority they are stratified, see `Starts.draw`.
         """
-        if state.priorities is None:
-            starts = self.num_starts(state)
-            # `randint` draws twice, against a bias that is below C / 2^32 here.
-            drawn = jax.random.bits(key, (batch_size,), jnp.uint32) % starts.astype(jnp.uint32)
-            slot = (state.position - state.size + drawn.astype(jnp.int32)) % self.capacity
-            probability = jnp.full((batch_size,), 1.0) / starts.astype(jnp.float32)
-        else:
-            weight = state.priorities.weight
-            strata = jnp.arange(batch_size, dtype=jnp.float32)
-            share = (strata + jax.random.uniform(key, (batch_size,))) / batch_size
-            slot, total = sample_proportional(weight, share)
-            probability = weight[slot] / total
+        where = state.priorities, state.position, state.size
+        slot, probability = self.starts.draw(*where, key, batch_size)
         return self._read(state.steps, slot, probability, discount)
 
     def update_priorities(
@@ -286,9 +384,7 @@ class Replay:
         """Set float weights `[B]` of sampled slots `[B]`."""
         if state.priorities is None:
             return state
-        weights = state.priorities.weight.at[slot].set(weight, mode="promise_in_bounds")
-        max_priority = jnp.maximum(state.priorities.max_priority, weight.max())
-        return replace(state, priorities=Priorities(weight=weights, max_priority=max_priority))
+        return replace(state, priorities=set_priorities(state.priorities, slot, weight))
 
     def _read(
         self, steps: Step, slot: jax.Array, probability: jax.Array, discount: Number
@@ -308,26 +404,21 @@ class Replay:
             next_action_mask=jax.tree.map(lambda mask: mask[end], steps.next_action_mask),
             slot=slot,
             probability=probability,
+            action_mask=jax.tree.map(lambda mask: mask[slot], steps.action_mask),
         )
 
     def _read_obs(self, stored: PyTree, slot: jax.Array) -> PyTree:
         return specs.from_stored(self.obs_spec, jax.tree.map(lambda leaf: leaf[slot], stored))
 
-    def _make_room(self, state: ReplayState, block: int) -> Priorities | None:
-        """Set the priorities of the slots at which samples may start after `block` steps."""
-        if state.priorities is None:
-            return None
-        weight, max_priority = state.priorities.weight, state.priorities.max_priority
-        waiting = (self.n_step - 1) * self.num_envs
-        added = jnp.arange(block, dtype=jnp.int32)
-        # Steps added `n_step - 1` steps ago now have all their successors.
-        complete = (state.position + added - waiting) % self.capacity
-        there = state.size + added >= waiting
-        weight = weight.at[complete].set(jnp.where(there, max_priority, 0.0))
-        if waiting:
-            newest = jnp.arange(waiting, dtype=jnp.int32)
-            weight = weight.at[(state.position + block - 1 - newest) % self.capacity].set(0.0)
-        return Priorities(weight=weight, max_priority=max_priority)
+
+def write(slots: PyTree, new: PyTree, position: jax.Array) -> PyTree:
+    """Write `[T, N, ...]` into slots `[C, ...]`, contiguously from `position` on."""
+
+    def write_leaf(old: jax.Array, leaf: jax.Array) -> jax.Array:
+        rows = leaf.reshape((-1, *old.shape[1:]))
+        return jax.lax.dynamic_update_slice_in_dim(old, rows, position, axis=0)
+
+    return jax.tree.map(write_leaf, slots, new)
 
 
 def n_step_return(

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams, DQNState
+from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.environment import TimeStep, first_step
 from triglot.core.errors import TriglotError
+from triglot.core.families.action_values import ReplayedQState
 from triglot.core.loop.trainer import Trainer, init_seeds, train_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.network import Network, Variables
@@ -46,7 +47,7 @@ def on(probe: str, config: DQNConfig = SMALL, hyper: DQNHyperparams | None = Non
     return Trainer(agent, VectorEnvironment(env, config.num_envs), chunk_size=16)
 
 
-def with_values(agent: DQN, values: list[list[float]]) -> DQNState:
+def with_values(agent: DQN, values: list[list[float]]) -> ReplayedQState:
     state = agent.init(jax.random.key(0), 2)
     variables = Variables(
         params={"q_network": {"q": jnp.array(values)}}, state=state.learner.variables.state
@@ -106,7 +107,7 @@ def trees_equal(one: Any, other: Any) -> bool:
     return all(bool(jnp.array_equal(a, b)) for a, b in pairs)
 
 
-def params(state: DQNState) -> Any:
+def params(state: ReplayedQState) -> Any:
     return state.learner.variables.params
 
 

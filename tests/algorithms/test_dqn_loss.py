@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.dqn import DQN, Batch, DQNConfig
+from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
+from triglot.core.families.action_values import ReplayedBatch
 from triglot.core.network import Variables
 from triglot.core.rl.replay import Replay, Sample, Step, importance_weights
 from triglot.core.specs import Discrete
@@ -41,9 +42,16 @@ def sample(**fields: Any) -> Sample:
     return Sample(**values | fields)
 
 
+def batch(given: Sample, weight: list[float], **hyper: float) -> ReplayedBatch:
+    numbers = DQNHyperparams(**hyper)
+    target = variables(TARGET)
+    return ReplayedBatch(sample=given, target=target, weight=jnp.array(weight), hyper=numbers)
+
+
 def loss(given: Sample, weight: list[float], **config: Any) -> tuple[float, dict[str, jax.Array]]:
-    batch = Batch(sample=given, target=variables(TARGET), weight=jnp.array(weight))
-    value, (metrics, _) = agent(**config).loss(variables(ONLINE), batch, jax.random.key(0))
+    value, (metrics, _) = agent(**config).loss(
+        variables(ONLINE), batch(given, weight), jax.random.key(0)
+    )
     return float(value), metrics
 
 
@@ -86,11 +94,10 @@ def test_importance_weights_are_at_most_one() -> None:
 
 def test_the_gradient_flows_through_the_chosen_value_alone() -> None:
     made = agent(double=True)
-    batch = Batch(sample=sample(), target=variables(TARGET), weight=jnp.ones(2))
 
     def value(params: Any) -> jax.Array:
         now = Variables(params=params, state={"q_network": ()})
-        return made.loss(now, batch, jax.random.key(0))[0]
+        return made.loss(now, batch(sample(), [1.0, 1.0]), jax.random.key(0))[0]
 
     gradient = jax.grad(value)(variables(ONLINE).params)["q_network"]["q"]
     # d/dq 0.5 * (target - q)^2 / 2 = -error / 2, with the error 2.5 for Q(0, 0).

@@ -1,53 +1,46 @@
-"""DQN and the tabular agents pass the public checker."""
+"""Every algorithm passes the public checker; most take it 10 seconds, and are `slow`."""
 
 from typing import Any
 
 import pytest
 
-from triglot import check_agent, make_agent, make_env
+import triglot
+from benchmarks.cases import CART, CASES, GRID, LIBRARIES
+from tests.conformance.test_matrix import Training, make
 
-SMALL = {
-    "num_envs": 4,
-    "rollout_length": 4,
-    "batch_size": 16,
-    "buffer_size": 256,
-    "learning_starts": 64,
-    "hidden_sizes": (8,),
-}
 OPTIONS = {"prioritized": True, "n_step": 3, "double": True, "dueling": True}
 slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env", "backend", "config"),
+    ("training", "config"),
     [
-        pytest.param(
-            "dqn",
-            "probe:truncating",
-            "linen",
-            {**SMALL, **OPTIONS},
-            id="dqn-options",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("dqn", "gymnax:CartPole-v1", "haiku", SMALL, id="dqn", marks=slow),
         *(
             pytest.param(
-                "q_learning",
-                "gridworld:4x4",
-                "table",
-                {"method": method},
-                id=method,
-                marks=() if method == "q_learning" else slow,
+                Training(name, LIBRARIES[index % 4], case.envs[0]),
+                {},
+                id=name,
+                marks=() if name == "q_learning" else slow,
+            )
+            for index, (name, case) in enumerate(CASES.items())
+        ),
+        pytest.param(
+            Training("dqn", "linen", "probe:truncating"), OPTIONS, id="dqn-options", marks=slow
+        ),
+        pytest.param(Training("dqn", "haiku", CART), {}, id="dqn-haiku", marks=slow),
+        *(
+            pytest.param(
+                Training("q_learning", "table", GRID), {"method": method}, id=method, marks=slow
             )
             for method in ("q_learning", "sarsa", "expected_sarsa")
         ),
         *(
-            pytest.param("q_learning", "gridworld:4x4", backend, {"num_envs": 3}, marks=slow)
-            for backend in ("haiku", "linen", "nnx", "equinox")
+            pytest.param(Training("q_learning", backend, GRID), {"num_envs": 3}, marks=slow)
+            for backend in LIBRARIES
         ),
     ],
 )
-def test_the_agent_passes(algorithm: str, env: str, backend: str, config: dict[str, Any]) -> None:
-    made = make_env(env)
-    report = check_agent(make_agent(algorithm, made, backend=backend, config=config), made)
+def test_the_agent_passes(training: Training, config: dict[str, Any]) -> None:
+    env = triglot.make_env(training.env)
+    report = triglot.check_agent(make(training, env, **config), env)
     assert report.passed, str(report)

@@ -1,8 +1,7 @@
-"""Every other agent: from the same weights, equal bit for bit.
+"""Every algorithm: from the same weights, equal bit for bit on all libraries.
 
-test_identity.py compares the four libraries, and PPO on continuous actions. The quick tests here
-compare one that stores a kernel as [in, out] with Equinox, which stores [out, in]; the slow ones
-compare all.
+The quick tests compare two libraries, one of which stores a kernel as [in, out] while Equinox
+stores [out, in]; the slow ones compare all, with larger networks and longer trainings too.
 """
 
 from pathlib import Path
@@ -10,74 +9,79 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.test_identity import FOUR, compare
+from benchmarks.cases import CASES, LIBRARIES
+from tests.conformance.test_identity import compare
+from triglot.registry.algorithms import find_algorithm
 
-# Learning starts with update 12; the target network changes twice in 30.
-DQN: dict[str, Any] = {
-    "algorithm": "dqn",
-    "env": "gymnax:CartPole-v1",
-    "steps_per_update": 10,
-    "config": {
-        "learning_starts": 120,
-        "buffer_size": 200,
-        "batch_size": 64,
-        "target_update_period": 8,
-        "hidden_sizes": [32, 16],
-    },
-}
 EVERY_OPTION = {"prioritized": True, "n_step": 3, "double": True, "dueling": True}
-TABULAR: dict[str, Any] = {
-    "algorithm": "q_learning",
-    "env": "gridworld:4x4",
-    "steps_per_update": 64,
-    "config": {"rollout_length": 64},
+LONG: dict[str, Any] = {
+    "dqn": {"learning_starts": 120, "buffer_size": 200, "batch_size": 64},
+    "sac": {"learning_starts": 64, "buffer_size": 256, "batch_size": 64},
 }
-CONTINUOUS_PPO: dict[str, Any] = {
-    "algorithm": "ppo",
-    "env": "gymnax:Pendulum-v1",
-    "steps_per_update": 128,
-    "config": {"num_envs": 8, "rollout_length": 16, "hidden_sizes": [32, 16]},
-}
-# Learning starts with update 8.
-SAC: dict[str, Any] = {
-    "algorithm": "sac",
-    "env": "gymnax:Pendulum-v1",
-    "steps_per_update": 8,
-    "config": {
-        "learning_starts": 64,
-        "buffer_size": 256,
-        "batch_size": 64,
-        "num_gradient_steps": 2,
-        "hidden_sizes": [32, 16],
-        "normalize_obs": True,
-    },
-}
-TABLES = ("table", *FOUR)
 slow = pytest.mark.slow
 
 
-def with_config(task: dict[str, Any], **config: Any) -> dict[str, Any]:
-    return {**task, "config": {**task["config"], **config}}
+def against_equinox(index: int) -> tuple[str, str]:
+    return LIBRARIES[index % 3], "equinox"
+
+
+def task(algorithm: str, env: str | None = None, **config: Any) -> dict[str, Any]:
+    case = CASES[algorithm]
+    config = {**case.config, **config}
+    return {
+        "algorithm": algorithm,
+        "env": env or case.envs[0],
+        "config": {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()},
+        "hyper": dict(case.hyper),
+        "steps_per_update": find_algorithm(algorithm).Config(**config).steps_per_update,
+    }
+
+
+def different(name: str) -> Any:
+    reason = CASES[name].unequal
+    return () if reason is None else pytest.mark.xfail(reason=reason, strict=True)
+
+
+QUICK = [
+    pytest.param(
+        against_equinox(index),
+        task(name),
+        case.num_updates,
+        id=name,
+        marks=different(name),
+    )
+    for index, (name, case) in enumerate(CASES.items())
+]
+SLOW = [
+    *(
+        pytest.param(
+            case.backends(), task(name), case.num_updates, id=f"{name}-all", marks=different(name)
+        )
+        for name, case in CASES.items()
+    ),
+    pytest.param(
+        LIBRARIES, task("ppo", "gymnax:Pendulum-v1", num_envs=8), 300, id="ppo-continuous"
+    ),
+    pytest.param(
+        LIBRARIES,
+        task("sac", hidden_sizes=(256, 256), normalize_obs=True, **LONG["sac"]),
+        300,
+        id="sac-300",
+    ),
+    pytest.param(LIBRARIES, task("dqn", **EVERY_OPTION, **LONG["dqn"]), 500, id="dqn-options"),
+    pytest.param(LIBRARIES, task("dqn", hidden_sizes=(120, 84), **LONG["dqn"]), 500, id="dqn-500"),
+    *(
+        pytest.param(
+            CASES["q_learning"].backends(), task("q_learning", method=method), 20, id=method
+        )
+        for method in ("sarsa", "expected_sarsa")
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("backends", "task", "num_updates"),
-    [
-        pytest.param(("nnx", "equinox"), DQN, 30, id="dqn"),
-        pytest.param(TABLES, TABULAR, 20, id="q_learning"),
-        pytest.param(("haiku", "equinox"), SAC, 20, id="sac"),
-        pytest.param(FOUR, DQN, 30, id="dqn-four", marks=slow),
-        pytest.param(FOUR, CONTINUOUS_PPO, 300, id="ppo-continuous-300", marks=slow),
-        pytest.param(
-            FOUR, with_config(SAC, hidden_sizes=[256, 256]), 300, id="sac-300", marks=slow
-        ),
-        pytest.param(FOUR, with_config(DQN, **EVERY_OPTION), 500, id="dqn-options", marks=slow),
-        pytest.param(FOUR, with_config(DQN, hidden_sizes=[120, 84]), 500, id="dqn-500", marks=slow),
-        *(
-            pytest.param(TABLES, with_config(TABULAR, method=method), 20, id=method, marks=slow)
-            for method in ("sarsa", "expected_sarsa")
-        ),
-    ],
+    [*QUICK, *(pytest.param(*one.values, id=one.id, marks=(*one.marks, slow)) for one in SLOW)],
 )
 def test_libraries_are_equal_bit_for_bit(
     backends: tuple[str, ...], task: dict[str, Any], num_updates: int, tmp_path: Path

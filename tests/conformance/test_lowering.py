@@ -11,13 +11,18 @@ import pytest
 from jax import export
 
 import triglot
-from tests.conformance.test_matrix import BACKENDS, FITTING, SMALL, Case, covering, make
+from benchmarks.cases import CASES, LIBRARIES
+from tests.conformance.test_matrix import FITTING, Training, make
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.train import make_trainer
 
 PLATFORMS = ("cuda", "tpu")
 JITTED = [case for case in FITTING if not case.env.startswith("gymnasium")]
-QUICK = covering(JITTED)
+# Each algorithm once, on one library after the other.
+QUICK = [
+    Training(name, LIBRARIES[index % len(LIBRARIES)], case.envs[0])
+    for index, (name, case) in enumerate(CASES.items())
+]
 MEMORY = "gymnax:MemoryChain-bsuite"
 
 
@@ -60,7 +65,7 @@ def exported(agent: Any, env: Any, *, num_seeds: int = 2) -> list[export.Exporte
     ids="-".join,
 )
 @pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
-def test_a_training_is_lowered(case: Case) -> None:
+def test_a_training_is_lowered(case: Training) -> None:
     env = triglot.make_env(case.env)
     for program in exported(make(case, env), env):
         assert program.platforms == PLATFORMS
@@ -69,7 +74,7 @@ def test_a_training_is_lowered(case: Case) -> None:
 LOWERED = [
     pytest.param(v, backend, marks=() if backend == v.backend else pytest.mark.slow)
     for v in VARIANTS
-    for backend in BACKENDS
+    for backend in (*LIBRARIES, "table")
     if (backend == "table") == (v.backend == "table")  # a table reads what is discrete
 ]
 
@@ -78,8 +83,7 @@ LOWERED = [
 @pytest.mark.library_promotion("gymnax mixes integers and floats")
 def test_a_variant_is_lowered(variant: Variant, backend: str) -> None:
     env = triglot.make_env(variant.env)
-    config = SMALL[variant.algorithm] | variant.config
-    agent = triglot.make_agent(variant.algorithm, env, backend=backend, config=config)
+    agent = make(Training(variant.algorithm, backend, variant.env), env, **variant.config)
     assert [program.platforms for program in exported(agent, env)] == [PLATFORMS] * 2
 
 

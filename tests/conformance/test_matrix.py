@@ -1,11 +1,9 @@
 """Every algorithm trains on every library and suite that fits it; the others are rejected.
 
-CI runs a covering set: each algorithm on each library and on each suite that fits it. Of an
-environment, a library sees only the shapes, so pairs of library and suite are left to
-`pytest -m slow`, which runs all other cases.
+CI traces each algorithm on each suite, and trains a covering set: each family of algorithms on each
+library and on each suite that fits it. `pytest -m slow` trains all other cases.
 """
 
-import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,50 +11,34 @@ import numpy as np
 import pytest
 
 import triglot
+from benchmarks.cases import BRAX, CART, CASES, HOST_CART, MAZE, TABULAR
 from triglot.core.errors import TriglotError
+from triglot.core.train import make_trainer
+from triglot.registry.algorithms import ALGORITHMS
 from triglot.training.identity import learned
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "table")
-# The environment of each suite.
-CART, GRID, REACH = "gymnax:CartPole-v1", "gridworld:4x4", "probe:reach"
-PENDULUM, BRAX, MAZE = "gymnax:Pendulum-v1", "brax:inverted_pendulum", "jumanji:Maze-v0"
-HOST_CART, HOST_PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
-HOST_GRID = "gymnasium:FrozenLake-v1"
-SERVED = {
-    "ppo": (CART, MAZE, BRAX, HOST_CART, GRID, "probe:two-step"),
-    "dqn": (CART, MAZE, HOST_CART, GRID, "probe:two-step"),
-    "q_learning": (GRID, HOST_GRID),
-    "sac": (PENDULUM, BRAX, HOST_PENDULUM, REACH),
-}
-TABULAR = (GRID, HOST_GRID)
-SMALL: dict[str, dict[str, Any]] = {
-    "ppo": {"num_envs": 2, "rollout_length": 8, "num_epochs": 1, "num_minibatches": 2},
-    "dqn": {"num_envs": 2, "batch_size": 8, "learning_starts": 16, "buffer_size": 32},
-    "q_learning": {"rollout_length": 16},
-    "sac": {"num_envs": 2, "batch_size": 8, "learning_starts": 16, "buffer_size": 32},
-}
 TOTAL_STEPS = 48
 
 
-class Case(NamedTuple):
+class Training(NamedTuple):
     algorithm: str
     backend: str
     env: str
 
     def pairs(self) -> set[tuple[str, str]]:
-        suite = self.env.partition(":")[0]
-        return {(self.algorithm, self.backend), (self.algorithm, suite)}
+        suite, family = self.env.partition(":")[0], CASES[self.algorithm].family
+        return {(family, self.backend), (family, suite)}
 
 
 FITTING = [
-    Case(algorithm, backend, env)
-    for algorithm, envs in SERVED.items()
-    for backend, env in itertools.product(BACKENDS, envs)
-    if backend != "table" or env in TABULAR  # a table reads what is discrete
+    Training(algorithm, backend, env)
+    for algorithm, case in CASES.items()
+    for env in case.envs
+    for backend in case.backends(env)
 ]
 
 
-def covering(cases: list[Case]) -> set[Case]:
+def covering(cases: list[Training]) -> set[Training]:
     """Choose cases greedily: always the one with the most uncovered pairs."""
     missing = set().union(*(case.pairs() for case in cases))
     chosen = set()
@@ -70,15 +52,20 @@ def covering(cases: list[Case]) -> set[Case]:
 COVERING = covering(FITTING)
 
 
-def make(case: Case, env: Any) -> Any:
-    config = SMALL[case.algorithm]
-    if case.algorithm != "q_learning":
-        config = {**config, "hidden_sizes": (8,)}
-    return triglot.make_agent(case.algorithm, env, backend=case.backend, config=config)
+def make(case: Training, env: Any, **config: Any) -> Any:
+    small = CASES[case.algorithm]
+    config = {**small.config, **config}
+    return triglot.make_agent(
+        case.algorithm, env, backend=case.backend, config=config, hyper=small.hyper
+    )
 
 
 def params_of(agent_state: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(learned(agent_state).params)]
+
+
+def test_every_algorithm_has_a_case() -> None:
+    assert list(CASES) == list(ALGORITHMS)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +75,7 @@ def params_of(agent_state: Any) -> list[np.ndarray]:
         for case in FITTING
     ],
 )
-def test_it_trains(case: Case) -> None:
+def test_it_trains(case: Training) -> None:
     env = triglot.make_env(case.env)
     agent = make(case, env)
     short = triglot.train(agent, env, key=jax.random.key(0), total_steps=1)
@@ -100,6 +87,23 @@ def test_it_trains(case: Case) -> None:
         assert any((one != other).any() for one, other in zip(before, after, strict=True))
 
 
+# Of an environment, a library sees only the shapes: each suite is traced with one library.
+TRACED = [
+    Training(algorithm, case.backends(env)[index % len(case.backends(env))], env)
+    for algorithm, case in CASES.items()
+    for index, env in enumerate(case.envs)
+    if not env.startswith("gymnasium")
+]
+
+
+@pytest.mark.parametrize("case", TRACED, ids="-".join)
+@pytest.mark.library_promotion("brax, jumanji and gymnax mix integers and floats")
+def test_it_is_traced(case: Training) -> None:
+    env = triglot.make_env(case.env)
+    trainer: Any = make_trainer(make(case, env), env)
+    trainer.check()
+
+
 def test_the_covering_set_covers() -> None:
     covered = set().union(*(case.pairs() for case in COVERING))
     assert covered == set().union(*(case.pairs() for case in FITTING))
@@ -107,23 +111,12 @@ def test_the_covering_set_covers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env", "words"),
-    [
-        *(("dqn", env, "DQN supports discrete actions") for env in (PENDULUM, BRAX, HOST_PENDULUM)),
-        *(
-            ("sac", env, "SAC needs a bounded Box of float actions")
-            for env in (CART, MAZE, HOST_CART, GRID)
-        ),
-        *(
-            ("q_learning", env, "Q-learning needs Discrete observations")
-            for env in (CART, MAZE, BRAX, HOST_CART, "probe:two-step")
-        ),
-    ],
+    ("algorithm", "env"), [(name, env) for name, case in CASES.items() for env in case.refused]
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, env: str, words: str) -> None:
-    made = triglot.make_env(env)
+def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, env: str) -> None:
+    made, words = triglot.make_env(env), CASES[algorithm].refused[env]
     with pytest.raises(TriglotError, match=f"on {env}: .*{words}") as error:
-        make(Case(algorithm, "linen", env), made)
+        make(Training(algorithm, "linen", env), made)
     assert "\n" not in str(error.value)
 
 
@@ -132,4 +125,4 @@ def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, env: str, wo
 )
 def test_a_table_is_refused_where_observations_are_not_discrete(algorithm: str, env: str) -> None:
     with pytest.raises(TriglotError, match="the backend 'table' builds lookup tables only"):
-        make(Case(algorithm, "table", env), triglot.make_env(env))
+        make(Training(algorithm, "table", env), triglot.make_env(env))

@@ -1,0 +1,153 @@
+"""Small settings of every algorithm: what the matrix trains, and what the tests try.
+
+An algorithm's entry says where it trains and learns, and what it refuses; `benchmarks.matrix` and
+the tests in `tests/conformance` and `tests/learning` run over all entries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LIBRARIES = ("haiku", "linen", "nnx", "equinox")
+CART, GRID, REACH = "gymnax:CartPole-v1", "gridworld:4x4", "probe:reach"
+PENDULUM, BRAX, MAZE = "gymnax:Pendulum-v1", "brax:inverted_pendulum", "jumanji:Maze-v0"
+HOST_CART, HOST_PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
+HOST_GRID = "gymnasium:FrozenLake-v1"
+DISCRETE = (CART, MAZE, HOST_CART, GRID, "probe:two-step")
+CONTINUOUS = (PENDULUM, BRAX, HOST_PENDULUM, REACH)
+POLICY_GRADIENT = (CART, MAZE, BRAX, HOST_CART, GRID, "probe:two-step")
+TABULAR = (GRID, HOST_GRID)
+NOT_DISCRETE = (PENDULUM, BRAX, HOST_PENDULUM)
+NOT_CONTINUOUS = (CART, MAZE, HOST_CART, GRID)
+NOT_TABULAR = (CART, MAZE, BRAX, HOST_CART, "probe:two-step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A training that solves a probe environment.
+
+    Attributes:
+      env: the probe's name; a greedy policy then acts as it expects.
+      config, hyper: options besides those of the case.
+      num_updates: of the training.
+      value_error: largest error of the values of the probe's observations, at discount 0.5; None
+        where the agent has none.
+    """
+
+    env: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    num_updates: int = 200
+    value_error: float | None = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The small settings of one algorithm.
+
+    Attributes:
+      envs: an environment of each suite that fits; the first is the one that most tests use.
+      config, hyper: small networks and rollouts.
+      num_updates: of a training that takes gradient steps.
+      probes: trainings that learn.
+      refused: words of the error by environment.
+      family: algorithms of one family share most of their code; the quick tests train one of them
+        on each library and suite.
+      table: whether its networks may be tables, where observations are Discrete.
+      unequal: why canonical trainings on all libraries are not equal bit for bit; None if they are.
+    """
+
+    envs: tuple[str, ...]
+    config: Mapping[str, Any]
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    num_updates: int = 20
+    probes: tuple[Probe, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    family: str
+    table: bool = True
+    unequal: str | None = None
+
+    def backends(self, env: str | None = None) -> tuple[str, ...]:
+        """List the libraries that serve an environment, by default the first."""
+        tabular = self.table and (env or self.envs[0]) in TABULAR
+        return (*LIBRARIES, "table") if tabular else LIBRARIES
+
+
+# Rollouts of 8 steps fill the replay in 4 updates, and gradient steps begin with the second.
+REPLAY: dict[str, Any] = {
+    "num_envs": 2,
+    "rollout_length": 4,
+    "num_gradient_steps": 2,
+    "batch_size": 8,
+    "learning_starts": 16,
+    "buffer_size": 32,
+    "hidden_sizes": (8,),
+}
+ROLLOUTS: dict[str, Any] = {"num_envs": 2, "rollout_length": 8, "hidden_sizes": (8,)}
+MINIBATCHES: dict[str, Any] = {**ROLLOUTS, "num_epochs": 1, "num_minibatches": 2}
+
+# A probe's replay and rollouts, which learn in seconds.
+PROBE_REPLAY: dict[str, Any] = {
+    "num_envs": 8,
+    "rollout_length": 2,
+    "num_gradient_steps": 2,
+    "batch_size": 32,
+    "buffer_size": 1024,
+    "learning_starts": 128,
+    "hidden_sizes": (16,),
+}
+PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
+EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
+RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
+
+CASES: dict[str, Case] = {
+    "ppo": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_ROLLOUTS, "num_epochs": 4, "clip_value": False},
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "entropy_coef": 0.0},
+                num_updates=120,
+            ),
+        ),
+    ),
+    "dqn": Case(
+        family="action values",
+        envs=DISCRETE,
+        config=REPLAY,
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10},
+                hyper=EXPLORING,
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
+    ),
+    "sac": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config=REPLAY,
+        probes=(
+            Probe(
+                env="reach",
+                config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
+                hyper=dict.fromkeys(RATES, 1e-2),
+                num_updates=400,
+                value_error=None,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "SAC needs a bounded Box of float actions"),
+    ),
+    "q_learning": Case(
+        family="tabular",
+        envs=TABULAR,
+        config={"rollout_length": 16},
+        refused=dict.fromkeys(NOT_TABULAR, "Q-learning needs Discrete observations"),
+    ),
+}
+"""By algorithm, in the order of `triglot list algorithms`."""

@@ -1,0 +1,207 @@
+"""What DQN and its distributional variants share: exploration, replay and a target network."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
+from ..hyper import Number, between, only_for, positive, unit_interval
+from ..network import Variables
+from ..networks.architecture import ConvolutionConfig
+from ..networks.heads import num_actions, require_recurrent, require_single_steps
+from ..rl.exploration import epsilon_greedy, greedy, linear_schedule
+from ..rl.learning import replay_and_learn
+from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample, importance_weights
+from ..rl.targets import polyak, target_of
+from ..types import Metrics, PyTree, pytree_dataclass
+
+
+@pytree_dataclass
+class ReplayedQHyperparams:
+    """Hyperparameters of an agent that learns action values from replay; a sweep may vary them.
+
+    Attributes:
+      learning_rate: of the optimizer.
+      discount: of future rewards, within [0, 1].
+      epsilon_start: probability of a random action at the start.
+      epsilon_end: the same, from `epsilon_decay_steps` on.
+      epsilon_decay_steps: environment steps, of all environments together, over which it changes
+        linearly.
+      tau: weight of the online parameters in each update of the target's: 1 copies them, less
+        averages them (Polyak).
+      priority_exponent: of the error, in a step's priority; 0 samples uniformly.
+      importance_sampling_exponent: of the weights that correct for priorities, within [0, 1].
+      priority_eps: added to the absolute error, so that every step can be sampled.
+      max_grad_norm: clip threshold of the global gradient norm.
+      adam_eps: Adam's epsilon.
+    """
+
+    learning_rate: Number = 2.5e-4
+    discount: Number = unit_interval(0.99)
+    epsilon_start: Number = unit_interval(1.0)
+    epsilon_end: Number = unit_interval(0.05)
+    epsilon_decay_steps: Number = between(250_000.0, 1.0)
+    tau: Number = unit_interval(1.0)
+    priority_exponent: Number = only_for("prioritized", 0.6)
+    importance_sampling_exponent: Number = only_for("prioritized", unit_interval(0.4))
+    priority_eps: Number = only_for("prioritized", positive(1e-6))
+    max_grad_norm: Number = between(10.0, 0.0)
+    adam_eps: Number = only_for("optimizer", 1e-8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
+    """Static configuration of an agent that learns action values from replay.
+
+    Attributes:
+      target_update_period: gradient steps between updates of the target network.
+      double: let the online network choose the action that the target network evaluates.
+      dueling: sum a value and advantages in the network's head.
+      hidden_sizes: units of the hidden layers.
+    """
+
+    num_envs: int = 10
+    target_update_period: int = 50
+    double: bool = False
+    dueling: bool = only_for("networks", False)
+    hidden_sizes: tuple[int, ...] = only_for("networks", (120, 84))
+
+
+@pytree_dataclass
+class ReplayedQState(AgentState):
+    """Training state; `target` has the target network's variables."""
+
+    target: Variables
+    replay: ReplayState
+
+
+@pytree_dataclass
+class ReplayedBatch:
+    """What a loss reads.
+
+    Attributes:
+      sample: `[B, ...]`.
+      target: the target network's variables.
+      weight: of each sample, float32 `[B]`.
+      hyper: float32 `[]` each.
+    """
+
+    sample: Sample
+    target: Variables
+    weight: jax.Array
+    hyper: Any
+
+
+@dataclass(frozen=True)
+class ReplayedQ(AgentBase, ABC):
+    """Act epsilon-greedily on action values; learn them from replay, with a target network.
+
+    After each rollout: add it to the replay; then, from `learning_starts` on, `num_gradient_steps`
+    times, take a gradient step of `loss` on a sample, set the sample's priorities to the sizes of
+    its errors, and every `target_update_period` steps move the target by `tau`.
+
+    An algorithm has `heads`, `networks`, `q_values` and `loss`; its `Config` and `Hyperparams` are
+    subclasses of `ReplayedQConfig` and `ReplayedQHyperparams`. The network must not be recurrent,
+    unless the class has `recurrent = True`: then it must be.
+    """
+
+    # Without an annotation, so that it is not a field.
+    recurrent = False
+
+    def __post_init__(self) -> None:
+        require = require_recurrent if self.recurrent else require_single_steps
+        require(type(self).__name__, self.network)
+        super().__post_init__()
+
+    @abstractmethod
+    def q_values(self, variables: Variables, obs: PyTree, hyper: Any) -> jax.Array:
+        """Compute the action values of observations `[B, ...]` from the heads.
+
+        Returns:
+          float32 `[B, num_actions]`.
+        """
+
+    @abstractmethod
+    def loss(
+        self, variables: Variables, batch: ReplayedBatch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
+        """Average the samples' losses, multiplied by `batch.weight`.
+
+        Returns:
+          The loss, float32 `[]`, with the metrics and the network's new state. Among the metrics is
+          `td_errors`, float32 `[B]`, whose absolute values become the samples' priorities.
+        """
+
+    @property
+    def num_actions(self) -> int:
+        """The number of actions, which must be discrete."""
+        return num_actions(self.action_spec, algorithm=type(self).__name__)
+
+    @property
+    def replay(self) -> Replay:
+        """The replay buffer."""
+        return Replay.of(self.config, self.obs_spec, self.action_spec)
+
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ReplayedQState:
+        learned = super().init(key, num_envs, hyper)
+        target = target_of(learned.learner.variables)
+        return ReplayedQState(**vars(learned), target=target, replay=self.replay.init())
+
+    def action_values(self, state: ReplayedQState, obs: PyTree) -> jax.Array:
+        """Estimate the action values, float32 `[B, num_actions]`, by the online network."""
+        return self.q_values(state.learner.variables, obs, state.hyper)
+
+    def epsilon(self, state: ReplayedQState) -> jax.Array:
+        """Compute the probability of a random action, float32 `[]`."""
+        hyper, num_steps = state.hyper, state.replay.num_added
+        start, end = hyper.epsilon_start, hyper.epsilon_end
+        return linear_schedule(start, end, hyper.epsilon_decay_steps, num_steps)
+
+    def act(
+        self,
+        state: ReplayedQState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
+    ) -> PolicyOutput:
+        q = self.action_values(state, inputs.obs)
+        action = greedy(q, inputs.action_mask)
+        if explore:
+            epsilon = self.epsilon(state)
+            action = epsilon_greedy(action, q.shape[-1], inputs.action_mask, epsilon, key)
+        return PolicyOutput(action=action, carry=carry, extras={})
+
+    def update(
+        self, state: ReplayedQState, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[ReplayedQState, Metrics]:
+        epsilon = self.epsilon(state)
+        state, metrics = replay_and_learn(
+            self.replay, self.config, state, trajectory, self._learn_from, key
+        )
+        return state, {**metrics, "epsilon": epsilon}
+
+    def _learn_from(
+        self, state: ReplayedQState, sample: Sample, key: jax.Array
+    ) -> tuple[ReplayedQState, Metrics]:
+        """Take one gradient step; then update the priorities and the target network."""
+        hyper = state.hyper
+        weight = jnp.ones_like(sample.probability)
+        if self.config.prioritized:
+            weight = importance_weights(sample.probability, hyper.importance_sampling_exponent)
+        batch = ReplayedBatch(sample=sample, target=state.target, weight=weight, hyper=hyper)
+        learner, metrics = self.learner.step(state.learner, self.loss, batch, key, hyper)
+        error = jnp.abs(metrics.pop("td_errors"))
+        priority = (error + hyper.priority_eps) ** hyper.priority_exponent
+        moved = polyak(learner.variables, state.target, hyper.tau)
+        is_time = learner.num_gradient_steps % self.config.target_update_period == 0
+        return replace(
+            state,
+            learner=learner,
+            target=jax.tree.map(lambda new, old: jnp.where(is_time, new, old), moved, state.target),
+            replay=self.replay.update_priorities(state.replay, sample.slot, priority),
+        ), {**metrics, "td_error": error.mean()}
