@@ -54,10 +54,12 @@ from .core.rl.distributional import (
 )
 from .core.rl.distributions import (
     Categorical,
+    MultiCategorical,
     SquashedGaussian,
     WeightedActions,
     categorical,
     from_unit_box,
+    multi_categorical,
     policy,
     squashed,
     squashed_gaussian,
@@ -122,7 +124,7 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, Spec, one_hot, one_hot_spec, zeros
+from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, one_hot, one_hot_spec, zeros
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -145,13 +147,14 @@ __all__ = [
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
     "at_action", "linear_schedule", "mask_q", "soft_value",
+    "multi_categorical", "MultiCategorical",
+    "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
-    "explained_variance",
-    # Returns and losses
-    "categorical_mean", "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
+    "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
+    "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
@@ -165,4 +168,5 @@ __all__ = [
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
+    "MultiDiscrete",
 ]  # fmt: skip

@@ -240,7 +240,10 @@ class NetworkSpec:
             )
         for given in self.inputs:
             if isinstance(torso, MLP) and not isinstance(given, Box):
-                raise TriglotError(f"an MLP reads a Box observation, got {given}.")
+                raise TriglotError(
+                    f"an MLP reads a Box observation, got {given}: convert it in a wrapper, or use "
+                    "a custom network."
+                )
         if isinstance(torso, MLP | CNN):
             for size in (*torso.channels, *torso.hidden_sizes):
                 check_count("a layer's number of units", size)
