@@ -191,6 +191,49 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
+    "c51": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_atoms": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21},
+                hyper={**EXPLORING, "v_min": -2.0, "v_max": 2.0},
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
+    ),
+    "qr_dqn": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_quantiles": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_quantiles": 11},
+                hyper=EXPLORING,
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "QR-DQN supports discrete actions"),
+    ),
+    "iqn": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_tau": 3, "num_target_tau": 4, "num_policy_tau": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_cosines": 16},
+                hyper=EXPLORING,
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
+        table=False,
+    ),
     "sac": Case(
         family="actor and critic",
         envs=CONTINUOUS,
