@@ -23,38 +23,25 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class VMPOHyperparams:
+class VMPOHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of V-MPO, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
       dual_learning_rate: of the logarithms of the temperature and of the multipliers.
-      discount: of future rewards, within [0, 1].
       gae_lambda: of generalized advantage estimation; 1 gives the paper's returns of up to `T`
         steps.
       temperature_bound: KL bound on the weights of the samples, the paper's epsilon_eta.
       policy_bound: KL bound on a discrete policy, the paper's epsilon_alpha.
       mean_bound: the same on a Gaussian's mean.
       std_bound: the same on a Gaussian's standard deviation.
-      value_coef: weight of the value loss.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
-    learning_rate: rl.Number = 1e-3
-    decay_updates: rl.Number | None = rl.between(math.inf, 0.0, above_low=True)
     dual_learning_rate: rl.Number = 1e-2
-    discount: rl.Number = rl.unit_interval(0.99)
     gae_lambda: rl.Number = rl.unit_interval(1.0)
     temperature_bound: rl.Number = 0.1
     policy_bound: rl.Number = 0.01
     mean_bound: rl.Number = 0.01
     std_bound: rl.Number = 1e-3
-    value_coef: rl.Number = 0.5
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +54,7 @@ class VMPOConfig(rl.PolicyGradientConfig):
       num_epochs: passes over a rollout.
       num_minibatches: gradient steps in one pass; must divide `N * T`.
       target_update_period: updates between copies of the learned network to the target, which acts.
-      top_fraction: share of a minibatch that the policy learns from, those of the largest advantages.
+      top_fraction: share of a minibatch, by advantage, that the policy learns from.
       initial_temperature: at the start, the paper's eta.
       initial_multiplier: of each KL bound at the start, the paper's alpha.
     """
@@ -96,12 +83,10 @@ class VMPOState(rl.PolicyGradientState):
 
 
 @rl.pytree_dataclass
-class Batch(rl.PolicySamples):
+class Batch(rl.AdvantageSamples):
     """Samples of a rollout; `heads` are those of the target policy, which collected it."""
 
     heads: dict[str, jax.Array]
-    advantage: jax.Array
-    target: jax.Array
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ from .core.families.actor_critic import (
     joined,
 )
 from .core.families.policy_gradient import (
+    AdvantageSamples,
     PolicyGradient,
     PolicyGradientConfig,
+    PolicyGradientHyperparams,
     PolicyGradientState,
     PolicySamples,
 )
@@ -133,7 +135,8 @@ __all__ = [
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
-    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
+    "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
@@ -148,7 +151,6 @@ __all__ = [
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
     "at_action", "linear_schedule", "mask_q", "soft_value",
     "multi_categorical", "MultiCategorical",
-    "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
