@@ -100,8 +100,8 @@ def test_the_loss_is_that_of_the_paper_on_random_data() -> None:
         advantage=jnp.asarray(advantage, jnp.float32),
         target=jnp.asarray(target, jnp.float32),
     )
-    duals = (jnp.log(jnp.asarray(number)) for number in (eta, alpha))
-    total, metrics = loss(batch, *duals, logits, value)
+    temperature, multiplier = jnp.log(jnp.array(eta)), jnp.log(jnp.array(alpha))
+    total, metrics = loss(batch, temperature, multiplier, logits, value)
     np.testing.assert_allclose(metrics["policy_loss"], terms[0], rtol=1e-4)
     np.testing.assert_allclose(metrics["policy_kl"], kl, rtol=1e-4)
     np.testing.assert_allclose(total, sum(terms), rtol=1e-4)

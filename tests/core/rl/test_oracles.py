@@ -118,12 +118,13 @@ def test_vtrace_is_the_sum_of_the_paper(
                 after += trace_lambda * (target[start + 1, env] - value[start + 1, env])
             q = reward[start, env] + discount * after
             advantage[start, env] = min(pg_rho_clip, ratio[start, env]) * (q - value[start, env])
-    floats = (jnp.asarray(array, jnp.float32) for array in (value, next_value, ratio))
     found = vtrace(
         jnp.asarray(reward, jnp.float32),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
-        *floats,
+        jnp.asarray(value, jnp.float32),
+        jnp.asarray(next_value, jnp.float32),
+        jnp.asarray(ratio, jnp.float32),
         discount,
         trace_lambda,
         rho_clip,
