@@ -133,11 +133,13 @@ class VMPO(rl.PolicyGradient):
     ) -> tuple[VMPOState, rl.Metrics]:
         config, hyper = self.config, state.hyper
         trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
+        # A shared torso gives values of the target network, which may be old.
+        heads = {name: head for name, head in trajectory.extras.items() if name != "value"}
+        trajectory = replace(trajectory, extras=heads)
         value, advantage, target = self.estimate(
             state.learner.variables, trajectory, hyper.discount, hyper.gae_lambda
         )
         explained = rl.explained_variance(value, target)
-        heads = {name: trajectory.extras[name] for name in self.heads if name != "value"}
         batch = self.samples(Batch, trajectory, heads=heads, advantage=advantage, target=target)
         num_steps = config.num_epochs * config.num_minibatches
         scheduled = self.scheduled(state, num_steps)

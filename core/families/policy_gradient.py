@@ -121,9 +121,10 @@ PolicyLoss: TypeAlias = Callable[
 class PolicyGradient(AgentBase):
     """A policy and a state value, learned from the rollouts that the policy collects.
 
-    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, or `mean`
-    and `log_std` `[B, n]` for a bounded `Box` of floats. It may be recurrent: samples are then
-    whole rollouts of some of the environments, from the carry at the start of each. The `Config` is
+    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, those of
+    all integers joined for `MultiDiscrete` ones, or `mean` and `log_std` `[B, n]` for a bounded
+    `Box` of floats. It may be recurrent: samples are then whole rollouts of some of the
+    environments, from the carry at the start of each. The `Config` is
     a `PolicyGradientConfig`, the `Hyperparams` are `PolicyGradientHyperparams`.
     """
 
