@@ -14,7 +14,7 @@ from ..networks.actor_critic import actor_critic
 from ..networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
 from ..networks.heads import merge_heads, policy_shapes
 from ..networks.unroll import apply_step, carries, unroll
-from ..rl.distributions import Categorical, SquashedGaussian, policy, to_action
+from ..rl.distributions import Policy, policy, to_action
 from ..rl.losses import gae, successor_values
 from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
@@ -155,7 +155,7 @@ class PolicyGradient(AgentBase):
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
         return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
 
-    def behaviour(self, trajectory: Trajectory) -> Categorical | SquashedGaussian:
+    def behaviour(self, trajectory: Trajectory) -> Policy:
         """Build the policy that collected a trajectory, from the heads that `act` kept."""
         return policy(self.action_spec, trajectory.extras, trajectory.action_mask)
 
@@ -233,7 +233,7 @@ class PolicyGradient(AgentBase):
 
     def evaluate(
         self, variables: Variables, batch: SamplesT, key: Key
-    ) -> tuple[Categorical | SquashedGaussian, jax.Array, SamplesT, PyTree]:
+    ) -> tuple[Policy, jax.Array, SamplesT, PyTree]:
         """Apply the network to samples, in a loss.
 
         Args:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import distrax
 import jax
@@ -203,9 +203,13 @@ def squashed_gaussian(
     return SquashedGaussian(mean, log_std)
 
 
+Policy: TypeAlias = Categorical | MultiCategorical | SquashedGaussian
+"""A distribution over actions: `sample`, `mode`, `log_prob` and `entropy`."""
+
+
 def policy(
     action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
-) -> Categorical | MultiCategorical | SquashedGaussian:
+) -> Policy:
     """Build the distribution over actions from a network's heads.
 
     Args:
