@@ -26,8 +26,10 @@ from .core.families.actor_critic import (
     joined,
 )
 from .core.families.policy_gradient import (
+    AdvantageSamples,
     PolicyGradient,
     PolicyGradientConfig,
+    PolicyGradientHyperparams,
     PolicyGradientState,
     PolicySamples,
 )
@@ -133,7 +135,8 @@ __all__ = [
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
-    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
+    "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
