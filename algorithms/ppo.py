@@ -49,7 +49,7 @@ class PPOHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(nn.ConvolutionConfig, rl.AgentConfig):
+class PPOConfig(rl.PolicyGradientConfig):
     """Static configuration of PPO.
 
     Attributes:
@@ -59,15 +59,6 @@ class PPOConfig(nn.ConvolutionConfig, rl.AgentConfig):
       num_minibatches: gradient steps in one pass; must divide `N * T`.
       clip_value: clip the value loss as well (by `clip_epsilon`).
       normalize_advantage: to mean 0 and standard deviation 1, per minibatch.
-      shared_torso: one torso with two heads, instead of separate actor and critic networks.
-      hidden_sizes: units of the hidden layers; None: 64 64, and 64 after convolutions.
-      normalize_obs: normalize observations by their running mean and variance; None: where actions
-        are continuous and observations are float arrays.
-      scale_rewards: divide rewards by the running standard deviation of the discounted returns;
-        None: where actions are continuous.
-      initial_std: standard deviation of a continuous policy before training, before the tanh.
-      cell: `lstm` or `gru` for a recurrent cell before the heads of each network; or `none`.
-      cell_size: units of the cell.
     """
 
     num_envs: int = 4
@@ -76,48 +67,21 @@ class PPOConfig(nn.ConvolutionConfig, rl.AgentConfig):
     num_minibatches: int = 4
     clip_value: bool = True
     normalize_advantage: bool = True
-    shared_torso: bool = rl.only_for("networks", False)
-    hidden_sizes: tuple[int, ...] | None = rl.only_for("networks", None)
-    normalize_obs: bool | None = None
-    scale_rewards: bool | None = None
-    initial_std: float = rl.only_for("networks", rl.positive(1.0))
-    cell: str = rl.only_for("networks", rl.one_of("none", *nn.CELLS))
-    cell_size: int = rl.only_for("networks", 64)
 
 
 @rl.pytree_dataclass
-class PPOState(rl.AgentState):
-    """PPO training state; `normalizer` has the statistics from before the last update."""
+class Batch(rl.PolicySamples):
+    """Samples of a rollout, with what the policy and the value that collected them said."""
 
-    normalizer: rl.Normalizer
-
-
-@rl.pytree_dataclass
-class Batch:
-    """Samples of a rollout: `[B, ...]`, or with a recurrent network whole rollouts `[B, T, ...]`.
-
-    `first` and `carry` `[B, ...]`, from before the first step, are for recurrent networks. A
-    continuous `action` is the sample before the tanh.
-    """
-
-    obs: Any
-    action_mask: jax.Array | None
-    action: jax.Array
     log_prob: jax.Array
     value: jax.Array
     advantage: jax.Array
     target: jax.Array
-    first: Any = None
-    carry: Any = ()
 
 
 @dataclass(frozen=True)
-class PPO(rl.AgentBase):
-    """The agent; its network may be recurrent.
-
-    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, or `mean`
-    and `log_std` `[B, n]` for a bounded `Box` of floats.
-    """
+class PPO(rl.PolicyGradient):
+    """The agent; `rl.PolicyGradient` says what its network returns."""
 
     config: PPOConfig = PPOConfig()
     hyper: PPOHyperparams = PPOHyperparams()
@@ -127,165 +91,43 @@ class PPO(rl.AgentBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        config = self.config
-        rl.require_normalizable("PPO", config.normalize_obs, self.obs_spec)
-        # A sample is a step, or the whole rollout of an environment.
-        samples, what = config.steps_per_update, "num_envs * rollout_length"
-        if self.network.recurrent:
-            samples, what = config.num_envs, "num_envs (the network is recurrent)"
-        rl.check_divides("PPO", "num_minibatches", config.num_minibatches, samples, what)
-
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {**nn.policy_shapes(self.action_spec, algorithm="PPO"), "value": ()}
-
-    @staticmethod
-    def networks(
-        obs_spec: rl.Spec, action_spec: rl.Spec, config: PPOConfig = PPOConfig()
-    ) -> dict[str, nn.NetworkSpec]:
-        """Describe `actor` and `critic`, or `actor_critic` where the torso is shared."""
-        return nn.actor_critic(obs_spec, action_spec, config, algorithm="PPO")
-
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> PPOState:
-        learned = vars(super().init(key, num_envs, hyper))
-        normalizer = rl.Normalizer.init(self.config, self.obs_spec, self.action_spec, num_envs)
-        return PPOState(**learned, normalizer=normalizer)
-
-    def initial_carry(self, state: PPOState, num_envs: int) -> Any:
-        return self.network.initial_carry(state.learner.variables, num_envs)
-
-    def act(
-        self, state: PPOState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
-    ) -> rl.PolicyOutput:
-        obs = state.normalizer.obs(inputs.obs)
-        variables = state.learner.variables
-        outputs, carry = nn.apply_step(self.network, variables, obs, inputs.first, carry)
-        heads = nn.merge_heads(outputs)
-        actor = rl.policy(self.action_spec, heads, inputs.action_mask)
-        raw = actor.sample(key) if explore else actor.mode()
-        # Log-probabilities, and values of a network of their own, are cheaper for a whole rollout
-        # at once, in `update`. One network for all heads has computed the value already.
-        kept = [name for name in self.heads if name != "value" or len(self.network.parts) <= 1]
-        extras = {"raw": raw, **{name: heads[name] for name in kept}}
-        return rl.PolicyOutput(
-            action=rl.to_action(self.action_spec, raw), carry=carry, extras=extras
-        )
+        self.check_minibatches(self.config.num_minibatches)
 
     def update(
-        self, state: PPOState, trajectory: rl.Trajectory, key: jax.Array
-    ) -> tuple[PPOState, rl.Metrics]:
-        config, hyper = self.config, state.hyper
-        trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
+        self, state: rl.PolicyGradientState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[rl.PolicyGradientState, rl.Metrics]:
+        trajectory, normalizer = state.normalizer.trajectory(trajectory, state.hyper.discount)
         batch = self._prepare(state, trajectory)
-        batch_size = batch.advantage.shape[0]
-        scheduled = replace(hyper, learning_rate=self._learning_rate(state))
+        learner, metrics = self.learn_minibatches(self.loss, state, batch, key)
+        explained = rl.explained_variance(batch.value, batch.target)
+        metrics = {**metrics, "explained_variance": explained}
+        return replace(state, learner=learner, normalizer=normalizer), metrics
 
-        def minibatch_step(
-            learner_state: rl.LearnerState, inputs: tuple[jax.Array, jax.Array]
-        ) -> tuple[rl.LearnerState, rl.Metrics]:
-            indices, loss_key = inputs
-            minibatch = jax.tree.map(lambda leaf: leaf[indices], batch)
-            return self.learner.step(
-                learner_state,
-                lambda variables, data, k: self.loss(variables, data, k, hyper),
-                minibatch,
-                loss_key,
-                scheduled,
-            )
-
-        shuffle_key, loss_key = jax.random.split(key)
-        shuffle = jax.vmap(lambda k: jax.random.permutation(k, batch_size))
-        order = shuffle(jax.random.split(shuffle_key, config.num_epochs))
-        num_steps = config.num_epochs * config.num_minibatches
-        inputs = (order.reshape(num_steps, -1), jax.random.split(loss_key, num_steps))
-        learner_state, metrics = self.learner.scan(minibatch_step, state.learner, inputs)
-        return PPOState(learner=learner_state, hyper=hyper, normalizer=normalizer), {
-            **jax.tree.map(jnp.mean, metrics),
-            "explained_variance": rl.explained_variance(batch.value, batch.target),
-            "learning_rate": scheduled.learning_rate,
-        }
-
-    def _learning_rate(self, state: PPOState) -> jax.Array:
-        hyper = state.hyper
-        if hyper.decay_updates is None:
-            return jnp.asarray(hyper.learning_rate)
-        steps_per_update = self.config.num_epochs * self.config.num_minibatches
-        num_updates = state.learner.num_gradient_steps // steps_per_update
-        done = num_updates.astype(jnp.float32) / hyper.decay_updates
-        return hyper.learning_rate * jnp.maximum(1.0 - done, 0.0)
-
-    def _prepare(self, state: PPOState, trajectory: rl.Trajectory) -> Batch:
-        """Estimate advantages, and reshape `[T, N]` steps to samples."""
-        value, next_value = self._values(state.learner.variables, trajectory)
-        advantage, target = rl.gae(
-            trajectory.reward,
-            trajectory.terminated,
-            trajectory.truncated,
-            value,
-            next_value,
-            state.hyper.discount,
-            state.hyper.gae_lambda,
+    def _prepare(self, state: rl.PolicyGradientState, trajectory: rl.Trajectory) -> Batch:
+        """Estimate advantages, and rearrange `[T, N]` steps to samples."""
+        variables, hyper = state.learner.variables, state.hyper
+        value, advantage, target = self.estimate(
+            variables, trajectory, hyper.discount, hyper.gae_lambda
         )
-        raw = trajectory.extras["raw"]
-        actor = rl.policy(self.action_spec, trajectory.extras, trajectory.action_mask)
-        steps = Batch(
-            obs=trajectory.obs,
-            action_mask=trajectory.action_mask,
-            action=raw,
-            log_prob=actor.log_prob(raw),
-            value=value,
-            advantage=advantage,
-            target=target,
-        )
-        if self.network.recurrent:
-            steps = replace(steps, first=trajectory.first)
-            sequences = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
-            return replace(sequences, carry=trajectory.carry)
-        return jax.tree.map(_flatten, steps)
-
-    def _values(
-        self, variables: nn.Variables, trajectory: rl.Trajectory
-    ) -> tuple[jax.Array, jax.Array]:
-        """Estimate V of each step's observation and of its true successor, `[T, N]` each."""
-
-        def value_of(seen: Any) -> jax.Array:
-            outputs, _ = self.network.apply(variables, seen)
-            heads = outputs[0] if self.network.recurrent else outputs
-            return nn.merge_heads(heads)["value"]
-
-        seen, successors = trajectory.obs, trajectory.next_obs
-        if self.network.recurrent:
-            before, after = nn.carries(
-                self.network, variables, seen, trajectory.first, trajectory.carry
-            )
-            seen, successors = (seen, before), (successors, after)
-        value = trajectory.extras.get("value")
-        if value is None:
-            value = value_of(jax.tree.map(_flatten, seen)).reshape(trajectory.reward.shape)
-        ended = trajectory.terminated, trajectory.truncated
-        return value, rl.successor_values(value_of, value, successors, *ended)
+        log_prob = self.behaviour(trajectory).log_prob(trajectory.extras["raw"])
+        data = {"log_prob": log_prob, "value": value, "advantage": advantage, "target": target}
+        return self.samples(Batch, trajectory, **data)
 
     def loss(
         self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: PPOHyperparams
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Add the clipped surrogate, the value loss and the entropy bonus (equation 9).
 
+        L = -mean(min(ratio * A, clip(ratio, 1 - epsilon, 1 + epsilon) * A)) (equation 7)
+            + value_coef * value loss - entropy_coef * entropy.
+
         Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for
         the network's own randomness.
         """
-        if self.network.recurrent:
-            steps = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), replace(batch, carry=()))
-            unrolled, _, new_state = nn.unroll(
-                self.network, variables, steps.obs, steps.first, batch.carry, key=key, train=True
-            )
-            outputs, batch = jax.tree.map(_flatten, (unrolled, steps))
-        else:
-            outputs, new_state = self.network.apply(variables, batch.obs, key=key, train=True)
-        heads = nn.merge_heads(outputs)
-        actor = rl.policy(self.action_spec, heads, batch.action_mask)
+        actor, value, batch, new_state = self.evaluate(variables, batch, key)
         log_ratio = actor.log_prob(batch.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
-        chex.assert_equal_shape([heads["value"], batch.target, ratio])
+        chex.assert_equal_shape([value, batch.target, ratio])
 
         advantage = batch.advantage
         if self.config.normalize_advantage:
@@ -293,9 +135,9 @@ class PPO(rl.AgentBase):
         epsilon: Any = hyper.clip_epsilon  # rlax declares a Python number, and takes arrays.
         policy_loss = jnp.asarray(rlax.clipped_surrogate_pg_loss(ratio, advantage, epsilon))
         value_loss = (
-            rl.clipped_value_loss(heads["value"], batch.value, batch.target, hyper.clip_epsilon)
+            rl.clipped_value_loss(value, batch.value, batch.target, hyper.clip_epsilon)
             if self.config.clip_value
-            else jnp.mean(rlax.l2_loss(heads["value"], batch.target))
+            else jnp.mean(rlax.l2_loss(value, batch.target))
         )
         entropy = actor.entropy().mean()
         total = policy_loss + hyper.value_coef * value_loss - hyper.entropy_coef * entropy
@@ -311,8 +153,3 @@ class PPO(rl.AgentBase):
             },
             new_state,
         )
-
-
-def _flatten(leaf: jax.Array) -> jax.Array:
-    """Reshape `[T, N, ...]` to `[B, ...]`."""
-    return leaf.reshape((-1, *leaf.shape[2:]))

@@ -39,7 +39,7 @@ def make_trainer(
       sharding: how the training is divided among devices; None for one device.
 
     Raises:
-      TriglotError: if a host environment is to be divided, or an agent that plans cannot do so here.
+      TriglotError: if a host environment is to be divided, or the agent cannot plan in it.
     """
     check_model(agent, env)
     if isinstance(env, HostEnvironment):

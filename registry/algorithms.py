@@ -16,9 +16,13 @@ ALGORITHMS = {
     "c51": "triglot.algorithms.c51:C51",
     "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
     "iqn": "triglot.algorithms.iqn:IQN",
+    "r2d2": "triglot.algorithms.r2d2:R2D2",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
+    "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
+    "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
+    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
 }
 
 

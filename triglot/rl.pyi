@@ -17,6 +17,21 @@ from .core.families.action_values import (
     ReplayedQHyperparams,
     ReplayedQState,
 )
+from .core.families.actor_critic import (
+    ActorCritic,
+    ActorCriticBatch,
+    ActorCriticConfig,
+    ActorCriticHyperparams,
+    ActorCriticState,
+    joined,
+)
+from .core.families.policy_gradient import (
+    PolicyGradient,
+    PolicyGradientConfig,
+    PolicyGradientState,
+    PolicySamples,
+)
+from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
@@ -40,24 +55,44 @@ from .core.rl.distributional import (
 from .core.rl.distributions import (
     Categorical,
     SquashedGaussian,
+    WeightedActions,
     categorical,
     from_unit_box,
     policy,
+    squashed,
     squashed_gaussian,
     to_action,
+    unit_actions,
     unit_box,
+    weighted_actions,
 )
 from .core.rl.exploration import (
+    at_action,
     epsilon_greedy,
     epsilon_greedy_probs,
+    epsilon_greedy_value,
     greedy,
     linear_schedule,
     mask_q,
+    sample_probs,
     soft_value,
 )
 from .core.rl.learning import replay_and_learn
-from .core.rl.losses import clipped_value_loss, explained_variance, gae, successor_values
-from .core.rl.normalize import Normalizer, RunningStats, normalized, require_normalizable
+from .core.rl.losses import (
+    clipped_value_loss,
+    explained_variance,
+    gae,
+    successor_values,
+    vtrace,
+)
+from .core.rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
+from .core.rl.normalize import (
+    Normalizer,
+    RunningStats,
+    discounted_sums,
+    normalized,
+    require_normalizable,
+)
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
 from .core.rl.planning import Planner, root_of, step_model
 from .core.rl.replay import (
@@ -68,7 +103,17 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
-from .core.rl.search import Found, Node, SearchConfig, SearchHyperparams, search
+from .core.rl.search import (
+    Found,
+    Node,
+    SearchConfig,
+    SearchHyperparams,
+    SearchState,
+    mean_entropy,
+    search,
+    search_targets_like,
+    with_search_targets,
+)
 from .core.rl.sequences import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -86,6 +131,9 @@ __all__ = [
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
+    "ActorCriticBatch", "joined",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "check_below", "as_float32", "TriglotError",
@@ -94,11 +142,17 @@ __all__ = [
     "lion", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
-    "unit_box", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
-    "linear_schedule", "mask_q", "soft_value",
+    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
+    "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
+    "at_action", "linear_schedule", "mask_q", "soft_value",
+    # Rollouts to samples and minibatches
+    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
+    # Tabular control
+    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
-    "gae", "successor_values", "clipped_value_loss", "explained_variance", "categorical_mean",
-    "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
+    "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
+    "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
@@ -106,7 +160,9 @@ __all__ = [
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning
-    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "Planner", "root_of", "step_model",
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
+    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "root_of",
+    "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros",

@@ -11,7 +11,7 @@ from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..hyper import Number, between, only_for, positive, unit_interval
 from ..network import Variables
 from ..networks.architecture import ConvolutionConfig
-from ..networks.heads import num_actions, require_single_steps
+from ..networks.heads import num_actions, require_recurrent, require_single_steps
 from ..rl.exploration import epsilon_greedy, greedy, linear_schedule
 from ..rl.learning import replay_and_learn
 from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample, importance_weights
@@ -104,11 +104,16 @@ class ReplayedQ(AgentBase, ABC):
     its errors, and every `target_update_period` steps move the target by `tau`.
 
     An algorithm has `heads`, `networks`, `q_values` and `loss`; its `Config` and `Hyperparams` are
-    subclasses of `ReplayedQConfig` and `ReplayedQHyperparams`. The network must not be recurrent.
+    subclasses of `ReplayedQConfig` and `ReplayedQHyperparams`. The network must not be recurrent,
+    unless the class has `recurrent = True`: then it must be.
     """
 
+    # Without an annotation, so that it is not a field.
+    recurrent = False
+
     def __post_init__(self) -> None:
-        require_single_steps(type(self).__name__, self.network)
+        require = require_recurrent if self.recurrent else require_single_steps
+        require(type(self).__name__, self.network)
         super().__post_init__()
 
     @abstractmethod
@@ -198,7 +203,7 @@ class ReplayedQ(AgentBase, ABC):
     ) -> tuple[ReplayedQState, Metrics]:
         """Take one gradient step; then update the priorities and the target network."""
         hyper = state.hyper
-        weight = jnp.ones_like(sample.reward)
+        weight = jnp.ones_like(sample.probability)
         if self.config.prioritized:
             weight = importance_weights(sample.probability, hyper.importance_sampling_exponent)
         batch = ReplayedBatch(sample=sample, target=state.target, weight=weight, hyper=hyper)

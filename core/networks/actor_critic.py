@@ -1,11 +1,21 @@
 """The default networks of actor-critic algorithms, and what they require of custom ones."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ..network import Network
-from ..specs import Box, Spec
-from .architecture import MLP, Head, NetworkSpec, RecurrentCell, default_torso, value_head
+from ..specs import Box, Discrete, Spec
+from .architecture import (
+    MLP,
+    Head,
+    NetworkSpec,
+    RecurrentCell,
+    default_torso,
+    policy_head,
+    q_head,
+    value_head,
+)
 from .combinators import scalar
 from .heads import check_heads, policy_heads, require_parts, require_single_steps
 
@@ -39,33 +49,70 @@ def actor_critic(
     }
 
 
-def soft_actor_critic(obs_spec: Spec, unit: Box, config: Any) -> dict[str, NetworkSpec | Network]:
-    """Describe an actor, twin critics of observations and actions, and a log temperature.
+def soft_actor_critic(
+    obs_spec: Spec, unit: Box | Discrete, config: Any, num_critics: int = TWIN
+) -> dict[str, NetworkSpec | Network]:
+    """Describe a stochastic actor, an ensemble of critics and a log temperature.
+
+    Args:
+      obs_spec: one observation; an image is read by convolutions where actions are discrete.
+      unit: actions as `core.rl.distributions.unit_actions` describes them.
+      config: has `hidden_sizes` and `initial_temperature`, and is a `ConvolutionConfig`.
+      num_critics: members of the ensemble.
+    """
+    temperature = scalar(math.log(config.initial_temperature), "log")
+    if isinstance(unit, Discrete):
+        torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
+        logits, q = ("logits", policy_head(unit.num_values)), ("q", q_head(unit.num_values))
+        return {
+            "actor": NetworkSpec(obs_spec, torso, (logits,)),
+            "critic": NetworkSpec(obs_spec, torso, (q,), ensemble_size=num_critics),
+            "temperature": temperature,
+        }
+    return {
+        **continuous_actor_critic(obs_spec, unit, config, ("mean", "log_std"), num_critics),
+        "temperature": temperature,
+    }
+
+
+def continuous_actor_critic(
+    obs_spec: Spec, unit: Box, config: Any, heads: tuple[str, ...], num_critics: int
+) -> dict[str, NetworkSpec]:
+    """Describe an actor, and an ensemble of critics of observations and actions.
 
     Args:
       obs_spec: one observation.
       unit: actions within [-1, 1], as `core.rl.distributions.unit_box` describes them.
-      config: has `hidden_sizes` and `initial_temperature`.
+      config: has `hidden_sizes`.
+      heads: of the actor, of one number for each action dimension.
+      num_critics: members of the ensemble.
     """
     torso = MLP(hidden_sizes=config.hidden_sizes, activation="relu")
-    head, value = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
+    head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
     return {
-        "actor": NetworkSpec(obs_spec, torso, (("mean", head), ("log_std", head))),
-        "critic": NetworkSpec((obs_spec, unit), torso, value, ensemble_size=TWIN),
-        "temperature": scalar(math.log(config.initial_temperature), "log"),
+        "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),
+        "critic": NetworkSpec((obs_spec, unit), torso, q, ensemble_size=num_critics),
     }
 
 
-def check_soft_actor_critic(network: Network, obs_spec: Spec, unit: Box, *, algorithm: str) -> None:
-    """Check a combination of networks against `soft_actor_critic`; nothing is computed.
+def check_parts(
+    network: Network, described: Mapping[str, NetworkSpec | Network], *, algorithm: str
+) -> None:
+    """Check a combination of networks against what an algorithm describes; nothing is computed.
+
+    Args:
+      network: the combination, of networks that are not recurrent.
+      described: the algorithm's `networks`: their inputs, heads and ensembles are needed, their
+        layers are not.
+      algorithm: its name, for messages.
 
     Raises:
-      TriglotError: if a part is missing or its outputs do not fit.
+      TriglotError: if a part is missing, or its outputs do not fit.
     """
-    names = ("actor", "critic", "temperature")
-    parts = require_parts(network, names, algorithm=algorithm)
+    parts = require_parts(network, tuple(described), algorithm=algorithm)
     require_single_steps(algorithm, network)
-    policy = {"mean": unit.shape, "log_std": unit.shape}
-    check_heads(parts["actor"], obs_spec, policy, algorithm=algorithm)
-    seen = (obs_spec, unit)
-    check_heads(parts["critic"], seen, {"q": ()}, algorithm=algorithm, ensemble_size=TWIN)
+    for name, spec in described.items():
+        if isinstance(spec, NetworkSpec):
+            needs = {head: () if one.size is None else (one.size,) for head, one in spec.heads}
+            size = spec.ensemble_size
+            check_heads(parts[name], spec.obs_spec, needs, algorithm=algorithm, ensemble_size=size)

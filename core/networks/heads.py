@@ -219,7 +219,21 @@ def require_single_steps(owner: str, network: Network) -> None:
     if network.recurrent:
         raise TriglotError(
             f"{owner} replays single steps, and the network {network.name!r} is recurrent: use a "
-            "network without a carry, or PPO, which trains recurrent networks."
+            "network without a carry, or PPO or R2D2, which train recurrent networks."
+        )
+
+
+def require_recurrent(owner: str, network: Network) -> None:
+    """Reject a network that is not recurrent.
+
+    Raises:
+      TriglotError: naming the network and what trains it.
+    """
+    if not network.recurrent:
+        raise TriglotError(
+            f"{owner} replays sequences for a recurrent network, and the {network.backend} network "
+            f"{network.name!r} has no carry: use DQN, or give initial_carry=FUNCTION to the "
+            "network's adapter."
         )
 
 

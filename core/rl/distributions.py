@@ -41,6 +41,11 @@ class Categorical:
         """Compute the entropy `[...]` in nats."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
+    def kl_terms(self, other: "Categorical") -> dict[str, jax.Array]:
+        """Compute the KL divergence `policy` `[...]` from this to `other`, which has its mask."""
+        difference = self.log_probs - other.log_probs
+        return {"policy": jnp.sum(jnp.exp(self.log_probs) * difference, axis=-1)}
+
 
 def categorical(
     logits: Float[Array, "*batch num_actions"],
@@ -105,6 +110,19 @@ class SquashedGaussian:
         """Compute the entropy `[...]` in nats, before the tanh."""
         return self._gaussian.entropy()
 
+    def kl_terms(self, other: "SquashedGaussian") -> dict[str, jax.Array]:
+        """Compute the KL divergences `[...]` to `other`, of the `mean` and of the `std` alone.
+
+        `mean` is to the Gaussian with the other's mean and this one's deviation, `std` to the one
+        with this mean and the other's deviation; the tanh changes neither.
+
+        Source: Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256, section 4.3.
+        """
+        shift = (self.mean - other.mean) * jnp.exp(-self.log_std)
+        log_ratio = other.log_std - self.log_std
+        spread = log_ratio + 0.5 * (jnp.exp(-2.0 * log_ratio) - 1.0)
+        return {"mean": 0.5 * jnp.sum(shift**2, axis=-1), "std": jnp.sum(spread, axis=-1)}
+
     @property
     def _gaussian(self) -> Any:
         return distrax.MultivariateNormalDiag(self.mean, jnp.exp(self.log_std))
@@ -133,6 +151,53 @@ def policy(
     return squashed_gaussian(heads["mean"], heads["log_std"])
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WeightedActions:
+    """Actions that estimate a policy's expectations; make it with `weighted_actions`.
+
+    Attributes:
+      policy: at `B` states.
+      raw: one drawn action for each state, float `[B, n]` before the tanh; None where actions are
+        discrete: all count, with their probabilities.
+    """
+
+    policy: Categorical | SquashedGaussian
+    raw: jax.Array | None
+
+    @property
+    def action(self) -> jax.Array | None:
+        """The drawn actions, float `[B, n]` within [-1, 1]; None for all discrete ones."""
+        return None if self.raw is None else jnp.tanh(self.raw)
+
+    @property
+    def log_prob(self) -> jax.Array:
+        """The log-probabilities `[B, num_actions]`, or log-densities `[B]` of the drawn actions."""
+        if isinstance(self.policy, Categorical):
+            return self.policy.log_probs
+        assert self.raw is not None
+        return self.policy.squashed_log_prob(self.raw)
+
+    def mean(self, values: Float[Array, "B ..."]) -> Float[Array, " B"]:
+        """Average values `[B, num_actions]` by their probabilities; those of drawn actions stay."""
+        if isinstance(self.policy, Categorical):
+            return jnp.sum(jnp.exp(self.policy.log_probs) * values, axis=-1)
+        return values
+
+
+def weighted_actions(policy: Categorical | SquashedGaussian, key: PRNGKeyArray) -> WeightedActions:
+    """Draw an action of a continuous policy; take all actions of a discrete one.
+
+    The gradient of an expectation passes through the drawn action, or through the probabilities.
+    """
+    return WeightedActions(policy, None if isinstance(policy, Categorical) else policy.sample(key))
+
+
+def squashed(policy: Categorical | SquashedGaussian, raw: jax.Array) -> jax.Array:
+    """Convert raw actions of a policy to those within [-1, 1]; discrete ones are unchanged."""
+    return raw if isinstance(policy, Categorical) else jnp.tanh(raw)
+
+
 def to_action(action_spec: Spec, raw: jax.Array) -> jax.Array:
     """Convert samples of `policy`, `[B]` or `[B, n]` before the tanh, to actions `[B, *shape]`."""
     return from_unit_box(action_spec, jnp.tanh(raw)) if isinstance(action_spec, Box) else raw
@@ -156,6 +221,17 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
             "discrete ones."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
+
+
+def unit_actions(action_spec: Spec, *, algorithm: str, discrete: bool = True) -> Box | Discrete:
+    """Describe actions as critics read them: `Discrete` unchanged if `discrete`, or `unit_box`.
+
+    Raises:
+      TriglotError: if the actions are something else.
+    """
+    if discrete and isinstance(action_spec, Discrete):
+        return action_spec
+    return unit_box(action_spec, algorithm=algorithm)
 
 
 def from_unit_box(action_spec: Spec, unit: jax.Array) -> jax.Array:

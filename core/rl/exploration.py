@@ -1,4 +1,4 @@
-"""Exploration with action values: epsilon-greedy actions and probabilities, masked actions."""
+"""Exploration with action values: epsilon-greedy actions, probabilities and values, masks."""
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +105,42 @@ def mask_q(q: jax.Array, action_mask: jax.Array | None) -> jax.Array:
       action_mask: bool `[B, num_actions]`, or None where all are allowed.
     """
     return q if action_mask is None else jnp.where(action_mask, q, jnp.finfo(q.dtype).min)
+
+
+def epsilon_greedy_value(
+    q: jax.Array, epsilon: Number, action_mask: jax.Array | None = None
+) -> jax.Array:
+    """Average action values under their epsilon-greedy policy, `[B]`.
+
+    Args:
+      q, epsilon, action_mask: as in `epsilon_greedy_probs`.
+    """
+    # Equal maximum values share the rest of the probability, so that their mean is the maximum.
+    maximum = jnp.max(mask_q(q, action_mask), axis=-1)
+    return epsilon * jnp.mean(q, axis=-1, where=action_mask) + (1.0 - epsilon) * maximum
+
+
+def sample_probs(probs: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Draw an action, int32 `[B]`, from each row of probabilities, with one random number each.
+
+    Args:
+      probs: float `[B, num_actions]`.
+      uniform: float `[B]` within [0, 1).
+
+    Source: inversion of the distribution function, Devroye 1986, section III.2.1.
+    """
+    num_actions = probs.shape[-1]
+    up_to = jnp.tril(jnp.ones((num_actions, num_actions), probs.dtype))
+    cumulative = jnp.sum(up_to[None] * probs[:, None, :], axis=-1)
+    # Scaled to the sum, so that rounding never makes the last action more likely than it is.
+    reached = uniform * cumulative[:, -1]
+    return jnp.sum((reached[:, None] >= cumulative).astype(jnp.int32), axis=-1)
+
+
+def at_action(q: jax.Array, action: jax.Array) -> jax.Array:
+    """Pick `q[b, action[b]]`, `[B]`; its gradient is dense, which a small row is faster with."""
+    chosen = jnp.arange(q.shape[-1], dtype=action.dtype)[None] == action[:, None]
+    return jnp.sum(jnp.where(chosen, q, 0.0), axis=-1)
 
 
 def soft_value(q: jax.Array, action_mask: jax.Array | None, temperature: Number) -> jax.Array:

@@ -24,6 +24,7 @@ def replay_and_learn(
     key: jax.Array,
     *,
     action: jax.Array | None = None,
+    num_batches: int | None = None,
 ) -> tuple[StateT, Metrics]:
     """Add a rollout to the replay; from `learning_starts` on, take K steps on a new sample each.
 
@@ -35,6 +36,8 @@ def replay_and_learn(
       step: `step(state, sample, key) -> (state, metrics)`, of samples `[B, ...]`.
       key: a typed key, split over the K steps.
       action: `[T, N, ...]`, stored instead of the rollout's actions.
+      num_batches: D, batches for one call of `step`, which is then called K / D times on samples
+        `[D, B, ...]`; None for samples `[B, ...]`.
 
     Returns:
       The state, and the averages of the steps' metrics (NaN before `learning_starts`) with
@@ -46,12 +49,16 @@ def replay_and_learn(
 
     def sample_and_step(state: Any, keys: jax.Array) -> tuple[Any, Metrics]:
         discount = state.hyper.discount
-        sample = replay.sample(state.replay, keys[0], config.batch_size, discount)
+        size = config.batch_size * (num_batches or 1)
+        sample = replay.sample(state.replay, keys[0], size, discount)
         if unmasked:
             sample = replace(sample, action_mask=None, next_action_mask=None)
+        if num_batches is not None:
+            shape = num_batches, config.batch_size
+            sample = jax.tree.map(lambda leaf: leaf.reshape(shape + leaf.shape[1:]), sample)
         return step(state, sample, keys[1])
 
     ready = added.size >= config.learning_starts
-    keys = jax.random.split(key, (config.num_gradient_steps, 2))
+    keys = jax.random.split(key, (config.num_gradient_steps // (num_batches or 1), 2))
     after, metrics = steps_if_ready(ready, sample_and_step, replace(before, replay=added), keys)
     return after, {**metrics, "replay_size": after.replay.size.astype(jnp.float32)}

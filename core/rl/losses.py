@@ -1,6 +1,7 @@
 """Returns and losses, from rlax where it has them; terminated and truncated stay separate."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,55 @@ def gae(
     target = jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
     target = jax.lax.stop_gradient(target)
     return target - jax.lax.stop_gradient(value), target
+
+
+def vtrace(
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    value: Float[Array, "T N"],
+    next_value: Float[Array, "T N"],
+    ratio: Float[Array, "T N"],
+    discount: Number,
+    trace_lambda: Number,
+    rho_clip: Number,
+    pg_rho_clip: Number,
+) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
+    """Estimate advantages and value targets of a policy from the rollout of another.
+
+    v_t = V(s_t) + min(rho_clip, ratio_t) * delta_t + discount * c_t * (v_{t+1} - V(s_{t+1})), with
+    delta_t = r_t + discount * (1 - terminated_t) * V(s'_t) - V(s_t) and
+    c_t = trace_lambda * min(1, ratio_t), which is 0 after an episode's end (equation 1);
+    A_t = min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) (section 4.2).
+
+    Args:
+      reward, terminated, truncated, value, next_value, discount: as `gae` takes them; the values
+        are those of the policy that learns.
+      ratio: float `[T, N]`, its probability of the action over that of the policy that acted.
+      trace_lambda: float `[]` within [0, 1].
+      rho_clip, pg_rho_clip: float `[]`, clip thresholds of the ratio.
+
+    Returns:
+      Advantages and value targets, float `[T, N]` each, without gradient.
+
+    Source: Espeholt et al. 2018, https://arxiv.org/abs/1802.01561; through `rlax.vtrace`, since
+    `rlax.vtrace_td_error_and_advantage` reads v_{t+1} of the next step, which is another episode's
+    after a truncated one.
+    """
+    discount_t = discount * (1.0 - terminated.astype(jnp.float32))
+    lambda_t = trace_lambda * (1.0 - truncated.astype(jnp.float32))
+    clip: Any = rho_clip  # rlax declares a Python number, and takes arrays.
+
+    def errors_of(*steps: jax.Array) -> jax.Array:
+        errors = rlax.vtrace(*steps, clip_rho_threshold=clip, stop_target_gradients=False)
+        return jnp.asarray(errors)
+
+    steps = (value, next_value, reward, discount_t, ratio, lambda_t)
+    error = jax.vmap(errors_of, in_axes=1, out_axes=1)(*jax.lax.stop_gradient(steps))
+    next_error = jnp.concatenate([error[1:], jnp.zeros_like(error[:1])])
+    q = reward + discount_t * (next_value + lambda_t * next_error)
+    advantage = jnp.minimum(pg_rho_clip, ratio) * (q - value)
+    return jax.lax.stop_gradient((advantage, value + error))
 
 
 def successor_values(

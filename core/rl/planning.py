@@ -35,7 +35,7 @@ class Planner(Agent, Protocol):
 
 
 def root_of(inputs: PolicyInput) -> TimeStep:
-    """Make the `TimeStep` `[N, ...]` at which a plan starts, of the inputs of a planner's policy."""
+    """Make the `TimeStep` `[N, ...]` at which a plan starts, of a planner's inputs."""
     no = jnp.zeros_like(inputs.first)
     return TimeStep(
         state=inputs.env_state,

@@ -1,16 +1,21 @@
 """Tree search by mctx, of the environment itself or of a learned model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ..agent import AgentState, Trajectory
 from ..errors import require
 from ..hyper import Number, only_for, positive, unit_interval
-from ..types import PyTree, pytree_dataclass
+from ..networks.heads import num_actions
+from ..specs import Spec
+from ..types import PyTree, is_key, pytree_dataclass
 from .exploration import mask_q
+from .losses import gae, successor_values
+from .sequences import SequenceReplayState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,11 @@ class Found:
     probs: jax.Array
     value: jax.Array
 
+    @property
+    def extras(self) -> dict[str, jax.Array]:
+        """What learning needs of it, for `PolicyOutput.extras`."""
+        return {"probs": self.probs, "value": self.value}
+
 
 def search(
     root: Node,
@@ -110,15 +120,14 @@ def search(
     Raises:
       MissingExtra: if mctx is not installed.
 
-    Source: Schrittwieser et al. 2020, appendix B, https://arxiv.org/abs/1911.08265; Danihelka et al.
-    2022, sections 3 to 5, https://openreview.net/forum?id=bERaNdoegnO; both by mctx.
+    Source: Schrittwieser et al. 2020, appendix B, https://arxiv.org/abs/1911.08265; Danihelka et
+    al. 2022, sections 3 to 5, https://openreview.net/forum?id=bERaNdoegnO; both by mctx.
     """
     mctx = require("mctx", "search")
 
-    def recurrent_fn(
-        _: Any, key: jax.Array, action: jax.Array, state: PyTree
-    ) -> tuple[Any, PyTree]:
-        node = expand(state, action.astype(jnp.int32), key)
+    def recurrent_fn(_: Any, key: jax.Array, action: jax.Array, state: PyTree) -> Any:
+        typed = key if is_key(key) else jax.random.wrap_key_data(key)
+        node = expand(state, action.astype(jnp.int32), typed)
         output = mctx.RecurrentFnOutput(
             reward=node.reward,
             discount=node.discount,
@@ -129,7 +138,7 @@ def search(
 
     given: dict[str, Any] = {
         "params": (),
-        "rng_key": key,
+        "rng_key": _untracked(key),
         "root": mctx.RootFnOutput(prior_logits=root.logits, value=root.value, embedding=root.state),
         "recurrent_fn": recurrent_fn,
         "num_simulations": config.num_simulations,
@@ -157,3 +166,55 @@ def search(
     if not explore and not config.gumbel:
         action = jnp.argmax(probs, axis=-1)
     return Found(action=action.astype(jnp.int32), probs=probs, value=value)
+
+
+@pytree_dataclass
+class SearchState(AgentState):
+    """What an agent that searches has learned, and the steps from which it learns."""
+
+    replay: SequenceReplayState
+
+
+def search_targets_like(action_spec: Spec, num_envs: int) -> dict[str, jax.Array]:
+    """Describe the extras that `with_search_targets` leaves in a trajectory, `[N, ...]` each."""
+    probs = (num_envs, num_actions(action_spec, algorithm="a search"))
+    return {"probs": jnp.zeros(probs), "target": jnp.zeros((num_envs,))}
+
+
+def with_search_targets(
+    trajectory: Trajectory,
+    value_of: Callable[[PyTree], jax.Array],
+    discount: Number,
+    td_lambda: Number,
+) -> Trajectory:
+    """Compute what a network should learn of a rollout's searches.
+
+    Args:
+      trajectory: `[T, N]`, with the extras of `Found`.
+      value_of: estimates V, float `[N]`, of observations `[N, ...]`: of the last step's successors,
+        and where a time limit ended an episode; elsewhere the next search's value is known.
+      discount, td_lambda: float `[]` within [0, 1].
+
+    Returns:
+      The trajectory with other extras: the searches' `probs` `[T, N, num_actions]`, and as `target`
+      `[T, N]` the lambda-returns of the searches' values, see `gae`.
+    """
+    value, ended = trajectory.extras["value"], (trajectory.terminated, trajectory.truncated)
+    successors = successor_values(value_of, value, trajectory.next_obs, *ended)
+    _, target = gae(trajectory.reward, *ended, value, successors, discount, td_lambda)
+    return replace(trajectory, extras={"probs": trajectory.extras["probs"], "target": target})
+
+
+def mean_entropy(probs: jax.Array) -> jax.Array:
+    """Average the entropies of policies `[..., num_actions]`, in nats."""
+    return jnp.mean(jnp.sum(jax.scipy.special.entr(probs), axis=-1))
+
+
+def _untracked(key: jax.Array) -> jax.Array:
+    """Hide a key from JAX's checker of reuse, if it is one of the usual implementation.
+
+    The checker refuses what mctx does at a node: at the root and below it, it breaks ties with the
+    same key, in two branches of which one is kept.
+    """
+    usual = jax.eval_shape(lambda: jax.random.key(0)).dtype == key.dtype
+    return jax.random.key_data(key) if usual else key

@@ -6,8 +6,8 @@ which may span several episodes: `first`, `terminated` and `truncated` say where
 and each step has its true successor. All observations are therefore stored twice, since a time
 limit may end an episode at any step, and how often is unknown when the buffer is made.
 
-Sequences start every `stride` steps of an environment. A recurrent network's carry is stored for
-those steps alone, `capacity / stride` carries: 4 KiB each for an LSTM of 512 units, so that a
+Sequences start every `period` steps of an environment. A recurrent network's carry is stored for
+those steps alone, `capacity / period` carries: 4 KiB each for an LSTM of 512 units, so that a
 sequence every 40 steps adds 102 bytes to each step.
 """
 
@@ -31,7 +31,7 @@ from .replay import Priorities, ReplayConfig, Starts, set_priorities, write
 class SequenceReplayConfig(ReplayConfig):
     """Static configuration of an agent that learns from sequences of steps.
 
-    A subclass gives `sequence_length`, and a `stride` other than 1, as properties of its fields.
+    A subclass gives `sequence_length`, and a `sequence_period` other than 1, by its fields.
 
     Attributes:
       batch_size: sequences in one gradient step, `B`.
@@ -43,10 +43,11 @@ class SequenceReplayConfig(ReplayConfig):
 
     # Without annotations, so that these are not fields.
     sequence_length = 1
-    stride = 1
+    sequence_period = 1
 
     def _check_learning_starts(self, owner: str) -> None:
-        check_divides(owner, "stride", self.stride, self.rollout_length, "rollout_length")
+        period = self.sequence_period
+        check_divides(owner, "sequence_period", period, self.rollout_length, "rollout_length")
         least = self.sequence_length * self.num_envs
         if not least <= self.learning_starts <= self.capacity:
             raise TriglotError(
@@ -61,7 +62,7 @@ class SequenceReplayState:
     """What a replay of sequences holds.
 
     Attributes:
-      steps: `[C, ...]`, one step per slot; its `carry` `[C / stride, ...]` is the one before the
+      steps: `[C, ...]`, one step per slot; its `carry` `[C / period, ...]` is the one before the
         first step of each sequence, `()` without one.
       position: int32 `[]`, the slot that is written next.
       num_added: int32 `[]`, environment steps added so far; stops counting at 2^31 - 1.
@@ -85,12 +86,12 @@ class Sequences:
 
     Attributes:
       steps: `[L, B, ...]`, with the carry `[B, ...]` stored for the first step.
-      start: int32 `[B]`, for `update_priorities`.
+      slot: int32 `[B]`, where each starts, for `update_priorities`.
       probability: float32 `[B]`, with which each was drawn.
     """
 
     steps: Trajectory
-    start: jax.Array
+    slot: jax.Array
     probability: jax.Array
 
 
@@ -104,7 +105,7 @@ class SequenceReplay:
       capacity: `C`, a multiple of the steps `T * N` of the rollouts that are added.
       num_envs: `N`.
       sequence_length: `L`, steps in one sample.
-      stride: steps of an environment from the start of a sequence to that of the next; divides `T`.
+      period: steps of an environment from the start of a sequence to that of the next; divides `T`.
       prioritized: sample in proportion to the weights that `update_priorities` gives.
     """
 
@@ -113,7 +114,7 @@ class SequenceReplay:
     capacity: int
     num_envs: int
     sequence_length: int
-    stride: int = 1
+    period: int = 1
     prioritized: bool = False
 
     @classmethod
@@ -121,15 +122,21 @@ class SequenceReplay:
         cls, config: SequenceReplayConfig, obs_spec: Spec, action_spec: Spec
     ) -> "SequenceReplay":
         """Make the replay that an agent's configuration describes, of such steps."""
-        shared = ("capacity", "num_envs", "sequence_length", "stride", "prioritized")
-        given = {name: getattr(config, name) for name in shared}
-        return cls(obs_spec=obs_spec, action_spec=action_spec, **given)
+        return cls(
+            obs_spec=obs_spec,
+            action_spec=action_spec,
+            capacity=config.capacity,
+            num_envs=config.num_envs,
+            sequence_length=config.sequence_length,
+            period=config.sequence_period,
+            prioritized=config.prioritized,
+        )
 
     @property
     def starts(self) -> Starts:
-        """The starts of sequences, `C / stride` of them."""
-        waiting = (-(-self.sequence_length // self.stride) - 1) * self.num_envs
-        return Starts(self.capacity // self.stride, waiting, self.prioritized)
+        """The starts of sequences, `C / period` of them."""
+        waiting = (-(-self.sequence_length // self.period) - 1) * self.num_envs
+        return Starts(self.capacity // self.period, waiting, self.prioritized)
 
     def init(
         self, carry: PyTree = (), extras: Mapping[str, PyTree] | None = None
@@ -170,9 +177,11 @@ class SequenceReplay:
             extras=zeros(dict(extras or {}), self.capacity),
             carry=zeros(carry, self.starts.capacity),
         )
-        zero, one = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
         return SequenceReplayState(
-            steps=steps, position=zero, num_added=one, priorities=self.starts.init()
+            steps=steps,
+            position=jnp.zeros((), jnp.int32),
+            num_added=jnp.zeros((), jnp.int32),
+            priorities=self.starts.init(),
         )
 
     def add(
@@ -183,26 +192,26 @@ class SequenceReplay:
         Args:
           state: of this replay.
           trajectory: its extras may be more than those stored.
-          carries: `[T / stride, N, ...]`, before each step at which a sequence starts; None for the
-            trajectory's carry, where `stride` is `T` or there is no carry.
+          carries: `[T / period, N, ...]`, before each step at which a sequence starts; None for the
+            trajectory's carry, where `period` is `T` or there is no carry.
 
         Raises:
           TriglotError: if the sizes do not fit.
         """
         length, num_envs = trajectory.reward.shape
         block = length * num_envs
-        if self.capacity % block or length % self.stride or num_envs != self.num_envs:
+        if self.capacity % block or length % self.period or num_envs != self.num_envs:
             raise TriglotError(
                 f"a replay of {self.capacity} slots and {self.num_envs} environments with a "
-                f"sequence every {self.stride} steps takes rollouts whose steps divide the slots "
-                f"and are divided by {self.stride}, got one of {length} steps of {num_envs}."
+                f"sequence every {self.period} steps takes rollouts whose steps divide the slots "
+                f"and are divided by {self.period}, got one of {length} steps of {num_envs}."
             )
         stored = state.steps
         if carries is None:
             carries = trajectory.carry
-            if jax.tree.leaves(carries) and length != self.stride:
+            if jax.tree.leaves(carries) and length != self.period:
                 raise TriglotError(
-                    f"sequences start every {self.stride} of {length} steps: give the carries "
+                    f"sequences start every {self.period} of {length} steps: give the carries "
                     "before each of these, see triglot.nn.carries."
                 )
 
@@ -221,10 +230,10 @@ class SequenceReplay:
             extras=kept,
             carry=(),
         )
-        start = state.position // self.stride
+        start = state.position // self.period
         written = write(replace(stored, carry=()), steps, state.position)
         priorities = self.starts.make_room(
-            state.priorities, start, state.size // self.stride, block // self.stride
+            state.priorities, start, state.size // self.period, block // self.period
         )
         return SequenceReplayState(
             steps=replace(written, carry=write(stored.carry, carries, start)),
@@ -235,35 +244,35 @@ class SequenceReplay:
 
     def num_starts(self, state: SequenceReplayState) -> jax.Array:
         """Count the sequences that can be sampled, int32 `[]`."""
-        return self.starts.count(state.size // self.stride)
+        return self.starts.count(state.size // self.period)
 
     def sample(self, state: SequenceReplayState, key: jax.Array, batch_size: int) -> Sequences:
         """Draw `batch_size` sequences, with replacement, of a state with at least one."""
-        where = state.position // self.stride, state.size // self.stride
-        start, probability = self.starts.draw(state.priorities, *where, key, batch_size)
-        return Sequences(steps=self.read(state, start), start=start, probability=probability)
+        where = state.position // self.period, state.size // self.period
+        slot, probability = self.starts.draw(state.priorities, *where, key, batch_size)
+        return Sequences(steps=self.read(state, slot), slot=slot, probability=probability)
 
-    def read(self, state: SequenceReplayState, start: jax.Array) -> Trajectory:
-        """Read the sequences `[L, B, ...]` that begin at `start` `[B]`."""
-        block, env = start // self.num_envs, start % self.num_envs
-        offsets = jnp.arange(self.sequence_length, dtype=jnp.int32)[:, None] * self.num_envs
-        slot = block * self.stride * self.num_envs + env
-        slots = (slot[None] + offsets) % self.capacity
+    def read(self, state: SequenceReplayState, slot: jax.Array) -> Trajectory:
+        """Read the sequences `[L, B, ...]` that start at `slot` `[B]`, counted among the starts."""
+        block, env = slot // self.num_envs, slot % self.num_envs
+        first = block * self.period * self.num_envs + env
+        offsets = jnp.arange(self.sequence_length, dtype=jnp.int32) * self.num_envs
+        slots = (first[None] + offsets[:, None]) % self.capacity
         steps = jax.tree.map(lambda leaf: leaf[slots], replace(state.steps, carry=()))
         return replace(
             steps,
             obs=specs.from_stored(self.obs_spec, steps.obs),
             next_obs=specs.from_stored(self.obs_spec, steps.next_obs),
-            carry=jax.tree.map(lambda leaf: leaf[start], state.steps.carry),
+            carry=jax.tree.map(lambda leaf: leaf[slot], state.steps.carry),
         )
 
     def update_priorities(
-        self, state: SequenceReplayState, start: jax.Array, weight: jax.Array
+        self, state: SequenceReplayState, slot: jax.Array, weight: jax.Array
     ) -> SequenceReplayState:
         """Set float weights `[B]` of sampled sequences `[B]`."""
         if state.priorities is None:
             return state
-        return replace(state, priorities=set_priorities(state.priorities, start, weight))
+        return replace(state, priorities=set_priorities(state.priorities, slot, weight))
 
 
 def sequence_priority(error: Float[Array, "L B"], eta: Number) -> Float[Array, " B"]:

@@ -14,11 +14,10 @@ from triglot.algorithms.q_learning import (
     QLearningConfig,
     QLearningHyperparams,
     QLearningState,
-    draw,
 )
 from triglot.backends import build
 from triglot.core.agent import Trajectory
-from triglot.core.rl.exploration import epsilon_greedy_probs
+from triglot.core.rl.exploration import epsilon_greedy_probs, sample_probs
 from triglot.core.specs import Discrete
 
 OBS, ACTIONS = Discrete(3), Discrete(2)
@@ -197,7 +196,7 @@ def test_the_policy_shares_among_the_best_and_forbids_what_is_masked() -> None:
 def test_actions_are_drawn_as_often_as_the_policy_says() -> None:
     policy = jnp.array([[0.125, 0.375, 0.5, 0.0]])
     uniform = (jnp.arange(4096, dtype=jnp.float32) + 0.5) / 4096
-    drawn = draw(jnp.broadcast_to(policy, (4096, 4)), uniform)
+    drawn = sample_probs(jnp.broadcast_to(policy, (4096, 4)), uniform)
     np.testing.assert_array_equal(np.bincount(drawn, minlength=4), policy[0] * 4096)
-    ends = draw(jnp.broadcast_to(policy, (2, 4)), jnp.array([0.0, 1.0 - 2.0**-23]))
+    ends = sample_probs(jnp.broadcast_to(policy, (2, 4)), jnp.array([0.0, 1.0 - 2.0**-23]))
     assert ends.tolist() == [0, 2]

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams, PPOState
+from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.core.agent import PolicyInput, Trajectory
 from triglot.core.errors import TriglotError
+from triglot.core.families.policy_gradient import PolicyGradientState
 from triglot.core.loop.rollout import EpisodeStats, rollout
 from triglot.core.loop.state import RunnerState
 from triglot.core.loop.vectorize import VectorEnvironment
@@ -40,7 +41,7 @@ def forgetful(network: Network) -> Network:
 
 
 def collected(
-    agent: PPO, vector: VectorEnvironment, state: PPOState, key: jax.Array
+    agent: PPO, vector: VectorEnvironment, state: PolicyGradientState, key: jax.Array
 ) -> tuple[RunnerState, Trajectory, EpisodeStats]:
     """Collect a rollout from the start of episodes."""
     carry, env = agent.initial_carry(state, CONFIG.num_envs), vector.reset(key)
@@ -97,7 +98,7 @@ def test_the_successor_is_valued_with_what_was_carried_there() -> None:
         extras={"logits": jnp.zeros((3, 1, 2))},
         carry=jnp.array([10.0]),
     )
-    value, next_value = agent._values(SUMMING.init(jax.random.key(0)), trajectory)
+    value, next_value = agent.values(SUMMING.init(jax.random.key(0)), trajectory)
     np.testing.assert_array_equal(value[:, 0], [11.0, 13.0, 5.0])
     # The cut episode's successor, 4, continues 13; the new one's, 6, continues 5.
     np.testing.assert_array_equal(next_value[:, 0], [13.0, 17.0, 11.0])
@@ -117,7 +118,7 @@ def test_one_network_for_all_heads_gives_the_values_with_the_actions(cell: str) 
             state = agent.init(key, CONFIG.num_envs)
             trajectory = collected(agent, vector, state, key)[1]
             kept = trajectory.extras.pop("value", None)
-            return kept, agent._values(state.learner.variables, trajectory)[0]
+            return kept, agent.values(state.learner.variables, trajectory)[0]
 
         kept, computed = values(jax.random.key(0))
         assert (kept is not None) == shared

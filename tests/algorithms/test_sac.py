@@ -46,12 +46,6 @@ def test_counts_that_cannot_be_served(config: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("algorithm", "env", "hyper", "words"),
     [
-        (
-            "sac",
-            "gridworld:4x4",
-            {},
-            "on gridworld:4x4: .*bounded Box of float actions.*DQN or PPO",
-        ),
         ("dqn", "probe:reach", {}, "discrete actions"),
         ("q_learning", "probe:reach", {}, "Discrete observations"),
         ("sac", "probe:reach", {"tau": 2.0}, r"tau must be within \[0, 1\], got 2.0"),
@@ -77,6 +71,12 @@ def test_ppo_refuses_actions_it_has_no_policy_for(spec: Box, words: str) -> None
 
     with pytest.raises(TriglotError, match=words):
         PPO.networks(REACH.obs_spec, spec)
+
+
+@pytest.mark.parametrize("spec", [Box((2,)), Box((2,), "int32", 0, 3)])
+def test_sac_refuses_actions_it_has_no_policy_for(spec: Box) -> None:
+    with pytest.raises(TriglotError, match=r"SAC needs a bounded Box of float actions"):
+        SAC.networks(REACH.obs_spec, spec)
 
 
 def test_one_network_for_both_parts_is_refused(agent: SAC) -> None:

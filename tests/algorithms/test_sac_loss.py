@@ -10,7 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from triglot.algorithms.sac import SAC, Batch, SACConfig, SACHyperparams
+from triglot.algorithms.sac import SAC, SACConfig, SACHyperparams
+from triglot.core.families.actor_critic import ActorCriticBatch as Batch
 from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import combine, ensemble, scalar
 from triglot.core.rl.replay import Sample, Step
@@ -155,8 +156,8 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
         ),
     )
     keys = jax.random.split(jax.random.key(5))
-    after, metrics = agent._learn(state, keys)
     sample = agent.replay.sample(state.replay, keys[0], 2, state.hyper.discount)
+    after, metrics = agent.learn(state, sample, keys[1])
     _, actor_key, temperature_key = jax.random.split(keys[1], 3)
     moved = {"critic": after.learners["critic"]}
     given = Batch(sample=sample, state=replace(state, learners={**state.learners, **moved}))

@@ -45,9 +45,9 @@ def rollout(start: int, length: int, seed: int = 0) -> Trajectory:
     )
 
 
-def carries(trajectory: Trajectory, stride: int) -> dict[str, jax.Array]:
+def carries(trajectory: Trajectory, period: int) -> dict[str, jax.Array]:
     """Make a carry that says the time and the environment of the step it precedes."""
-    starts = trajectory.reward[::stride]
+    starts = trajectory.reward[::period]
     return {"hidden": jnp.tile(starts[..., None], (1, 1, 3))}
 
 
@@ -65,14 +65,14 @@ class Oracle:
         self.end = len(self.steps["reward"])
         self.oldest = max(self.end - capacity // N, 0)
 
-    def starts(self, length: int, stride: int) -> set[int]:
+    def starts(self, length: int, period: int) -> set[int]:
         times = range(self.oldest, self.end - length + 1)
-        return {time + 100 * env for time in times if time % stride == 0 for env in range(N)}
+        return {time + 100 * env for time in times if time % period == 0 for env in range(N)}
 
 
 def filled(made: SequenceReplay, rollouts: list[Trajectory]) -> SequenceReplayState:
     state = made.init(CARRY, EXTRAS)
-    add = jax.jit(lambda state, one: made.add(state, one, carries(one, made.stride)))
+    add = jax.jit(lambda state, one: made.add(state, one, carries(one, made.period)))
     for one in rollouts:
         state = add(state, one)
     return state
@@ -83,8 +83,8 @@ CASES = [
     pytest.param(5, 1, 4, 2, id="not-yet-full"),
     pytest.param(5, 1, 4, 3, id="full"),
     pytest.param(5, 1, 4, 4, id="around-the-end"),
-    pytest.param(5, 2, 4, 5, id="stride-2"),
-    pytest.param(5, 4, 4, 7, id="stride-of-a-rollout"),
+    pytest.param(5, 2, 4, 5, id="period-2"),
+    pytest.param(5, 4, 4, 7, id="period-of-a-rollout"),
     pytest.param(4, 4, 4, 4, id="adjacent"),
     pytest.param(7, 1, 2, 9, id="longer-than-a-rollout"),
     pytest.param(1, 1, 3, 6, id="single-steps"),
@@ -94,21 +94,21 @@ CASES = [
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-@pytest.mark.parametrize(("length", "stride", "rollout_length", "num_rollouts"), CASES)
+@pytest.mark.parametrize(("length", "period", "rollout_length", "num_rollouts"), CASES)
 def test_sequences_are_slices_of_the_steps_that_are_kept(
-    length: int, stride: int, rollout_length: int, num_rollouts: int, prioritized: bool
+    length: int, period: int, rollout_length: int, num_rollouts: int, prioritized: bool
 ) -> None:
     made = SequenceReplay(
         **SPECS,
         capacity=12 * N,
         num_envs=N,
         sequence_length=length,
-        stride=stride,
+        period=period,
         prioritized=prioritized,
     )
     rollouts = [rollout(index * rollout_length, rollout_length) for index in range(num_rollouts)]
     oracle, state = Oracle(rollouts, made.capacity), filled(made, rollouts)
-    expected = oracle.starts(length, stride)
+    expected = oracle.starts(length, period)
     assert int(made.num_starts(state)) == len(expected)
 
     sequences = jax.jit(made.sample, static_argnums=2)(state, jax.random.key(0), 400)
@@ -136,7 +136,7 @@ def test_a_sequence_of_the_newest_step_and_the_oldest_is_never_read() -> None:
 
 
 def test_carries_of_the_rollouts_start_are_the_default() -> None:
-    made = SequenceReplay(**SPECS, capacity=12 * N, num_envs=N, sequence_length=6, stride=3)
+    made = SequenceReplay(**SPECS, capacity=12 * N, num_envs=N, sequence_length=6, period=3)
     state = made.init(jnp.zeros((N, 3)))
     for time in (0, 3, 6):
         state = made.add(state, rollout(time, 3))
@@ -147,7 +147,7 @@ def test_carries_of_the_rollouts_start_are_the_default() -> None:
 
 
 def test_a_rollout_that_does_not_fit_is_refused() -> None:
-    made = SequenceReplay(**SPECS, capacity=12 * N, num_envs=N, sequence_length=4, stride=2)
+    made = SequenceReplay(**SPECS, capacity=12 * N, num_envs=N, sequence_length=4, period=2)
     for length in (5, 3):  # 5 does not divide the slots, 2 does not divide 3
         with pytest.raises(TriglotError, match=f"got one of {length} steps of 2"):
             made.add(made.init(CARRY), rollout(0, length), carries(rollout(0, length), 2))
@@ -180,7 +180,7 @@ def test_whole_numbers_are_stored_in_bytes_and_sampled_as_declared() -> None:
 def test_samples_by_priority_follow_it() -> None:
     """New sequences get the largest weight so far; those that were overwritten are gone."""
     made = SequenceReplay(
-        **SPECS, capacity=8 * N, num_envs=N, sequence_length=4, stride=2, prioritized=True
+        **SPECS, capacity=8 * N, num_envs=N, sequence_length=4, period=2, prioritized=True
     )
 
     def weights(state: SequenceReplayState) -> list[float]:
@@ -190,7 +190,7 @@ def test_samples_by_priority_follow_it() -> None:
     state = filled(made, [rollout(0, 4)])
     assert weights(state) == [1, 1, 0, 0, 0, 0, 0, 0]  # the sequence at step 2 is not complete
     state = made.update_priorities(state, jnp.array([1]), jnp.array([3.0]))
-    counts = np.bincount(made.sample(state, jax.random.key(0), 400).start, minlength=8)
+    counts = np.bincount(made.sample(state, jax.random.key(0), 400).slot, minlength=8)
     np.testing.assert_allclose(counts, [100, 300, 0, 0, 0, 0, 0, 0], atol=1.01)
     add = lambda state, time: made.add(state, rollout(time, 4), carries(rollout(time, 4), 2))  # noqa: E731
     state = add(state, 4)
@@ -217,13 +217,13 @@ def test_the_priority_mixes_the_largest_and_the_average_error() -> None:
     [
         ({"learning_starts": 10}, r"sequence length \* num_envs <= learning_starts .* got 12, 10"),
         ({"buffer_size": 8}, "got 12, 16 and 8"),
-        ({"stride": 3}, "stride must divide rollout_length = 4, got 3"),
+        ({"sequence_period": 3}, "sequence_period must divide rollout_length = 4, got 3"),
     ],
 )
 def test_impossible_sizes_are_refused(options: dict[str, Any], message: str) -> None:
     class RecallConfig(SequenceReplayConfig):
         sequence_length = 6
-        stride = options.pop("stride", 1)
+        sequence_period = options.pop("sequence_period", 1)
 
     given: dict[str, Any] = {
         "num_envs": 2,

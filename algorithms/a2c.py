@@ -1,0 +1,118 @@
+"""Advantage actor-critic: short rollouts, one gradient step for each; fast where steps are cheap.
+
+Source: Mnih et al. 2016, https://arxiv.org/abs/1602.01783, algorithm S3 and section 4, in its
+synchronous form: the gradient of all environments' rollouts is one step.
+Differences: Adam (`--optimizer rmsprop` gives the paper's optimizer); losses are averaged over
+steps; generalized advantages with `gae_lambda` below 1; a truncated episode bootstraps from its
+true last observation. A continuous policy is a Gaussian squashed by tanh into the action bounds;
+its entropy is taken before the tanh.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import rlax
+
+from .. import nn, rl
+
+
+@rl.pytree_dataclass
+class A2CHyperparams:
+    """Hyperparameters of A2C, which a sweep may vary under `vmap`.
+
+    Attributes:
+      learning_rate: at the start.
+      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
+        is constant.
+      discount: of future rewards, within [0, 1].
+      gae_lambda: of generalized advantage estimation; 1 gives the paper's returns of up to `T`
+        steps.
+      value_coef: weight of the value loss.
+      entropy_coef: weight of the entropy bonus.
+      max_grad_norm: clip threshold of the global gradient norm.
+      adam_eps: Adam's epsilon.
+    """
+
+    learning_rate: rl.Number = 7e-4
+    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
+    discount: rl.Number = rl.unit_interval(0.99)
+    gae_lambda: rl.Number = rl.unit_interval(1.0)
+    value_coef: rl.Number = 0.5
+    entropy_coef: rl.Number = 0.01
+    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
+    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(rl.PolicyGradientConfig):
+    """Static configuration of A2C.
+
+    Attributes:
+      num_envs: environments stepped at a time, `N`.
+      rollout_length: steps from each between updates, `T`; the paper's `t_max`.
+      normalize_advantage: to mean 0 and standard deviation 1, per update.
+    """
+
+    num_envs: int = 16
+    rollout_length: int = 5
+    normalize_advantage: bool = False
+
+
+@rl.pytree_dataclass
+class Batch(rl.PolicySamples):
+    """Samples of a rollout, with advantages and value targets."""
+
+    advantage: jax.Array
+    target: jax.Array
+
+
+@dataclass(frozen=True)
+class A2C(rl.PolicyGradient):
+    """The agent; `rl.PolicyGradient` says what its network returns."""
+
+    config: A2CConfig = A2CConfig()
+    hyper: A2CHyperparams = A2CHyperparams()
+
+    Config = A2CConfig
+    Hyperparams = A2CHyperparams
+
+    def update(
+        self, state: rl.PolicyGradientState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[rl.PolicyGradientState, rl.Metrics]:
+        hyper = state.hyper
+        trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
+        value, advantage, target = self.estimate(
+            state.learner.variables, trajectory, hyper.discount, hyper.gae_lambda
+        )
+        batch = self.samples(Batch, trajectory, advantage=advantage, target=target)
+
+        learner, metrics = self.learn(self.loss, state, batch, key)
+        metrics = {**metrics, "explained_variance": rl.explained_variance(value, target)}
+        return replace(state, learner=learner, normalizer=normalizer), metrics
+
+    def loss(
+        self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: A2CHyperparams
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
+        """Add the policy gradient, the value loss and the entropy bonus (algorithm S3).
+
+        L = -mean(A * log pi(a|s)) + value_coef * mean(0.5 * (R - V(s))^2)
+            - entropy_coef * mean(H(pi(s))), with A = R - V(s) without gradient where `gae_lambda`
+        is 1.
+
+        Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for
+        the network's own randomness.
+        """
+        actor, value, batch, new_state = self.evaluate(variables, batch, key)
+        log_prob, advantage = actor.log_prob(batch.action), batch.advantage
+        chex.assert_equal_shape([value, batch.target, log_prob])
+        if self.config.normalize_advantage:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        policy_loss = -jnp.mean(advantage * log_prob)
+        value_loss = jnp.mean(rlax.l2_loss(value, batch.target))
+        entropy = actor.entropy().mean()
+        total = policy_loss + hyper.value_coef * value_loss - hyper.entropy_coef * entropy
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return total, (metrics, new_state)

@@ -1,0 +1,72 @@
+"""Epochs of minibatches from a rollout, and schedules over the updates."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from ..hyper import Number
+from ..types import Key, Metrics, PyTree
+
+
+def epochs_of_minibatches(
+    step: Callable[[PyTree, PyTree, Key], tuple[PyTree, Metrics]],
+    state: PyTree,
+    batch: PyTree,
+    key: Key,
+    *,
+    num_epochs: int,
+    num_minibatches: int,
+    scan: Callable[..., tuple[PyTree, Metrics]] = jax.lax.scan,
+) -> tuple[PyTree, Metrics]:
+    """Take one step on each minibatch of several epochs, each of them in an order of its own.
+
+    Args:
+      step: `step(state, minibatch, key) -> (state, metrics)`.
+      state: such as a `LearnerState`.
+      batch: samples `[B, ...]`.
+      key: for the orders, and one key for each step.
+      num_epochs: passes over the batch.
+      num_minibatches: steps in one pass; must divide `B`.
+      scan: `jax.lax.scan`, or `Learner.scan` where the state is that of one learner.
+
+    Returns:
+      The state after the last step, and the average metrics.
+    """
+    batch_size, num_steps = len(jax.tree.leaves(batch)[0]), num_epochs * num_minibatches
+    shuffle_key, step_key = jax.random.split(key)
+    shuffle = jax.vmap(lambda k: jax.random.permutation(k, batch_size))
+    order = shuffle(jax.random.split(shuffle_key, num_epochs)).reshape(num_steps, -1)
+
+    def on_minibatch(state: PyTree, given: tuple[jax.Array, Key]) -> tuple[PyTree, Metrics]:
+        indices, own_key = given
+        return step(state, jax.tree.map(lambda leaf: leaf[indices], batch), own_key)
+
+    state, metrics = scan(on_minibatch, state, (order, jax.random.split(step_key, num_steps)))
+    return state, jax.tree.map(jnp.mean, metrics)
+
+
+def linear_decay(start: Number, num_updates: jax.Array, horizon: Number | None) -> jax.Array:
+    """Let a hyperparameter fall linearly from `start` to 0.
+
+    Args:
+      start: float `[]`.
+      num_updates: int32 `[]`, updates so far.
+      horizon: float `[]`, updates until it is 0. Infinity, or None: it is constant.
+
+    Returns:
+      float32 `[]`.
+    """
+    if horizon is None:
+        return jnp.asarray(start)
+    return start * jnp.maximum(1.0 - num_updates.astype(jnp.float32) / horizon, 0.0)
+
+
+def flatten(tree: PyTree) -> PyTree:
+    """Reshape `[T, N, ...]` to samples `[T * N, ...]`."""
+    return jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), tree)
+
+
+def swap_time(tree: PyTree) -> PyTree:
+    """Transpose `[T, N, ...]` to `[N, T, ...]`, or back."""
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), tree)
