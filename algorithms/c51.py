@@ -55,10 +55,6 @@ class C51(rl.ReplayedQ):
         rl.check_below("C51", self.hyper, "v_min", "v_max")
         super().__post_init__()
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"logits": (self.num_actions, self.config.num_atoms)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: C51Config = C51Config()

@@ -66,10 +66,6 @@ class DQN(rl.ReplayedQ):
     Config = DQNConfig
     Hyperparams = DQNHyperparams
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"q": (self.num_actions,)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: DQNConfig = DQNConfig()

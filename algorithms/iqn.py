@@ -59,9 +59,13 @@ class IQN(rl.ReplayedQ):
     Hyperparams = IQNHyperparams
 
     def __post_init__(self) -> None:
-        specs = self.obs_spec, self.action_spec, self.config
-        nn.check_implicit_quantile_network(self.network, *specs, algorithm="IQN")
+        described = self.networks(self.obs_spec, self.action_spec, self.config)
+        nn.check_parts(self.network, described, algorithm="IQN")
         super().__post_init__()
+
+    @property
+    def heads(self) -> dict[str, tuple[int, ...]]:
+        return {}  # checked by part
 
     @staticmethod
     def networks(

@@ -44,10 +44,6 @@ class QRDQN(rl.ReplayedQ):
     Config = QRDQNConfig
     Hyperparams = QRDQNHyperparams
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"quantiles": (self.num_actions, self.config.num_quantiles)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: QRDQNConfig = QRDQNConfig()
