@@ -114,6 +114,69 @@ CASES: dict[str, Case] = {
             ),
         ),
     ),
+    "a2c": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=ROLLOUTS,
+        probes=(
+            Probe(
+                env="truncating",
+                config=PROBE_ROLLOUTS,
+                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+            ),
+            Probe(
+                env="reach",
+                config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
+                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+                num_updates=300,
+                value_error=None,
+            ),
+        ),
+    ),
+    "reinforce": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=ROLLOUTS,
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config=PROBE_ROLLOUTS,
+                hyper={"learning_rate": 2e-2, "discount": 0.5},
+            ),
+        ),
+    ),
+    "impala": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "entropy_coef": 0.0},
+                num_updates=120,
+            ),
+        ),
+    ),
+    "vmpo": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                num_updates=150,
+            ),
+            Probe(
+                env="reach",
+                config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                value_error=None,
+            ),
+        ),
+    ),
     "dqn": Case(
         family="action values",
         envs=DISCRETE,

@@ -122,7 +122,7 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, Spec, zeros
+from .core.specs import Box, Dict, Discrete, Spec, one_hot, one_hot_spec, zeros
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -133,7 +133,7 @@ __all__ = [
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "joined",
+    "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
     "check_divides", "check_below", "as_float32", "TriglotError",
@@ -147,8 +147,6 @@ __all__ = [
     "at_action", "linear_schedule", "mask_q", "soft_value",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
-    # Tabular control
-    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
     "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
@@ -165,5 +163,5 @@ __all__ = [
     "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "Spec", "zeros",
+    "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
 ]  # fmt: skip
