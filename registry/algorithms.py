@@ -20,6 +20,7 @@ ALGORITHMS = {
     "c51": "triglot.algorithms.c51:C51",
     "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
     "iqn": "triglot.algorithms.iqn:IQN",
+    "rainbow": "triglot.algorithms.rainbow:Rainbow",
     "r2d2": "triglot.algorithms.r2d2:R2D2",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",

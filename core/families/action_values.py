@@ -160,6 +160,10 @@ class ReplayedQ(AgentBase, ABC):
         """Estimate the action values, float32 `[B, num_actions]`, by the online network."""
         return self.q_values(state.learner.variables, obs, state.hyper)
 
+    def importance_sampling_exponent(self, state: ReplayedQState) -> jax.Array:
+        """Return the exponent of the weights that correct for priorities, float32 `[]`."""
+        return state.hyper.importance_sampling_exponent
+
     def epsilon(self, state: ReplayedQState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
         hyper, num_steps = state.hyper, state.replay.num_added
@@ -211,7 +215,8 @@ class ReplayedQ(AgentBase, ABC):
         hyper = state.hyper
         weight = jnp.ones_like(sample.probability)
         if self.config.prioritized:
-            weight = importance_weights(sample.probability, hyper.importance_sampling_exponent)
+            exponent = self.importance_sampling_exponent(state)
+            weight = importance_weights(sample.probability, exponent)
         batch = ReplayedBatch(sample=sample, target=state.target, weight=weight, hyper=hyper)
         learner, metrics = self.learner.step(state.learner, self.loss, batch, key, hyper)
         error = jnp.abs(metrics.pop("td_errors"))

@@ -8,7 +8,14 @@ from .heads import num_actions
 
 
 def q_network(
-    obs_spec: Spec, action_spec: Spec, config: Any, *, algorithm: str, head: str = "q", **how: Any
+    obs_spec: Spec,
+    action_spec: Spec,
+    config: Any,
+    *,
+    algorithm: str,
+    head: str = "q",
+    atoms: int | None = None,
+    noise: float | None = None,
 ) -> dict[str, NetworkSpec]:
     """Describe a network of action values, or of return distributions by action.
 
@@ -18,15 +25,16 @@ def q_network(
       config: has `hidden_sizes`, `dueling` and the options of `ConvolutionConfig`.
       algorithm: its name, for messages.
       head: the name of the head.
-      how: other fields of the head, such as `atoms`.
+      atoms: of the head, for distributions.
+      noise: of noisy layers at the start; None for plain layers.
 
     Returns:
       The `q_network`.
     """
     torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
     size = num_actions(action_spec, algorithm=algorithm)
-    values = Head(size=size, scale=1.0, dueling=config.dueling, **how)
-    return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),))}
+    values = Head(size=size, scale=1.0, dueling=config.dueling, atoms=atoms)
+    return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),), noise=noise)}
 
 
 def implicit_quantile_network(
