@@ -125,9 +125,6 @@ class DQN(rl.ReplayedQ):
         log_policy = rl.at_action(own_q, sample.action) - value
         bonus = jnp.clip(log_policy, hyper.munchausen_min, 0.0)
         next_value = rl.soft_value(next_q, sample.next_action_mask, hyper.munchausen_temperature)
-        return jax.vmap(rlax.td_learning)(
-            rl.at_action(q, sample.action),
-            sample.reward + hyper.munchausen_coef * bonus,
-            sample.discount,
-            next_value,
-        )
+        reward = sample.reward + hyper.munchausen_coef * bonus
+        own = rl.at_action(q, sample.action)
+        return jnp.asarray(jax.vmap(rlax.td_learning)(own, reward, sample.discount, next_value))
