@@ -4,6 +4,7 @@ from .core.networks.action_values import (
     implicit_quantile_network,
     q_network,
 )
+from .core.networks.action_values import implicit_quantile_network, q_network
 from .core.networks.actor_critic import (
     actor_critic,
     check_parts,
@@ -54,6 +55,7 @@ __all__ = [
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
     "require_single_steps", "check_parts", "check_implicit_quantile_network",
+    "require_single_steps", "check_parts",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks

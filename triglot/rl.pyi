@@ -37,8 +37,8 @@ from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
+    below,
     between,
-    check_below,
     check_divides,
     finite,
     one_of,
@@ -48,12 +48,7 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
-from .core.rl.distributional import (
-    categorical_mean,
-    categorical_q_learning,
-    quantile_q_learning,
-    tau_midpoints,
-)
+from .core.rl.distributional import categorical_mean, categorical_target, tau_midpoints
 from .core.rl.distributions import (
     Categorical,
     MultiCategorical,
@@ -140,8 +135,8 @@ __all__ = [
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
-    "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
-    "check_divides", "check_below", "as_float32", "TriglotError",
+    "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
+    "check_divides", "as_float32", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "rmsprop", "sgd",
@@ -156,6 +151,7 @@ __all__ = [
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
     "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
+    "explained_variance", "categorical_mean", "categorical_target",
     "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
