@@ -67,11 +67,13 @@ from .core.rl.exploration import (
     greedy,
     linear_schedule,
     mask_q,
+    noisy,
     sample_probs,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
     clipped_value_loss,
+    ensemble_loss,
     explained_variance,
     gae,
     successor_values,
@@ -136,13 +138,13 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "mask_q",
+    "at_action", "linear_schedule", "mask_q", "noisy",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Tabular control
     "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
-    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "ensemble_loss",
     "explained_variance",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
