@@ -5,7 +5,7 @@ the tests in `tests/conformance` and `tests/learning` run over all entries.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
@@ -98,7 +98,13 @@ PROBE_REPLAY: dict[str, Any] = {
 }
 PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
 EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
-RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
+REACHING = Probe(
+    env="reach",
+    config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
+    hyper={"learning_rate": 1e-2, "critic_learning_rate": 1e-2},
+    num_updates=400,
+    value_error=None,
+)
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -234,20 +240,40 @@ CASES: dict[str, Case] = {
         refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
         table=False,
     ),
-    "sac": Case(
+    "ddpg": Case(
         family="actor and critic",
         envs=CONTINUOUS,
         config=REPLAY,
+        probes=(REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "DDPG needs a bounded Box of float actions"),
+    ),
+    "td3": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config=REPLAY,
+        probes=(REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "TD3 needs a bounded Box of float actions"),
+    ),
+    "sac": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config=REPLAY,
+        probes=(REACHING, replace(REACHING, env="obs-action-reward")),
+    ),
+    "redq": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART),
+        config={**REPLAY, "policy_delay": 2, "num_critics": 3},
+        probes=(REACHING,),
+    ),
+    "mpo": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config={**REPLAY, "num_actions": 4, "target_update_period": 4},
         probes=(
-            Probe(
-                env="reach",
-                config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
-                hyper=dict.fromkeys(RATES, 1e-2),
-                num_updates=400,
-                value_error=None,
-            ),
+            replace(REACHING, num_updates=800),
+            replace(REACHING, env="obs-action-reward"),
         ),
-        refused=dict.fromkeys(NOT_CONTINUOUS, "SAC needs a bounded Box of float actions"),
     ),
     "q_learning": Case(
         family="tabular",

@@ -1,16 +1,16 @@
 from .core.network import Network, Variables
-from .core.networks.actor_critic import (
-    actor_critic,
-    check_parts,
-    continuous_actor_critic,
-    soft_actor_critic,
-)
 from .core.networks.action_values import (
     check_implicit_quantile_network,
     implicit_quantile_network,
     q_network,
 )
-from .core.networks.actor_critic import actor_critic, check_soft_actor_critic, soft_actor_critic
+from .core.networks.actor_critic import (
+    actor_critic,
+    check_parts,
+    check_soft_actor_critic,
+    continuous_actor_critic,
+    soft_actor_critic,
+)
 from .core.networks.architecture import (
     CELLS,
     CNN,
@@ -54,10 +54,9 @@ __all__ = [
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
     "require_single_steps", "check_parts",
-    "actor_critic", "soft_actor_critic", "q_network", "implicit_quantile_network",
+    "q_network", "implicit_quantile_network",
     # Outputs, and what an algorithm needs of them
-    "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
-    "require_single_steps", "check_soft_actor_critic", "check_implicit_quantile_network",
+    "check_soft_actor_critic", "check_implicit_quantile_network",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks
