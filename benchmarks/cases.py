@@ -105,6 +105,7 @@ REACHING = Probe(
     num_updates=400,
     value_error=None,
 )
+SOFT_REACHING = replace(REACHING, hyper={**REACHING.hyper, "temperature_learning_rate": 1e-2})
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -258,13 +259,13 @@ CASES: dict[str, Case] = {
         family="actor and critic",
         envs=(*CONTINUOUS, CART, MAZE, GRID),
         config=REPLAY,
-        probes=(REACHING, replace(REACHING, env="obs-action-reward")),
+        probes=(SOFT_REACHING, replace(SOFT_REACHING, env="obs-action-reward")),
     ),
     "redq": Case(
         family="actor and critic",
         envs=(*CONTINUOUS, CART),
         config={**REPLAY, "policy_delay": 2, "num_critics": 3},
-        probes=(REACHING,),
+        probes=(SOFT_REACHING,),
     ),
     "mpo": Case(
         family="actor and critic",

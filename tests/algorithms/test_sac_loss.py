@@ -19,7 +19,8 @@ from tests.algorithms.toy_actor_critics import (
     variables,
 )
 from triglot.algorithms.sac import SAC, SACConfig, SACHyperparams
-from triglot.core.families.actor_critic import ActorCriticBatch
+from triglot.core.families.actor_critic import ActorCriticBatch, ActorCriticState
+from triglot.core.learner import LearnerState
 from triglot.core.networks.combinators import combine, ensemble, scalar
 from triglot.core.rl.replay import Step
 
@@ -34,6 +35,10 @@ def agent() -> SAC:
         "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
     }
     return SAC(combine(parts), OBS, ACTIONS, SACConfig(), SACHyperparams())
+
+
+def with_learners(state: ActorCriticState, moved: dict[str, LearnerState]) -> ActorCriticState:
+    return replace(state, learners={**state.learners, **moved})
 
 
 def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
