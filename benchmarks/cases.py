@@ -101,11 +101,12 @@ EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilo
 REACHING = Probe(
     env="reach",
     config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
-    hyper={"learning_rate": 1e-2, "critic_learning_rate": 1e-2},
-    num_updates=400,
+    hyper={"learning_rate": 1e-3, "critic_learning_rate": 1e-2},
+    num_updates=800,
     value_error=None,
 )
-SOFT_REACHING = replace(REACHING, hyper={**REACHING.hyper, "temperature_learning_rate": 1e-2})
+NOISY_REACHING = replace(REACHING, hyper={**REACHING.hyper, "exploration_noise": 0.5})
+SOFT_REACHING = replace(REACHING, hyper=dict.fromkeys(RATES, 1e-2), num_updates=400)
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -245,14 +246,14 @@ CASES: dict[str, Case] = {
         family="actor and critic",
         envs=CONTINUOUS,
         config=REPLAY,
-        probes=(REACHING,),
+        probes=(NOISY_REACHING,),
         refused=dict.fromkeys(NOT_CONTINUOUS, "DDPG needs a bounded Box of float actions"),
     ),
     "td3": Case(
         family="actor and critic",
         envs=CONTINUOUS,
         config=REPLAY,
-        probes=(REACHING,),
+        probes=(NOISY_REACHING,),
         refused=dict.fromkeys(NOT_CONTINUOUS, "TD3 needs a bounded Box of float actions"),
     ),
     "sac": Case(
@@ -272,7 +273,7 @@ CASES: dict[str, Case] = {
         envs=(*CONTINUOUS, CART, MAZE, GRID),
         config={**REPLAY, "num_actions": 4, "target_update_period": 4},
         probes=(
-            replace(REACHING, num_updates=800),
+            replace(REACHING, config={**REACHING.config, "num_actions": 20}),
             replace(REACHING, env="obs-action-reward"),
         ),
     ),
