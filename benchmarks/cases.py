@@ -98,6 +98,7 @@ PROBE_REPLAY: dict[str, Any] = {
 }
 PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
 EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
+RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
 REACHING = Probe(
     env="reach",
     config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
