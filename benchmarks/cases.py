@@ -5,7 +5,7 @@ the tests in `tests/conformance` and `tests/learning` run over all entries.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
@@ -99,6 +99,15 @@ PROBE_REPLAY: dict[str, Any] = {
 PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
 EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
 RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
+REACHING = Probe(
+    env="reach",
+    config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
+    hyper={"learning_rate": 1e-3, "critic_learning_rate": 1e-2},
+    num_updates=800,
+    value_error=None,
+)
+NOISY_REACHING = replace(REACHING, hyper={**REACHING.hyper, "exploration_noise": 0.5})
+SOFT_REACHING = replace(REACHING, hyper=dict.fromkeys(RATES, 1e-2), num_updates=400)
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -251,20 +260,40 @@ CASES: dict[str, Case] = {
         refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
         table=False,
     ),
-    "sac": Case(
+    "ddpg": Case(
         family="actor and critic",
         envs=CONTINUOUS,
         config=REPLAY,
+        probes=(NOISY_REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "DDPG needs a bounded Box of float actions"),
+    ),
+    "td3": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config=REPLAY,
+        probes=(NOISY_REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "TD3 needs a bounded Box of float actions"),
+    ),
+    "sac": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config=REPLAY,
+        probes=(SOFT_REACHING, replace(SOFT_REACHING, env="obs-action-reward")),
+    ),
+    "redq": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART),
+        config={**REPLAY, "policy_delay": 2, "num_critics": 3},
+        probes=(SOFT_REACHING,),
+    ),
+    "mpo": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config={**REPLAY, "num_actions": 4, "target_update_period": 4},
         probes=(
-            Probe(
-                env="reach",
-                config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
-                hyper=dict.fromkeys(RATES, 1e-2),
-                num_updates=400,
-                value_error=None,
-            ),
+            replace(REACHING, config={**REACHING.config, "num_actions": 20}),
+            replace(REACHING, env="obs-action-reward"),
         ),
-        refused=dict.fromkeys(NOT_CONTINUOUS, "SAC needs a bounded Box of float actions"),
     ),
     "q_learning": Case(
         family="tabular",

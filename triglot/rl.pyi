@@ -73,12 +73,14 @@ from .core.rl.exploration import (
     greedy,
     linear_schedule,
     mask_q,
+    noisy,
     sample_probs,
     soft_value,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
     clipped_value_loss,
+    ensemble_loss,
     explained_variance,
     gae,
     successor_values,
@@ -153,6 +155,14 @@ __all__ = [
     "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
     "explained_variance", "categorical_mean", "categorical_target",
     "tau_midpoints",
+    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy",
+    # Rollouts to samples and minibatches
+    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
+    # Returns and losses
+    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "ensemble_loss",
+    "explained_variance",
+    # Returns and losses
+    "categorical_mean", "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
