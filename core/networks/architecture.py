@@ -1,7 +1,7 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -160,16 +160,21 @@ class Head:
         https://arxiv.org/abs/1511.06581) instead of one dense layer.
       state_independent: the initial value of `size` parameters that are the output for every
         observation, instead of a dense layer; None for a layer.
+      atoms: outputs for each of the `size`, `[B, size, atoms]`, such as a distribution for each
+        action; None for one number each.
     """
 
     size: int | None = None
     scale: float | None = 1.0
     dueling: bool = False
     state_independent: float | None = None
+    atoms: int | None = None
 
     def __post_init__(self) -> None:
         if self.state_independent is not None and (self.size is None or self.dueling):
             raise TriglotError("a state-independent head needs a size and cannot be dueling.")
+        if self.atoms is not None and (self.size is None or self.state_independent is not None):
+            raise TriglotError("a head with atoms needs a size and cannot be state-independent.")
 
 
 def policy_head(num_actions: int) -> Head:
@@ -235,7 +240,10 @@ class NetworkSpec:
             )
         for given in self.inputs:
             if isinstance(torso, MLP) and not isinstance(given, Box):
-                raise TriglotError(f"an MLP reads a Box observation, got {given}.")
+                raise TriglotError(
+                    f"an MLP reads a Box observation, got {given}: convert it in a wrapper, or use "
+                    "a custom network."
+                )
         if isinstance(torso, MLP | CNN):
             for size in (*torso.channels, *torso.hidden_sizes):
                 check_count("a layer's number of units", size)
@@ -265,6 +273,34 @@ class NetworkSpec:
         torso = self.torso if isinstance(self.torso, Table) else replace(self.torso, scale=None)
         heads = tuple((name, replace(head, scale=None)) for name, head in self.heads)
         return replace(self, torso=torso, heads=heads)
+
+    def flat(self) -> "NetworkSpec":
+        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
+        heads: list[tuple[str, Head]] = []
+        for name, head in self.heads:
+            if head.atoms is None:
+                heads.append((name, head))
+                continue
+            assert head.size is not None  # for the type checker
+            row = replace(head, size=head.atoms, dueling=False, atoms=None)
+            all_rows = replace(row, size=head.size * head.atoms)
+            names = (f"{name}_advantage", f"{name}_value") if head.dueling else (name,)
+            heads += zip(names, (all_rows, row), strict=False)
+        return replace(self, heads=tuple(heads))
+
+    def arranged(self, outputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Reshape and sum the outputs of `flat` to those of the heads, `[B, size, atoms]`."""
+        heads = {}
+        for name, head in self.heads:
+            if head.atoms is None:
+                heads[name] = outputs[name]
+                continue
+            all_rows = outputs[f"{name}_advantage" if head.dueling else name]
+            heads[name] = rows = all_rows.reshape((all_rows.shape[0], -1, head.atoms))
+            if head.dueling:
+                value = outputs[f"{name}_value"][:, None]
+                heads[name] = value + rows - rows.mean(axis=1, keepdims=True)
+        return heads
 
     @property
     def layers(self) -> Layers:
