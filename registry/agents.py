@@ -62,10 +62,10 @@ def make_agent(
     if not isinstance(hyper, found.Hyperparams):
         hyper = from_overrides(found.Hyperparams, hyper)
     given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
-    if getattr(found, "plans", False):
-        check_model(found, env)
-        given["model"] = env
     try:
+        if getattr(found, "plans", False):
+            check_model(found, env)
+            given["model"] = env
         if networks is not None and not isinstance(networks, Mapping):
             network = with_arithmetic(networks, arithmetic or "native")
         else:
