@@ -61,7 +61,7 @@ def make_agent(
         config = from_overrides(found.Config, config)
     if not isinstance(hyper, found.Hyperparams):
         hyper = from_overrides(found.Hyperparams, hyper)
-    given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
+    given: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
         if getattr(found, "plans", False):
             check_model(found, env)

@@ -98,8 +98,9 @@ def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
     name = type(algorithm).__name__ if made else algorithm.__name__
     if isinstance(env, HostEnvironment):
         raise TriglotError(
-            f"{name} plans with the environment as its own model, and this one is stepped in Python, "
-            "where no state can be copied: choose one in JAX, or MuZero, which learns its model."
+            f"{name} plans with the environment as its own model, and this one is stepped in "
+            "Python, where no state can be copied: choose one in JAX, or MuZero, which learns its "
+            "model."
         )
     if not made or algorithm.model is env:
         return

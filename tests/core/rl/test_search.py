@@ -150,8 +150,9 @@ def test_only_a_planner_gets_the_environments_states() -> None:
         state = jax.eval_shape(lambda: agent.init(jax.random.key(0), 2))  # noqa: B023
         options = {"max_steps": 3, "explore": False}
         many = {"num_episodes": 2, **options}
-        play_episodes.eval_shape(noting, env, state, jax.random.key(0), **many)
-        play_episode.eval_shape(noting, env, state, jax.random.key(0), **options)
+        players: list[tuple[Any, Any]] = [(play_episodes, many), (play_episode, options)]
+        for play, given in players:
+            play.eval_shape(noting, env, state, jax.random.key(0), **given)
         seen[name] = noted
     assert len(seen["ppo"]) >= 3 and all(one is None for one in seen["ppo"])
     assert {one.shape for one in seen["alphazero"]} == {(2,), (1,)}
@@ -159,7 +160,7 @@ def test_only_a_planner_gets_the_environments_states() -> None:
 
 def test_a_planner_is_refused_where_it_cannot_plan() -> None:
     env = Ladder()
-    agent = triglot.make_agent("alphazero", env, config=SMALL)
+    agent: Any = triglot.make_agent("alphazero", env, config=SMALL)
     check_model(agent, Ladder(noise=True))  # of equal states
     with pytest.raises(
         TriglotError, match="AlphaZero plans with the model ladder, whose states do"
