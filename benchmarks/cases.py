@@ -295,6 +295,39 @@ CASES: dict[str, Case] = {
             replace(REACHING, env="obs-action-reward"),
         ),
     ),
+    "alphazero": Case(
+        family="search",
+        envs=(CART, MAZE, GRID, "probe:two-step"),
+        config={**REPLAY, "num_simulations": 2},
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_REPLAY, "num_simulations": 4},
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "temperature": 0.1},
+                num_updates=200,
+            ),
+        ),
+        refused={
+            PENDULUM: "AlphaZero supports discrete actions",
+            HOST_CART: "AlphaZero plans with the environment as its own model",
+        },
+    ),
+    "muzero": Case(
+        family="search",
+        envs=DISCRETE,
+        config={**REPLAY, "num_simulations": 2, "unroll_steps": 2, "latent_size": 8},
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_REPLAY, "num_simulations": 8, "unroll_steps": 2, "latent_size": 8},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                num_updates=300,
+                value_error=None,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "MuZero supports discrete actions"),
+        table=False,
+    ),
     "q_learning": Case(
         family="tabular",
         envs=TABULAR,

@@ -95,7 +95,7 @@ from .core.rl.normalize import (
     require_normalizable,
 )
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
-from .core.rl.planning import Planner, root_of, step_model
+from .core.rl.planning import Planner, require_model, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -171,8 +171,8 @@ __all__ = [
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning
     "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
-    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "root_of",
-    "step_model",
+    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "require_model",
+    "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
