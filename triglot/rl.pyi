@@ -148,7 +148,6 @@ __all__ = [
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
     "at_action", "linear_schedule", "mask_q", "soft_value",
     "multi_categorical", "MultiCategorical",
-    "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses

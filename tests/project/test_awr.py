@@ -46,7 +46,7 @@ def test_the_example_is_short_and_imports_two_namespaces() -> None:
 
 
 def test_the_loss_weights_the_actions() -> None:
-    agent, env = make("gymnax:CartPole-v1")
+    agent, _ = make("gymnax:CartPole-v1")
     variables = agent.network.init(jax.random.key(0))
     obs = jnp.array([[0.1, 0.2, 0.3, 0.4], [0.0, 1.0, 0.0, -1.0]])
     steps = Trajectory(
