@@ -107,6 +107,7 @@ class MonteCarlo(rl.Tabular):
     def learn(
         self, state: MonteCarloState, step: rl.Trajectory, key: jax.Array
     ) -> tuple[MonteCarloState, rl.Metrics]:
+        """Extend the episodes by a step, and learn from those that end with it."""
         state = self.extend(state, step)
         ended = (step.terminated | step.truncated)[:, None, None]
         returns, visits = (
