@@ -51,6 +51,7 @@ class AWRConfig(rl.SequenceReplayConfig):
 
     rollout_length: int = 32
     num_gradient_steps: int = 8
+    batch_size: int = 8
     sequence_length: int = 32
     buffer_size: int = 16_384
     learning_starts: int = 1_024
