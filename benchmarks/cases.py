@@ -334,5 +334,38 @@ CASES: dict[str, Case] = {
         config={"rollout_length": 16},
         refused=dict.fromkeys(NOT_TABULAR, "Q-learning needs Discrete observations"),
     ),
+    "monte_carlo": Case(
+        family="tabular",
+        envs=TABULAR,
+        config={"rollout_length": 16},
+        refused=dict.fromkeys(NOT_TABULAR, "Monte Carlo control needs Discrete observations"),
+    ),
+    "dyna_q": Case(
+        family="tabular",
+        envs=TABULAR,
+        config={"rollout_length": 16, "planning_steps": 2},
+        refused=dict.fromkeys(NOT_TABULAR, "Dyna-Q needs Discrete observations"),
+    ),
+    "openai_es": Case(
+        family="evolution",
+        envs=POLICY_GRADIENT,
+        config={"num_envs": 4, "rollout_length": 8, "hidden_sizes": (8,)},
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={"num_envs": 32, "rollout_length": 16, "hidden_sizes": (8,)},
+                hyper={"learning_rate": 0.05, "noise_std": 0.2},
+                num_updates=60,
+                value_error=None,
+            ),
+            Probe(
+                env="reach",
+                config={"num_envs": 32, "rollout_length": 16, "hidden_sizes": (8,)},
+                hyper={"learning_rate": 0.05, "noise_std": 0.2},
+                num_updates=100,
+                value_error=None,
+            ),
+        ),
+    ),
 }
 """By algorithm, in the order of `triglot list algorithms`."""
