@@ -1,4 +1,5 @@
 from .core.network import Network, Variables
+from .core.networks.action_values import q_network
 from .core.networks.actor_critic import (
     actor_critic,
     check_parts,
@@ -37,7 +38,7 @@ __all__ = [
     # Descriptions
     "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "RecurrentCell",
     "CELLS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads", "policy_heads",
-    "actor_critic", "soft_actor_critic", "continuous_actor_critic",
+    "actor_critic", "soft_actor_critic", "continuous_actor_critic", "q_network",
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
     "require_single_steps", "check_parts",
