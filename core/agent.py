@@ -23,7 +23,8 @@ class PolicyInput:
     Attributes:
       obs: `[N, ...]`.
       first: bool `[N]`, an episode starts here.
-      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are allowed.
+      action_mask: bool `[N, num_actions]` of allowed actions, or None where all are allowed; for
+        `MultiDiscrete` actions `[N, sum(num_values)]`, of the values that each integer may have.
       env_state: the environments' states `[N, ...]`, for an agent that declares `plans`; else None.
     """
 

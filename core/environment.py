@@ -22,7 +22,8 @@ class TimeStep:
       reward: float32 `[]`, for the action just taken; 0 after a reset.
       terminated: bool `[]`, the task ended: the value of `obs` is 0.
       truncated: bool `[]`, the episode was cut, by a time limit for example: bootstrap on `obs`.
-      action_mask: bool `[num_actions]` of allowed actions, or None where all are allowed.
+      action_mask: bool `[num_actions]` of allowed actions, or None where all are allowed; for
+        `MultiDiscrete` actions `[sum(num_values)]`, of the values that each integer may have.
     """
 
     state: PyTree

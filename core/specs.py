@@ -29,6 +29,50 @@ class Discrete:
     def shape(self) -> tuple[int, ...]:
         return ()
 
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the greatest value, each an array of `shape` and `dtype`."""
+        return _up_to(self.num_values, self.dtype)
+
+
+def _up_to(num_values: int | tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return 0 and the greatest value of integers with so many values."""
+    high = np.asarray(np.minimum(np.asarray(num_values) - 1, np.iinfo(dtype).max), dtype)
+    return np.zeros_like(high), high
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Integers, number `i` from 0 to `num_values[i] - 1`, shape `[n]`.
+
+    >>> spec = MultiDiscrete((2, 3))
+    >>> spec.shape, spec.bounds()[1].tolist()
+    ((2,), [1, 2])
+    """
+
+    num_values: tuple[int, ...]
+    dtype: str = "int32"
+
+    def __post_init__(self) -> None:
+        counts = self.num_values
+        if not isinstance(counts, tuple) or not all(isinstance(count, int) for count in counts):
+            raise TriglotError(
+                "MultiDiscrete takes a tuple with the number of values of each integer, such as "
+                f"(2, 3), so that it can be hashed; got {counts!r}."
+            )
+        if not counts or min(counts) < 1:
+            raise TriglotError(
+                "MultiDiscrete needs at least one integer and at least one value for each, got "
+                f"{counts}."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.num_values),)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the greatest values, each an array of `shape` and `dtype`."""
+        return _up_to(self.num_values, self.dtype)
+
 
 @dataclass(frozen=True)
 class Box:
@@ -123,15 +167,15 @@ class Dict:
         """
         given = dict(items)
         for name, spec in given.items():
-            if not isinstance(name, str) or not isinstance(spec, Discrete | Box | Dict):
+            if not isinstance(name, str) or not isinstance(spec, Spec):
                 raise TriglotError(
-                    "Dict takes {name: spec} with a string as name and a Discrete, Box or Dict as "
-                    f"spec; got {name!r}: {spec!r}."
+                    "Dict takes {name: spec} with a string as name and a Discrete, MultiDiscrete, "
+                    f"Box or Dict as spec; got {name!r}: {spec!r}."
                 )
         object.__setattr__(self, "items", tuple(sorted(given.items())))
 
 
-Spec: TypeAlias = Discrete | Box | Dict
+Spec: TypeAlias = Discrete | MultiDiscrete | Box | Dict
 """The description of an observation or of an action."""
 
 
@@ -169,6 +213,27 @@ def zeros(spec: Spec, *leading: int) -> Any:
     return jnp.zeros((*leading, *spec.shape), spec.dtype)
 
 
+def one_hot_spec(spec: Spec) -> Spec:
+    """Describe what `one_hot` makes of a value."""
+    return Box((spec.num_values,), low=0, high=1) if isinstance(spec, Discrete) else spec
+
+
+def one_hot(spec: Spec, value: Any) -> Any:
+    """Convert integers `[...]` of a `Discrete` to float32 `[..., num_values]`; others stay."""
+    return jax.nn.one_hot(value, spec.num_values) if isinstance(spec, Discrete) else value
+
+
+def mask_size(spec: Spec) -> int | None:
+    """Count the entries of an action mask; None if such actions have no mask.
+
+    >>> mask_size(Discrete(4)), mask_size(MultiDiscrete((2, 3))), mask_size(Box((4,)))
+    (4, 5, None)
+    """
+    if isinstance(spec, MultiDiscrete):
+        return sum(spec.num_values)
+    return spec.num_values if isinstance(spec, Discrete) else None
+
+
 def to_stored(spec: Spec, value: Any) -> Any:
     """Convert a value `[..., *shape]` of `spec` to the dtypes of fewest bytes, exactly."""
     if isinstance(spec, Dict):
@@ -195,6 +260,9 @@ def sample(spec: Spec, key: jax.Array) -> Any:
     if isinstance(spec, Discrete):
         return jax.random.randint(key, (), 0, spec.num_values, spec.dtype)
     low, high = spec.bounds()
+    if isinstance(spec, MultiDiscrete):
+        below = np.asarray(spec.num_values, np.int32)
+        return jax.random.randint(key, spec.shape, 0, below, "int32").astype(spec.dtype)
     if spec.dtype == "bool":
         return jax.random.bernoulli(key, shape=spec.shape)
     if np.issubdtype(spec.dtype, np.integer):
@@ -225,7 +293,7 @@ def mismatch(spec: Spec, value: Any) -> str | None:
     if array.shape != spec.shape or str(array.dtype) != spec.dtype:
         wanted = f"expected shape {spec.shape} and dtype {spec.dtype}"
         return f"{wanted}, got {array.shape} and {array.dtype}"
-    low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
+    low, high = spec.bounds()
     if not np.all((array >= low) & (array <= high)):  # also true for NaN
         return f"expected values within [{np.min(low)}, {np.max(high)}], got {array.tolist()}"
     if isinstance(spec, Box) and spec.whole and np.any(array != np.round(array)):

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
-from ..core.specs import Bound, Box, Dict, Discrete, Spec
+from ..core.specs import Bound, Box, Dict, Discrete, MultiDiscrete, Spec
 from .adapting import Options, bound_of, check_values, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
@@ -194,7 +194,8 @@ def spec_from_space(space: Any) -> Spec:
     float, which several libraries use for "unbounded", becomes infinite.
 
     Args:
-      space: a `gymnasium.Space`: a `Discrete` that starts at 0, a `Box`, or a `Dict` of these.
+      space: a `gymnasium.Space`: a `Discrete` or `MultiDiscrete` that starts at 0, a `MultiBinary`,
+        which becomes a `MultiDiscrete` of two values each, a `Box`, or a `Dict` of these.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
@@ -208,14 +209,24 @@ def spec_from_space(space: Any) -> Spec:
                 "values in a wrapper (gymnasium.wrappers.TransformAction or TransformObservation)."
             )
         return Discrete(int(space.n), _jax_dtype(space.dtype))
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary) and len(space.shape) == 1:
+        start = getattr(space, "start", np.zeros(()))
+        if start.any():
+            raise TriglotError(
+                f"a MultiDiscrete space must start at 0, got {space}, which starts at {start}: "
+                "subtract them in a wrapper (gymnasium.wrappers.TransformAction or "
+                "TransformObservation)."
+            )
+        counts = getattr(space, "nvec", np.full(space.shape, 2))
+        return MultiDiscrete(tuple(counts.tolist()), _jax_dtype(space.dtype))
     if isinstance(space, spaces.Box):
         return Box(space.shape, _jax_dtype(space.dtype), _bound(space.low), _bound(space.high))
     if isinstance(space, spaces.Dict):
         return Dict({name: spec_from_space(child) for name, child in space.spaces.items()})
     raise TriglotError(
-        f"the Gymnasium space {space} has no counterpart: expected a Discrete, a Box or a Dict of "
-        "these; convert it in a wrapper (gymnasium.wrappers.TransformAction, TransformObservation "
-        "or FlattenObservation)."
+        f"the Gymnasium space {space} has no counterpart: expected a Discrete, a MultiDiscrete or "
+        "MultiBinary with one axis, a Box or a Dict of these; convert it in a wrapper "
+        "(gymnasium.wrappers.TransformAction, TransformObservation or FlattenObservation)."
     )
 
 
@@ -224,18 +235,22 @@ def space_from_spec(spec: Spec) -> "Space[Any]":
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
-      TriglotError: if `spec` is not a Discrete, Box or Dict.
+      TriglotError: if `spec` is not one of triglot's.
     """
     spaces = require("gymnasium", "gymnasium").spaces
     match spec:
         case Discrete():
             return spaces.Discrete(spec.num_values, dtype=spec.dtype)
+        case MultiDiscrete():
+            return spaces.MultiDiscrete(spec.num_values, np.dtype(spec.dtype).type)
         case Box():
             low, high = spec.bounds()
             return spaces.Box(low, high, spec.shape, np.dtype(spec.dtype).type)
         case Dict():
             return spaces.Dict({name: space_from_spec(child) for name, child in spec.items})
-    raise TriglotError(f"expected a Discrete, a Box or a Dict of triglot, got {spec!r}.")
+    raise TriglotError(
+        f"expected a Discrete, a MultiDiscrete, a Box or a Dict of triglot, got {spec!r}."
+    )
 
 
 def _jax_dtype(dtype: np.dtype) -> str:

@@ -46,19 +46,17 @@ from .jumanji_maze import MazeGenerator
 from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
 _DOWNLOADS = {"Sokoban-v0": "it downloads its levels in its constructor"}
-# Also absent from `names`: with default options they have too many joint actions.
-_TOO_LARGE = {"Connector-v3", "JobShop-v0", "MMST-v0"}
 # Its time limit is part of its task.
 _KEEPS_ITS_LIMIT = "SearchAndRescue"
 # Their reset generates a puzzle, which costs as much as 10 (Maze) to 120 (RubiksCube) steps.
 _COSTLY_RESETS = {"Cleaner", "Maze", "Minesweeper", "RubiksCube", "SlidingTilePuzzle"}
 _NEVER = 2**31 - 1  # steps
-_OWN = ("observation", "use_action_mask")  # options of the adapter
+_OWN = ("observation", "use_action_mask", "joint_actions")  # options of the adapter
 
 
 def names() -> list[str]:
     """List the ids that `make` takes without options, including those registered by the user."""
-    return sorted(_registered() - _TOO_LARGE)
+    return sorted(_registered())
 
 
 def make(env_id: str, **options: Hashable) -> "Jumanji":
@@ -66,8 +64,9 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
 
     Args:
       env_id: jumanji's id, such as `"Maze-v0"`.
-      options: `observation` and `use_action_mask`, as in `Jumanji`; arguments of the environment's
-        constructor, such as `time_limit`, and of its generator, such as `num_rows` of Maze.
+      options: `observation`, `use_action_mask` and `joint_actions`, as in `Jumanji`; arguments of
+        the environment's constructor, such as `time_limit`, and of its generator, such as
+        `num_rows` of Maze.
 
     Raises:
       MissingExtra: if jumanji is not installed.
@@ -76,12 +75,13 @@ def make(env_id: str, **options: Hashable) -> "Jumanji":
     """
     adapting.check_name("jumanji", env_id, _registered(), _DOWNLOADS)
     name = f"jumanji:{env_id}"
-    check_values(name, options, {"time_limit": 1, "use_action_mask": True})
+    examples = {"time_limit": 1, "use_action_mask": True, "joint_actions": True}
+    check_values(name, options, examples)
     own = {n: options.pop(n) for n in _OWN if n in options}
     env = Jumanji(env_id, adapting.hashable_options(name, options), **own)  # pyright: ignore[reportArgumentType]
-    library = _library(env.env_id, env.options)  # fails here on a wrong option
-    if env.observation not in ("default", *library.observations):
-        raise unknown(f"observation of {name}", str(env.observation), library.observations)
+    observations = env.library.observations  # fails here on a wrong option
+    if env.observation not in ("default", *observations):
+        raise unknown(f"observation of {name}", str(env.observation), observations)
     return env
 
 
@@ -90,8 +90,8 @@ class Jumanji:
     """An environment of jumanji; build it with `make`.
 
     An action of several parts (row and column, or one part per agent) is one `Discrete` over all
-    combinations, in row-major order. Rewards of several agents are summed. All randomness of a step
-    comes from its key.
+    combinations, in row-major order, or a `MultiDiscrete`. Rewards of several agents are summed.
+    All randomness of a step comes from its key.
 
     Attributes:
       env_id: jumanji's id.
@@ -101,12 +101,16 @@ class Jumanji:
         observation, without `action_mask` and `step_count`; the default of the others. `dict`:
         jumanji's observation as nested dictionaries.
       use_action_mask: whether time steps carry jumanji's mask of allowed actions, if there is one.
+      joint_actions: False: an action of several parts is a `MultiDiscrete`, where jumanji's mask is
+        of each part, as with several agents. True: it is a `Discrete`. None: it is a `Discrete` of
+        up to 10,000 combinations.
     """
 
     env_id: str
     options: Options = ()
     observation: str = "default"
     use_action_mask: bool = True
+    joint_actions: bool | None = None
     draw_suffix = ".gif"
 
     @property
@@ -114,27 +118,32 @@ class Jumanji:
         return f"jumanji:{self.env_id}"
 
     @property
+    def library(self) -> "_Library":
+        """jumanji's own environment, and the conversion of its specs."""
+        return _library(self.env_id, self.options, self.joint_actions)
+
+    @property
     def obs_spec(self) -> Spec:
         return self._observation.spec
 
     @property
     def action_spec(self) -> Spec:
-        return _library(self.env_id, self.options).actions.spec
+        return self.library.actions.spec
 
     @property
     def costly_reset(self) -> bool:
         """Whether a reset costs about 10 steps or more, so that a pool of starts pays off."""
-        return type(_library(self.env_id, self.options).env).__name__ in _COSTLY_RESETS
+        return type(self.library.env).__name__ in _COSTLY_RESETS
 
     def reset(self, key: jax.Array) -> TimeStep:
-        library = _library(self.env_id, self.options)
+        library = self.library
         with adapting.library_promotion():
             state, step = library.env.reset(key)
         step = adapting.strong(step)
         return first_step(adapting.strong(state), self._observe(step), self._mask(step))
 
     def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
-        library = _library(self.env_id, self.options)
+        library = self.library
         with adapting.library_promotion():
             action = library.actions.to_library(action)
             state, step = library.env.step(replace(state, key=key), action)
@@ -156,14 +165,14 @@ class Jumanji:
         """Write states `[T, ...]` as an animated GIF; no display is needed."""
         import matplotlib
 
-        env, singles = _library(self.env_id, self.options).env, adapting.unstacked(states)
+        env, singles = self.library.env, adapting.unstacked(states)
         # By default matplotlib writes with ffmpeg, or with Pillow and a warning.
         with adapting.library_promotion(), matplotlib.rc_context({"animation.writer": "pillow"}):
             env.animate(singles, 200, path)  # milliseconds of a frame
 
     @property
     def _observation(self) -> "_Observation":
-        observations = _library(self.env_id, self.options).observations
+        observations = self.library.observations
         return observations.get(self.observation, next(iter(observations.values())))
 
     def _observe(self, step: Any) -> PyTree:
@@ -172,7 +181,7 @@ class Jumanji:
     def _mask(self, step: Any) -> jax.Array | None:
         if not self.use_action_mask or not hasattr(step.observation, "action_mask"):
             return None
-        return _library(self.env_id, self.options).actions.joint_mask(step.observation.action_mask)
+        return self.library.actions.mask(step.observation.action_mask)
 
 
 class _Observation(NamedTuple):
@@ -205,7 +214,7 @@ def _jumanji() -> ModuleType:
 
 
 @functools.cache
-def _library(env_id: str, options: Options) -> _Library:
+def _library(env_id: str, options: Options, joint_actions: bool | None = None) -> _Library:
     name = f"jumanji:{env_id}"
     with adapting.construction():
         env = _build(env_id, dict(options))
@@ -214,7 +223,8 @@ def _library(env_id: str, options: Options) -> _Library:
             _, step = jax.eval_shape(env.reset, jax.random.key(0))
         returned = step.observation
         mask = getattr(returned, "action_mask", None)
-        actions = actions_of(name, env.action_spec, None if mask is None else mask.shape)
+        mask_shape = None if mask is None else mask.shape
+        actions = actions_of(name, env.action_spec, mask_shape, joint_actions)
     observations = {}
     if (image := _IMAGES.get(type(env).__name__)) is not None:
         shape = jax.eval_shape(image, returned).shape

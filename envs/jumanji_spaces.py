@@ -1,4 +1,4 @@
-"""Conversion of jumanji's specs: flat or nested observations, one Discrete of joint actions."""
+"""Conversion of jumanji's specs: flat or nested observations, actions of one or several parts."""
 
 import math
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.specs import Box, Dict, Discrete, Spec
+from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..core.types import PyTree
 from .adapting import bound_of
 
-# Limit on the joint actions of one categorical policy.
+# Limit on the joint actions of one categorical distribution.
 MAX_ACTIONS = 10_000
 # Fields excluded from vectors: the mask is a field of TimeStep, and the step count is irrelevant to
 # a task whose time limit truncates.
@@ -32,19 +32,19 @@ class Actions:
       sizes: number of values of each entry of jumanji's action; empty for a continuous action.
     """
 
-    spec: Discrete | Box
+    spec: Discrete | MultiDiscrete | Box
     shape: tuple[int, ...]
     dtype: str
     sizes: tuple[int, ...] = ()
 
     def to_library(self, action: jax.Array) -> jax.Array:
         """Convert an action; a joint action is a row-major index of its entries."""
-        if not self.sizes or not self.shape:
+        if not isinstance(self.spec, Discrete) or not self.shape:
             return action.reshape(self.shape).astype(self.dtype)
         return jnp.stack(jnp.unravel_index(action, self.sizes)).astype(self.dtype)
 
-    def joint_mask(self, mask: jax.Array) -> jax.Array:
-        """Compute the mask of joint actions, bool `[num_actions]`.
+    def mask(self, mask: jax.Array) -> jax.Array:
+        """Compute the mask of joint actions, bool `[num_actions]`, or of all parts' values.
 
         If jumanji allows no action, all are allowed: FlatPack then waits, other episodes are over.
 
@@ -52,6 +52,8 @@ class Actions:
           mask: one entry per joint action, of shape `sizes`; or one row per agent, and a joint
             action is allowed if every agent's part is.
         """
+        if isinstance(self.spec, MultiDiscrete):
+            return (mask | ~mask.any(axis=-1, keepdims=True)).reshape(-1)
         if mask.shape == self.sizes:
             joint = mask.reshape(-1)
         else:
@@ -61,19 +63,26 @@ class Actions:
         return joint | ~joint.any()
 
 
-def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Actions:
+def actions_of(
+    name: str, spec: Any, mask_shape: tuple[int, ...] | None, joint: bool | None = None
+) -> Actions:
     """Convert jumanji's action spec.
 
     Args:
       name: the environment's name, for errors.
       spec: a `DiscreteArray`, a `MultiDiscreteArray` or a `BoundedArray`.
       mask_shape: shape of jumanji's action mask, or None if there is none.
+      joint: whether an action of several parts is one `Discrete` over all combinations, instead of
+        a `MultiDiscrete`; None: where these are at most `MAX_ACTIONS`.
 
     Raises:
-      TriglotError: if there are more than `MAX_ACTIONS` joint actions.
+      TriglotError: if there are more than `MAX_ACTIONS` joint actions and one is wanted, or the
+        mask allows combinations, which no `MultiDiscrete` can express.
     """
     dtype = str(spec.dtype)
     if np.issubdtype(spec.dtype, np.floating):
+        if joint is not None:
+            raise TriglotError(f"{name} has continuous actions: leave out joint_actions.")
         low, high = (bound_of(np.broadcast_to(b, spec.shape)) for b in (spec.minimum, spec.maximum))
         return Actions(Box((math.prod(spec.shape),), dtype, low, high), spec.shape, dtype)
     if hasattr(spec, "num_values"):
@@ -81,12 +90,23 @@ def actions_of(name: str, spec: Any, mask_shape: tuple[int, ...] | None) -> Acti
     else:  # MultiCVRP: one integer per vehicle, whose declared maximum is too large by 1
         assert mask_shape is not None
         sizes = (mask_shape[-1],) * spec.shape[0]
-    count = math.prod(sizes)
+    count, each = math.prod(sizes), " x ".join(map(str, sizes))
+    by_part = len(set(sizes)) == 1 and mask_shape == (len(sizes), sizes[0])
+    separable = len(sizes) > 1 and (mask_shape is None or (by_part and mask_shape != sizes))
+    if joint is False and not separable:
+        raise TriglotError(
+            f"the mask of {name} allows combinations of parts ({each}), and joint_actions=False "
+            "needs a mask of each part: leave it out."
+            if len(sizes) > 1
+            else f"an action of {name} has one part: leave out joint_actions=False."
+        )
+    if separable and (joint is False or (joint is None and count > MAX_ACTIONS)):
+        return Actions(MultiDiscrete(sizes), spec.shape, dtype, sizes)
     if count > MAX_ACTIONS:
-        each = " x ".join(map(str, sizes))
         raise TriglotError(
             f"{name} has {count:,} joint actions ({each}), more than the limit of "
-            f"{MAX_ACTIONS:,}: make the environment smaller with options."
+            f"{MAX_ACTIONS:,}: make the environment smaller with options"
+            f"{', or leave out joint_actions=True' if separable else ''}."
         )
     return Actions(Discrete(count), spec.shape, dtype, sizes)
 

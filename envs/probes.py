@@ -1,10 +1,12 @@
 """Probe environments: tiny, with known values, each sensitive to one kind of defect.
 
 Source: Jones (2021), "Debugging RL, Without the Agonizing Pain",
-https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating` and `Reach` are
-original.
+https://andyljones.com/posts/rl-debugging.html (probe environments); `Truncating`, `Reach` and
+`TwoDials` are original.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -14,14 +16,18 @@ import jax.numpy as jnp
 from ..core.environment import Environment, TimeStep, first_step
 from ..core.errors import unknown
 from ..core.hyper import check_count
-from ..core.specs import Box, Discrete
+from ..core.specs import Box, Discrete, MultiDiscrete
 from .adapting import check_options
 
 
-def names(actions: Literal["discrete", "continuous", "any"] = "any") -> list[str]:
-    """List the probes with one kind of actions, or all."""
-    discrete, continuous = [*_ONE_STEP, "two-step", "truncating"], ["reach"]
-    return {"discrete": discrete, "continuous": continuous, "any": discrete + continuous}[actions]
+def names(actions: Literal["discrete", "multi", "continuous", "any"] = "any") -> list[str]:
+    """List the probes with one kind of actions, or all; `multi` is `MultiDiscrete`."""
+    kinds = {
+        "discrete": [*_ONE_STEP, "two-step", "truncating"],
+        "multi": ["two-dials"],
+        "continuous": ["reach"],
+    }
+    return [*itertools.chain(*kinds.values())] if actions == "any" else kinds[actions]
 
 
 def make(name: str, **options: int) -> "Probe":
@@ -37,8 +43,8 @@ def make(name: str, **options: int) -> "Probe":
     if name not in names():
         raise unknown("probe environment", name, names())
     check_options(f"probe:{name}", options, ["max_steps"] if name == "truncating" else [])
-    if name in ("two-step", "reach"):
-        return TwoStep() if name == "two-step" else Reach()
+    if name in _OTHERS:
+        return _OTHERS[name]()
     return Truncating(**options) if name == "truncating" else OneStep(name, *_ONE_STEP[name])
 
 
@@ -53,7 +59,7 @@ class Expected(NamedTuple):
 
     obs: tuple[float]
     value: float
-    action: float | None
+    action: float | tuple[int, ...] | None
 
 
 class Probe(Environment, Protocol):
@@ -65,10 +71,10 @@ class Probe(Environment, Protocol):
 
 
 class _Specs:
-    """The specs of all probes; `Reach` has other actions."""
+    """The specs of all probes; `Reach` and `TwoDials` have other actions."""
 
     obs_spec = Box((1,), "float32", -1.0, 1.0)
-    action_spec: Discrete | Box = Discrete(2)
+    action_spec: Discrete | MultiDiscrete | Box = Discrete(2)
 
 
 # The possible observations, and for each of them the rewards of the two actions.
@@ -209,3 +215,46 @@ class Reach(_Specs):
     def expected(self, discount: float) -> tuple[Expected, ...]:
         """Return the known values, which do not depend on the discount in one step."""
         return Expected((-1.0,), 0.0, 0.0), Expected((1.0,), 1.0, 1.0)
+
+
+# The right positions of both dials at observation -1, and at 1.
+_DIALS = ((0, 2), (1, 0))
+
+
+@dataclass(frozen=True)
+class TwoDials(_Specs):
+    """One step: observation -1 or 1, half a point for each dial set right, then termination.
+
+    The dials have 2 and 3 positions, and the right ones depend on the observation.
+    """
+
+    name = "probe:two-dials"
+    action_spec = MultiDiscrete((2, 3))
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        shown = jax.random.randint(key, (), 0, len(_DIALS))
+        return first_step(shown, self._observe(shown))
+
+    def step(self, state: jax.Array, action: jax.Array, key: jax.Array) -> TimeStep:
+        right = action == jnp.asarray(_DIALS, jnp.int32)[state]
+        return TimeStep(
+            state=state,
+            obs=self._observe(state),
+            reward=jnp.mean(right.astype(jnp.float32)),
+            terminated=jnp.ones((), bool),
+            truncated=jnp.zeros((), bool),
+        )
+
+    def expected(self, discount: float) -> tuple[Expected, ...]:
+        """Return the known values, which do not depend on the discount in one step."""
+        return Expected((-1.0,), 1.0, _DIALS[0]), Expected((1.0,), 1.0, _DIALS[1])
+
+    def _observe(self, state: jax.Array) -> jax.Array:
+        return (2 * state - 1).astype(jnp.float32)[None]
+
+
+_OTHERS: dict[str, Callable[[], Probe]] = {
+    "two-step": TwoStep,
+    "reach": Reach,
+    "two-dials": TwoDials,
+}

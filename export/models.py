@@ -1,6 +1,7 @@
 """A run's networks as `model.py` and `weights.npz`: plain modules of one library."""
 
 import io
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..backends.translate import translate
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
-from ..core.specs import Box
+from ..core.specs import Box, MultiDiscrete
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from .acting import num_masked
 from .sources import camel, network_source
@@ -58,7 +59,7 @@ def normalize(obs):
 '''
 DISCRETE = '''
 def act({arguments}):
-    """Choose the greedy actions, int32 [B]."""
+    """Choose the greedy actions, {dtype} [B{shape}]."""
     {call}
     return {action}
 '''
@@ -138,10 +139,10 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
 
 
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
-    """Describe a run's built-in networks by name, without the single numbers among them."""
+    """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
     asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
-    return {name: spec for name, spec in asked.items() if not isinstance(spec, Network)}
+    return {name: spec.flat() for name, spec in asked.items() if not isinstance(spec, Network)}
 
 
 def _members(name: str, spec: NetworkSpec) -> list[str]:
@@ -191,12 +192,16 @@ def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
         call = f'outputs, carry = apply("{part}", {obs}, carry)'
     values = f'outputs["{wanted}"]'
     values = f"jnp.where(action_mask, {values}, -jnp.inf)" if masked else values
-    texts: dict[str, Any] = {"arguments": ", ".join(arguments), "call": call}
+    texts: dict[str, Any] = {"arguments": ", ".join(arguments), "call": call, "dtype": "int32"}
+    texts["shape"] = "".join(f", {size}" for size in action_spec.shape)
     if isinstance(action_spec, Box):
         low, high = action_spec.bounds()
         texts |= {"low": low.tolist(), "high": high.tolist(), "dtype": action_spec.dtype}
-        texts["shape"] = "".join(f", {size}" for size in action_spec.shape)
         action = "LOW + (unit + 1.0) * 0.5 * (HIGH - LOW)"
+    elif isinstance(action_spec, MultiDiscrete):
+        ends = list(itertools.accumulate(action_spec.num_values))[:-1]
+        chosen = f"[jnp.argmax(part, axis=-1) for part in jnp.split({values}, {ends}, axis=-1)]"
+        action = f"jnp.stack({chosen}, axis=-1)"
     else:
         action = f"jnp.argmax({values}, axis=-1)"
     return (CONTINUOUS if isinstance(action_spec, Box) else DISCRETE).format(

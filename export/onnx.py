@@ -199,7 +199,9 @@ def _random(acting: Acting, given: Sequence[Any], size: int) -> list[Any]:
 
     rest = jax.tree.map(draw, list(given[1:]))
     if acting.num_actions is not None:
-        rest[0][:, 0] = True
+        spec: Any = acting.agent.action_spec
+        counts = np.ravel(spec.num_values)
+        rest[0][:, np.cumsum([0, *counts[:-1]])] = True  # the first value of each integer
     return [obs, *rest]
 
 

@@ -11,7 +11,7 @@ from jax.core import Tracer
 from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, shown
 from ..core.hyper import check_count
-from ..core.specs import Box, Dict, Discrete, Spec
+from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..training.load import load_run
 from .acting import Acting
 
@@ -222,8 +222,8 @@ def _converted(spec: Spec, obs: Any, batch: int | None) -> Any:
     return array[None] if batch is None else array
 
 
-def _check_range(spec: Box | Discrete, array: np.ndarray) -> None:
-    low, high = (0, spec.num_values - 1) if isinstance(spec, Discrete) else spec.bounds()
+def _check_range(spec: Box | Discrete | MultiDiscrete, array: np.ndarray) -> None:
+    low, high = spec.bounds()
     if not np.all((array >= low) & (array <= high)):
         raise TriglotError(
             f"the policy reads integers from {np.min(low)} to {np.max(high)}; got "

@@ -80,7 +80,7 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
     """
     from ..core.environment import Environment
     from ..core.host_environment import HostEnvironment
-    from ..core.specs import Box, Dict, Discrete
+    from ..core.specs import Spec
 
     with user_error_context(f"environment {text!r} failed when it was inspected"):
         made = probed(call_env(text, load("environment", text), options))
@@ -90,10 +90,10 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
                 f"step) or a function that returns one; got a {type(made).__name__}."
             )
         for name in ("obs_spec", "action_spec"):
-            if not isinstance(spec := getattr(made, name), Box | Discrete | Dict):
+            if not isinstance(spec := getattr(made, name), Spec):
                 raise TriglotError(
-                    f"the {name} of environment {text!r} must be a Box, Discrete or Dict of "
-                    f"triglot.core.specs; got a {type(spec).__name__}."
+                    f"the {name} of environment {text!r} must be a Box, Discrete, MultiDiscrete or "
+                    f"Dict of triglot.core.specs; got a {type(spec).__name__}."
                 )
         try:
             hash(made)

@@ -18,7 +18,7 @@ from .core.loop.trainer import Trainer
 from .core.network import Network, Variables
 from .core.networks.combinators import combine, ensemble, freeze, scalar, start_from
 from .core.networks.unroll import unroll
-from .core.specs import Box, Dict, Discrete
+from .core.specs import Box, Dict, Discrete, MultiDiscrete
 from .core.train import train
 from .diff.compare import diff_networks
 from .export.policy import load_policy
@@ -37,5 +37,6 @@ __all__ = [
     "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",
     # Also in `rl` and `nn`.
     "Agent", "AgentBase", "Learner", "Environment", "TimeStep", "Box", "Dict", "Discrete",
-    "Network", "Variables", "combine", "ensemble", "freeze", "scalar", "start_from", "unroll",
+    "MultiDiscrete", "Network", "Variables", "combine", "ensemble", "freeze", "scalar",
+    "start_from", "unroll",
 ]  # fmt: skip

@@ -1,8 +1,13 @@
 from .core.network import Network, Variables
-from .core.networks.action_values import q_network
+from .core.networks.action_values import (
+    check_implicit_quantile_network,
+    implicit_quantile_network,
+    q_network,
+)
 from .core.networks.actor_critic import (
     actor_critic,
     check_parts,
+    check_soft_actor_critic,
     continuous_actor_critic,
     soft_actor_critic,
 )
@@ -21,7 +26,14 @@ from .core.networks.architecture import (
     q_head,
     value_head,
 )
-from .core.networks.combinators import combine, ensemble, freeze, part_of, scalar, start_from
+from .core.networks.combinators import (
+    combine,
+    ensemble,
+    freeze,
+    part_of,
+    scalar,
+    start_from,
+)
 from .core.networks.heads import (
     apply_heads,
     check_heads,
@@ -38,10 +50,13 @@ __all__ = [
     # Descriptions
     "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "RecurrentCell",
     "CELLS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads", "policy_heads",
-    "actor_critic", "soft_actor_critic", "continuous_actor_critic", "q_network",
+    "actor_critic", "soft_actor_critic", "continuous_actor_critic",
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
     "require_single_steps", "check_parts",
+    "q_network", "implicit_quantile_network",
+    # Outputs, and what an algorithm needs of them
+    "check_soft_actor_critic", "check_implicit_quantile_network",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...core import specs
 from ..purity import attempt
 from ..report import Checklist, Failed, NotApplicable
 from ..trees import by_path, find_not_finite, find_value_difference, is_inexact, to_float64
@@ -27,23 +28,32 @@ def _action_mask(case: LearningCase) -> None:
 
     Fix: Set the logits or values to -inf (or the lowest float) where inputs.action_mask is False.
     """
-    mask = case.inputs.action_mask
-    if mask is None:
+    spec = case.env.action_spec
+    if case.inputs.action_mask is None or isinstance(spec, specs.Box | specs.Dict):
         raise NotApplicable("the environment has no action mask.")
-    num_actions = mask.shape[-1]
+    counts = spec.num_values
     for number in range(8):
         key = case.key(20 + number)
-        allowed = jax.random.randint(key, (case.num_envs,), 0, num_actions)
-        one_allowed = jax.nn.one_hot(allowed, num_actions, dtype=bool)
-        inputs = replace(case.inputs, action_mask=one_allowed)
+        keys = jax.random.split(key, case.num_envs)
+        allowed = jax.vmap(lambda key: specs.sample(spec, key))(keys)
+        inputs = replace(case.inputs, action_mask=_only(counts, allowed))
         for explore, call in case.acts.items():
             output = call.compiled(case.made, case.carry, inputs, key)
-            if (wrong := np.asarray(output.action != allowed)).any():
+            wrong = np.asarray(output.action != allowed).reshape(case.num_envs, -1).any(axis=-1)
+            if wrong.any():
                 row = int(wrong.argmax())
                 raise Failed(
-                    f"with explore={explore} it chose action {int(output.action[row])} of "
-                    f"{num_actions}, but only {int(allowed[row])} was allowed."
+                    f"with explore={explore} it chose action {output.action[row].tolist()} of "
+                    f"{counts}, but only {allowed[row].tolist()} was allowed."
                 )
+
+
+def _only(num_values: int | tuple[int, ...], action: jax.Array) -> jax.Array:
+    """Build the masks that allow one action each."""
+    if isinstance(num_values, int):
+        return jax.nn.one_hot(action, num_values, dtype=bool)
+    parts = [_only(count, action[:, i]) for i, count in enumerate(num_values)]
+    return jnp.concatenate(parts, axis=-1)
 
 
 @TRAINING.check()

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import specs
 from ...core.environment import Environment, TimeStep
+from ...core.rl.distributions import policy
 from ...core.specs import Spec
 from ...core.types import PyTree
 from ..purity import Call, Case, Compiled, attempt
@@ -106,12 +107,11 @@ class EnvironmentCase(Case):
 
     def choose(self, mask: Any, key: jax.Array) -> PyTree:
         """Draw a uniformly random action; with an action mask, an allowed one."""
-        spec = self.env.action_spec
-        drawn = specs.sample(spec, key)
+        spec: Any = self.env.action_spec
         if not is_mask(mask, spec):
-            return drawn
-        allowed = jnp.where(jnp.asarray(mask), 0.0, -jnp.inf)
-        return jax.random.categorical(jax.random.fold_in(key, 0), allowed).astype(drawn.dtype)
+            return specs.sample(spec, key)
+        allowed = policy(spec, {"logits": jnp.zeros(jnp.shape(mask))}, jnp.asarray(mask))
+        return allowed.sample(jax.random.fold_in(key, 0)).astype(spec.dtype)
 
     @cached_property
     def rollout(self) -> "Rollout":
@@ -148,8 +148,8 @@ class EnvironmentCase(Case):
 def is_mask(mask: Any, spec: Spec) -> bool:
     """Return True if `mask` is an action mask for `spec`."""
     return (
-        isinstance(spec, specs.Discrete)
-        and np.shape(mask) == (spec.num_values,)
+        (size := specs.mask_size(spec)) is not None
+        and np.shape(mask) == (size,)
         and str(getattr(mask, "dtype", "")) == "bool"
     )
 
@@ -208,7 +208,7 @@ class Rollout:
 
 def spec_leaves(
     spec: Spec, value: PyTree, path: str = "obs"
-) -> Iterator[tuple[str, specs.Box | specs.Discrete, Any]]:
+) -> Iterator[tuple[str, specs.Box | specs.Discrete | specs.MultiDiscrete, Any]]:
     """Yield path, spec and value of each leaf of a spec."""
     if isinstance(spec, specs.Dict):
         for name, child in spec.items:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import specs
+from ...core.rl.distributions import policy
 from ..report import Checklist, Failed, NotApplicable, reject
 from ..trees import by_path, is_inexact, to_float64
 from . import episode_ends
@@ -104,10 +105,7 @@ def _declared_bounds(case: EnvironmentCase) -> None:
 
 def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
     for path, child, leaf in spec_leaves(spec, obs):
-        if isinstance(child, specs.Discrete):
-            low, high = np.asarray(0), np.asarray(child.num_values - 1)
-        else:
-            low, high = child.bounds()
+        low, high = child.bounds()
         values = np.asarray(leaf)
         wrong = np.isfinite(to_float64(leaf)) & ((values < low) | (values > high))
         for place, value, at in _first(path, leaf, wrong, leading):
@@ -122,18 +120,26 @@ def _outside(spec: specs.Spec, obs: Any, leading: int) -> Wrong:
 def _allowed_actions(case: EnvironmentCase) -> None:
     """Does the action mask allow at least one action before every step?
 
-    Why: If no action is allowed, the probabilities of the policy become NaN.
+    Why: If no action is allowed, the probabilities of the policy become NaN. Each integer of a
+    MultiDiscrete needs an allowed value.
 
     Fix: End the episode when no action is left, or allow one that does nothing.
     """
     if case.starts.action_mask is None:
         raise NotApplicable("it has no action_mask.")
-    if not np.asarray(case.starts.action_mask).any(axis=-1).all():
+    if not _any_allowed(case, case.starts.action_mask).all():
         raise Failed("after a reset, no action is allowed.")
-    none_left = ~np.asarray(case.rollout.after.action_mask).any(axis=-1)
+    none_left = ~_any_allowed(case, case.rollout.after.action_mask)
     wanting = np.flatnonzero(none_left & ~np.asarray(case.rollout.after.terminated))
     if len(wanting):
         raise Failed(f"no action is allowed after {case.rollout.where(int(wanting[0]))}.")
+
+
+def _any_allowed(case: EnvironmentCase, mask: Any) -> np.ndarray:
+    """Return where masks `[..., n]` allow an action, bool `[...]`."""
+    spec: Any = case.env.action_spec
+    starts = np.cumsum([0, *np.ravel(spec.num_values)[:-1]])
+    return np.asarray(np.logical_or.reduceat(np.asarray(mask), starts, axis=-1).all(axis=-1))
 
 
 @CHECKS.check(needs=["finite"])
@@ -150,8 +156,9 @@ def _every_action(case: EnvironmentCase) -> None:
     actions = jax.vmap(lambda i, key: _action_number(spec, i, key))(number, keys)
     after = case.step.batched(case.starts.state, actions, keys)
     allowed = np.ones(NUM_STARTS, bool)
-    if case.starts.action_mask is not None:
-        allowed = np.asarray(case.starts.action_mask)[np.arange(NUM_STARTS), np.asarray(actions)]
+    if (mask := case.starts.action_mask) is not None:
+        uniform = policy(spec, {"logits": jnp.zeros(mask.shape)}, mask)
+        allowed = np.asarray(uniform.log_prob(actions)) > np.finfo(np.float32).min
     for path, leaf in by_path({"obs": after.obs, "reward": after.reward}).items():
         values = np.asarray(leaf).reshape(NUM_STARTS, -1)
         bad = np.flatnonzero(~np.isfinite(values.astype(np.float64)).all(axis=1) & allowed)
@@ -170,10 +177,10 @@ def _action_number(spec: Any, number: jax.Array, key: jax.Array) -> Any:
             for (name, child), k in zip(spec.items, keys, strict=True)
         }
     drawn = specs.sample(spec, key)
+    low, high = (jnp.asarray(bound) for bound in spec.bounds())
     if isinstance(spec, specs.Discrete):
         in_turn = jnp.where(number == 1, spec.num_values - 1, number % spec.num_values)
         return in_turn.astype(drawn.dtype)
-    low, high = (jnp.asarray(bound) for bound in spec.bounds())
     if spec.dtype != "bool":
         low, high = (jnp.where(jnp.isfinite(bound), bound, drawn) for bound in (low, high))
     return jnp.where(number == 0, low, jnp.where(number == 1, high, drawn))

@@ -52,14 +52,15 @@ def _protocol(case: EnvironmentCase) -> None:
 
 
 def _check_spec(attribute: str, spec: Any) -> None:
-    if not isinstance(spec, specs.Discrete | specs.Box | specs.Dict):
+    if not isinstance(spec, specs.Spec):
         kind = f"{type(spec).__module__.split('.')[0]}'s {type(spec).__name__}"
         fix = ""
         if hasattr(spec, "sample") and hasattr(spec, "contains"):
             fix = "triglot.envs.gymnasium.spec_from_space converts a Gymnasium space."
         elif callable(spec):
             kind, fix = "a method", f"Make `{attribute}` an attribute or a @property."
-        raise Failed(f"its `{attribute}` is {kind}; expected a Box, Discrete or Dict.", fix)
+        wanted = "a Box, Discrete, MultiDiscrete or Dict"
+        raise Failed(f"its `{attribute}` is {kind}; expected {wanted}.", fix)
     try:
         if isinstance(spec, specs.Discrete):
             operator.index(spec.num_values)
@@ -199,7 +200,7 @@ def _action_mask(case: EnvironmentCase) -> None:
     Why: Agents give masked actions probability 0.
 
     Fix: Return a bool array of shape (num_actions,), True for allowed actions, after reset and
-    after step.
+    after step; for a MultiDiscrete of shape (sum(num_values),), one value after the other.
     """
     spec = case.env.action_spec
     masks = {method: result.action_mask for method, result in case.compiled_steps.items()}
@@ -208,7 +209,8 @@ def _action_mask(case: EnvironmentCase) -> None:
         raise Failed(f"{has} returns an action_mask, but {lacks} returns None.")
     for method, mask in masks.items():
         if mask is not None and not is_mask(mask, spec):
-            expected = f"bool[{spec.num_values}]" if isinstance(spec, specs.Discrete) else "None"
+            size = specs.mask_size(spec)
+            expected = "None" if size is None else f"bool[{size}]"
             raise Failed(
                 f"after {method}, action_mask is {describe_value(mask)}; expected {expected} for "
                 f"{spec}."

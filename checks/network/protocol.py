@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from ...core.network import Network, Variables, num_params
-from ...core.specs import Box, Dict, Discrete
+from ...core.specs import Spec
 from ...core.types import PyTree, is_key
 from .. import trees
 from ..members import check_members, check_pair
@@ -49,9 +49,10 @@ def _protocol(case: NetworkCase) -> None:
     check_members(network, MEMBERS)
     several = case.obs_spec if isinstance(case.obs_spec, tuple) else (case.obs_spec,)
     for spec in several or (None,):
-        if not isinstance(spec, Box | Discrete | Dict):
+        if not isinstance(spec, Spec):
             raise Failed(
-                f"the obs_spec is {describe_value(spec)}; expected a Box, Discrete or Dict.",
+                f"the obs_spec is {describe_value(spec)}; expected a Box, Discrete, MultiDiscrete "
+                "or Dict.",
                 "Pass env.obs_spec, or a tuple of specs for several inputs.",
             )
 

@@ -10,6 +10,7 @@ from ...core.agent import PolicyInput, PolicyOutput
 from ...core.environment import Environment
 from ...core.loop.episode import play_episodes
 from ...core.numerics import where_rows
+from ...core.rl.distributions import policy, to_action
 from ...core.specs import Spec, sample
 from ...core.types import PyTree
 
@@ -30,15 +31,14 @@ class RandomPolicy:
     ) -> PolicyOutput:
         """Draw one action per environment."""
         del state, explore
-        num_envs = inputs.first.shape[0]
+        spec, mask = self.action_spec, inputs.action_mask
         draw_key, mask_key = jax.random.split(key)
-        draw = jax.vmap(lambda key: sample(self.action_spec, key))
-        drawn = draw(jax.random.split(draw_key, num_envs))
-        if inputs.action_mask is None:
+        if mask is None:
+            keys = jax.random.split(draw_key, inputs.first.shape[0])
+            drawn = jax.vmap(lambda key: sample(spec, key))(keys)
             return PolicyOutput(action=drawn, carry=carry, extras={})
-        logits = jnp.where(inputs.action_mask, 0.0, -jnp.inf)
-        allowed = jax.random.categorical(mask_key, logits)
-        return PolicyOutput(action=allowed.astype(drawn.dtype), carry=carry, extras={})
+        allowed = policy(spec, {"logits": jnp.zeros(mask.shape)}, mask).sample(mask_key)
+        return PolicyOutput(action=to_action(spec, allowed), carry=carry, extras={})
 
 
 def random_return(env: Environment, key: jax.Array, *, num_episodes: int) -> float:

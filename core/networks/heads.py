@@ -76,8 +76,8 @@ def policy_heads(
     Raises:
       TriglotError: if there is no policy for these actions.
     """
-    if isinstance(action_spec, specs.Discrete):
-        return (("logits", policy_head(action_spec.num_values)),)
+    if (num_logits := specs.mask_size(action_spec)) is not None:
+        return (("logits", policy_head(num_logits)),)
     if isinstance(action_spec, specs.Box) and jnp.issubdtype(action_spec.dtype, jnp.floating):
         if action_spec.bounded:
             return gaussian_heads(math.prod(action_spec.shape), initial_std)
@@ -85,8 +85,8 @@ def policy_heads(
             f"{algorithm} needs bounded actions, got {action_spec}: bound them in a wrapper."
         )
     raise TriglotError(
-        f"{algorithm} supports discrete actions and bounded boxes of floats, and this environment "
-        f"has {action_spec}: choose another environment."
+        f"{algorithm} supports Discrete and MultiDiscrete actions and bounded boxes of floats, and "
+        f"this environment has {action_spec}: choose another environment."
     )
 
 
@@ -246,7 +246,7 @@ def num_actions(action_spec: specs.Spec, *, algorithm: str) -> int:
     if not isinstance(action_spec, specs.Discrete):
         raise TriglotError(
             f"{algorithm} supports discrete actions, and this environment has {action_spec}: "
-            "choose an environment with Discrete actions."
+            "choose an environment with Discrete actions, or PPO, which takes the others too."
         )
     return action_spec.num_values
 

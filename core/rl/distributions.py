@@ -1,5 +1,6 @@
 """Distributions over actions, built from the raw arrays that networks output."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray
 
 from ..errors import TriglotError
-from ..specs import Box, Discrete, Spec
+from ..specs import Box, Discrete, MultiDiscrete, Spec
 
 
 @jax.tree_util.register_dataclass
@@ -66,6 +67,73 @@ def categorical(
         logits = jnp.where(action_mask, logits, lowest)
     # -65504 - 1 is -inf in float16, and 0 * -inf in the entropy would be NaN.
     return Categorical(jnp.maximum(jax.nn.log_softmax(logits), lowest))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MultiCategorical:
+    """Independent distributions over `n` integers; make it with `multi_categorical`.
+
+    Attributes:
+      parts: of each integer, `[..., n]`; values that an integer does not have are masked.
+    """
+
+    parts: Categorical
+
+    def sample(self, key: PRNGKeyArray) -> Integer[Array, "..."]:
+        """Draw int32 actions `[..., n]`."""
+        return self.parts.sample(key)
+
+    def mode(self) -> Integer[Array, "..."]:
+        """Return the likeliest action, int32 `[..., n]`."""
+        return self.parts.mode()
+
+    def log_prob(self, action: Integer[Array, "*batch n"]) -> Float[Array, "*batch"]:
+        """Compute the log-probability `[...]` of integer actions `[..., n]`: the parts' sum."""
+        return self.parts.log_prob(action).sum(axis=-1)
+
+    def entropy(self) -> Float[Array, "..."]:
+        """Compute the entropy `[...]` in nats: the parts' sum."""
+        return self.parts.entropy().sum(axis=-1)
+
+    def kl_terms(self, other: "MultiCategorical") -> dict[str, jax.Array]:
+        """Compute the KL divergence `policy` `[...]` from this to `other`: the parts' sum."""
+        terms = self.parts.kl_terms(other.parts)
+        return {name: term.sum(axis=-1) for name, term in terms.items()}
+
+
+def multi_categorical(
+    num_values: tuple[int, ...],
+    logits: Float[Array, "*batch values"],
+    action_mask: Bool[Array, "*batch values"] | None = None,
+) -> MultiCategorical:
+    """Build independent categorical distributions over several integers.
+
+    Args:
+      num_values: of each integer.
+      logits: float `[..., sum(num_values)]`, unnormalised: those of the first integer's values,
+        then those of the second's, and so on.
+      action_mask: bool `[..., sum(num_values)]`, True where an integer may have a value; None
+        allows all.
+
+    >>> actor = multi_categorical((2, 3), jnp.log(jnp.array([1.0, 3.0, 2.0, 1.0, 1.0])))
+    >>> actor.mode().tolist(), round(float(jnp.exp(actor.log_prob(actor.mode()))), 3)
+    ([1, 0], 0.375)
+    """
+    ends, largest = list(itertools.accumulate(num_values))[:-1], max(num_values)
+
+    def rows(array: jax.Array, fill: float | bool) -> jax.Array:
+        """Reshape `[..., sum(num_values)]` to `[..., n, largest]`."""
+        parts = jnp.split(array, ends, axis=-1)
+        before = [(0, 0)] * (array.ndim - 1)
+        padded = (
+            jnp.pad(part, [*before, (0, largest - part.shape[-1])], constant_values=fill)
+            for part in parts
+        )
+        return jnp.stack(list(padded), axis=-2)
+
+    mask = None if action_mask is None else rows(action_mask, False)
+    return MultiCategorical(categorical(rows(logits, -jnp.inf), mask))
 
 
 @jax.tree_util.register_dataclass
@@ -137,17 +205,20 @@ def squashed_gaussian(
 
 def policy(
     action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
-) -> Categorical | SquashedGaussian:
+) -> Categorical | MultiCategorical | SquashedGaussian:
     """Build the distribution over actions from a network's heads.
 
     Args:
-      action_spec: `Discrete`, which reads the head `logits` `[..., num_actions]`, or a bounded
-        `Box` of `n` elements, which reads `mean` and `log_std` `[..., n]`.
+      action_spec: `Discrete`, which reads the head `logits` `[..., num_actions]`; `MultiDiscrete`,
+        which reads `logits` `[..., sum(num_values)]`; or a bounded `Box` of `n` elements, which
+        reads `mean` and `log_std` `[..., n]`.
       heads: arrays by name.
-      action_mask: as in `categorical`; for discrete actions only.
+      action_mask: as in `categorical` and `multi_categorical`; not for a `Box`.
     """
     if isinstance(action_spec, Discrete):
         return categorical(heads["logits"], action_mask)
+    if isinstance(action_spec, MultiDiscrete):
+        return multi_categorical(action_spec.num_values, heads["logits"], action_mask)
     return squashed_gaussian(heads["mean"], heads["log_std"])
 
 
@@ -200,7 +271,9 @@ def squashed(policy: Categorical | SquashedGaussian, raw: jax.Array) -> jax.Arra
 
 def to_action(action_spec: Spec, raw: jax.Array) -> jax.Array:
     """Convert samples of `policy`, `[B]` or `[B, n]` before the tanh, to actions `[B, *shape]`."""
-    return from_unit_box(action_spec, jnp.tanh(raw)) if isinstance(action_spec, Box) else raw
+    if isinstance(action_spec, Box):
+        return from_unit_box(action_spec, jnp.tanh(raw))
+    return raw.astype(action_spec.dtype) if isinstance(action_spec, MultiDiscrete) else raw
 
 
 def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
@@ -217,8 +290,8 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
     if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
         raise TriglotError(
             f"{algorithm} needs a bounded Box of float actions, and this environment's are "
-            f"{action_spec}: choose an environment with such actions, or DQN or PPO, which take "
-            "discrete ones."
+            f"{action_spec}: choose an environment with such actions, or PPO, which takes discrete "
+            "ones too."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from ..agent import Trajectory
 from ..errors import TriglotError
-from ..specs import Box, Dict, Discrete, Spec
+from ..specs import Box, Dict, Spec
 from ..types import PyTree, pytree_dataclass
 
 
@@ -173,7 +173,7 @@ class Normalizer:
 
         None means on where actions are continuous, and observations can be normalized.
         """
-        continuous = not isinstance(action_spec, Discrete)
+        continuous = isinstance(action_spec, Box)
         normalize, scale = config.normalize_obs, config.scale_rewards
         if normalize is None:
             normalize = continuous and can_normalize(obs_spec)

@@ -15,7 +15,7 @@ from .. import specs
 from ..agent import AgentConfig, Trajectory
 from ..errors import TriglotError
 from ..hyper import MAX_COUNT, Number, check_count
-from ..specs import Discrete, Spec
+from ..specs import Spec
 from ..types import PyTree, pytree_dataclass
 
 
@@ -289,12 +289,12 @@ class Replay:
 
     def init(self) -> ReplayState:
         """Make an empty replay."""
-        num_slots = self.capacity
+        num_slots, mask_size = self.capacity, specs.mask_size(self.action_spec)
 
         def no_mask(kept: bool = True) -> jax.Array | None:
-            if not isinstance(self.action_spec, Discrete) or not kept:
+            if mask_size is None or not kept:
                 return None
-            return jnp.ones((num_slots, self.action_spec.num_values), bool)
+            return jnp.ones((num_slots, mask_size), bool)
 
         def no_obs() -> PyTree:  # two buffers, since donated ones must not alias
             return specs.to_stored(self.obs_spec, specs.zeros(self.obs_spec, num_slots))

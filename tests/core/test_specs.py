@@ -18,8 +18,10 @@ from triglot.core.specs import (
     Box,
     Dict,
     Discrete,
+    MultiDiscrete,
     Spec,
     from_stored,
+    mask_size,
     mismatch,
     sample,
     to_stored,
@@ -30,6 +32,8 @@ from triglot.envs.gymnasium import space_from_spec, spec_from_space
 SPECS: list[Spec] = [
     Discrete(3),
     Discrete(1),
+    MultiDiscrete((2, 3)),
+    MultiDiscrete((2, 1, 127), "int8"),
     Box((4,)),
     Box((), "float32", -1.0, 1.0),
     Box((2, 2), "float32", 0.0, (1.0, 2.0, 3.0, 4.0)),
@@ -99,6 +103,9 @@ def test_a_box_of_booleans_holds_both() -> None:
         (Discrete(3), jnp.int32(3), r"within \[0, 2\], got 3"),
         (Discrete(3), jnp.float32(1), "dtype int32, got .* float32"),
         (Discrete(3), jnp.zeros((1,), jnp.int32), r"shape \(\) .*, got \(1,\)"),
+        (MultiDiscrete((2, 3)), jnp.array([0, 3], jnp.int32), r"within \[0, 2\], got \[0, 3\]"),
+        (MultiDiscrete((2, 3)), jnp.array([2, 0], jnp.int32), r"within \[0, 2\], got \[2, 0\]"),
+        (MultiDiscrete((2, 3)), jnp.int32(0), r"shape \(2,\) .*, got \(\)"),
         (Box((2,)), jnp.zeros((3,)), r"shape \(2,\) .*, got \(3,\)"),
         (Box((2,), "float32", 0.0, 1.0), jnp.float32([0.5, 1.5]), r"within \[0.0, 1.0\], got"),
         (Box((2,), "float32", (0.0, 1.0)), jnp.float32([0.0, 0.0]), "within"),
@@ -116,6 +123,10 @@ def test_a_mismatch_is_told(spec: Spec, value: Any, message: str) -> None:
     ("make", "message"),
     [
         (lambda: Discrete(0), "at least one value, got 0"),
+        (lambda: MultiDiscrete((2, 0)), r"at least one value for each, got \(2, 0\)"),
+        (lambda: MultiDiscrete(()), r"at least one integer .*, got \(\)"),
+        (lambda: MultiDiscrete([2, 3]), r"takes a tuple .*hashed; got \[2, 3\]"),  # pyright: ignore
+        (lambda: MultiDiscrete(3), "takes a tuple .*hashed; got 3"),  # pyright: ignore
         (lambda: Box((2,), low=(0.0, 0.0, 0.0)), "needs 2 values for `low`.*got 3"),
     ],
 )
@@ -151,8 +162,19 @@ def test_samples_of_a_space_fit_its_spec(spec: Spec) -> None:
 
 def test_spaces_of_64_bits_become_what_jax_holds() -> None:
     assert spec_from_space(spaces.Discrete(3)) == Discrete(3, "int32")
+    assert spec_from_space(spaces.MultiDiscrete([2, 3])) == MultiDiscrete((2, 3), "int32")
     box = spaces.Box(-1.0, 1.0, (2,), np.float64)  # pyright: ignore[reportArgumentType]
     assert spec_from_space(box) == Box((2,), "float32", -1.0, 1.0)
+
+
+def test_binaries_become_integers_of_two_values() -> None:
+    assert spec_from_space(spaces.MultiBinary(2)) == MultiDiscrete((2, 2), "int8")
+
+
+def test_a_mask_has_one_entry_for_each_value() -> None:
+    assert mask_size(Discrete(3)) == 3
+    assert mask_size(MultiDiscrete((2, 3))) == 5
+    assert mask_size(Box((3,))) is None
 
 
 def test_the_largest_float_means_unbounded() -> None:
@@ -175,9 +197,14 @@ def test_gymnasium_environments_convert() -> None:
     ("space", "message"),
     [
         (spaces.Discrete(3, start=1), "must start at 0, got Discrete.*subtract 1"),
-        (spaces.MultiBinary(3), r"MultiBinary\(3\) has no counterpart: expected a Discrete"),
+        (spaces.MultiBinary((2, 2)), "has no counterpart: expected a Discrete, a MultiDiscrete"),
+        (spaces.MultiDiscrete(np.array([[2], [3]])), "has no counterpart.*with one axis"),
+        (
+            spaces.MultiDiscrete([2, 3], start=[0, 1]),
+            r"must start at 0.*starts at \[0 1\]: subtract",
+        ),
         (spaces.Tuple([spaces.Discrete(2)]), "has no counterpart"),
-        (spaces.Dict(a=spaces.MultiDiscrete([2, 3])), r"MultiDiscrete\(\[2 3\]\) has no counter"),
+        (spaces.Dict(a=spaces.Text(3)), "has no counterpart"),
     ],
 )
 def test_spaces_without_a_counterpart_are_explained(space: Any, message: str) -> None:
@@ -186,7 +213,7 @@ def test_spaces_without_a_counterpart_are_explained(space: Any, message: str) ->
 
 
 def test_what_is_no_spec_is_explained() -> None:
-    with pytest.raises(TriglotError, match="expected a Discrete, a Box or a Dict of triglot"):
+    with pytest.raises(TriglotError, match="expected a Discrete, a MultiDiscrete, a Box or a D"):
         space_from_spec(spaces.Discrete(2))  # pyright: ignore[reportArgumentType]
 
 

@@ -214,9 +214,10 @@ def test_gridworld_explains_bad_input(name: str, options: dict[str, Any], messag
         gridworld.make(name, **options)
 
 
-def test_there_are_seven_probes() -> None:
+def test_there_are_eight_probes() -> None:
     assert probes.names("continuous") == ["reach"]
-    assert probes.names() == [*probes.names("discrete"), "reach"]
+    assert probes.names("multi") == ["two-dials"]
+    assert probes.names() == [*probes.names("discrete"), "two-dials", "reach"]
     assert set(probes.names("discrete")) == {
         "constant-reward",
         "obs-reward",
@@ -234,6 +235,18 @@ def test_the_values_that_reach_expects_are_those_of_the_best_action() -> None:
         rewards = jax.vmap(lambda a, o=obs: env.step(o, a, jax.random.key(0)).reward)(actions)
         assert float(rewards.max()) == pytest.approx(case.value, abs=1e-6)
         assert float(actions[rewards.argmax(), 0]) == pytest.approx(case.action, abs=1e-6)
+
+
+def test_the_values_that_two_dials_expect_are_those_of_the_best_action() -> None:
+    env = probes.make("two-dials")
+    actions = [(first, second) for first in range(2) for second in range(3)]
+    for state, case in enumerate(env.expected(0.9)):
+        steps = jax.vmap(lambda a, s=state: env.step(jnp.int32(s), a, jax.random.key(0)))(
+            jnp.array(actions, jnp.int32)
+        )
+        assert tuple(steps.obs[0].tolist()) == case.obs
+        assert actions[steps.reward.argmax()] == case.action
+        assert sorted(steps.reward.tolist()) == [0, 0, 0.5, 0.5, 0.5, case.value]
 
 
 @pytest.mark.parametrize("name", probes.names("discrete"))

@@ -18,6 +18,7 @@ from triglot.checks.environment.check import check_environment
 from triglot.core import specs
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
+from triglot.core.rl.distributions import policy
 from triglot.envs import jumanji, jumanji_maze
 
 PROMOTES = pytest.mark.library_promotion("jumanji's own `step` mixes dtypes")
@@ -28,7 +29,7 @@ def choose(env: jumanji.Jumanji, mask: jax.Array | None, key: jax.Array) -> jax.
     """Draw an action uniformly, of those that are allowed."""
     if mask is None:
         return specs.sample(env.action_spec, key)
-    return jax.random.categorical(key, jnp.where(mask, 0.0, -1e9)).astype(jnp.int32)
+    return policy(env.action_spec, {"logits": jnp.zeros(mask.shape)}, mask).sample(key)
 
 
 def play(env: jumanji.Jumanji, num_steps: int, num_envs: int = 4, seed: int = 0) -> tuple[Any, Any]:
@@ -261,6 +262,25 @@ def test_a_joint_action_is_allowed_if_each_agents_part_is() -> None:
     np.testing.assert_array_equal(step.action_mask, expected)
 
 
+@slow
+def test_separate_parts_have_a_mask_each_and_mean_the_same() -> None:
+    parts = jumanji.make("Cleaner-v0", observation="dict", joint_actions=False)
+    joint = jumanji.make("Cleaner-v0", observation="dict")
+    assert parts.action_spec == specs.MultiDiscrete((4, 4, 4))
+    step = parts.reset(jax.random.key(0))
+    np.testing.assert_array_equal(step.action_mask, step.obs["action_mask"].ravel())
+    action = np.asarray(step.obs["action_mask"]).argmax(axis=-1)
+    after = parts.step(step.state, jnp.asarray(action, jnp.int32), jax.random.key(1))
+    number = jnp.int32(np.ravel_multi_index(tuple(action), (4, 4, 4)))
+    same = joint.step(step.state, number, jax.random.key(1))
+    np.testing.assert_array_equal(after.obs["grid"], same.obs["grid"])
+
+
+def test_several_agents_have_one_part_each_where_the_combinations_are_too_many() -> None:
+    assert jumanji.make("Connector-v3").action_spec == specs.MultiDiscrete((5,) * 10)
+    assert jumanji.make("MMST-v0").action_spec == specs.MultiDiscrete((36, 36, 36))
+
+
 def test_the_mask_can_be_left_out() -> None:
     env = jumanji.make("Maze-v0", use_action_mask=False)
     start = env.reset(jax.random.key(0))
@@ -399,7 +419,15 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         ("Maze-v0", {"observation": "picture"}, "unknown observation of jumanji:Maze-v0 'picture'"),
         ("Maze-v0", {"use_mask": False}, "did you mean 'use_action_mask'"),
         ("TSP-v1", {"observation": "image"}, "unknown observation.*Choices: dict, vector"),
-        ("Connector-v3", {}, r"9,765,625 joint actions \(5 x 5 .*make the environment smaller"),
+        (
+            "Connector-v3",
+            {"joint_actions": True},
+            r"9,765,625 joint actions \(5 x 5 .*make the environment smaller.*or leave out joint_",
+        ),
+        ("BinPack-v2", {"joint_actions": False}, r"mask .* combinations of parts \(40 x 20\)"),
+        ("Maze-v0", {"joint_actions": False}, "has one part: leave out joint_actions=False"),
+        ("Maze-v0", {"joint_actions": 2}, "joint_actions of.*must be True or False, got 2"),
+        ("SearchAndRescue-v0", {"joint_actions": False}, "continuous actions: leave out joint_act"),
         (
             "Maze-v0",
             {"time_limit": 0},
@@ -415,7 +443,7 @@ def test_bad_input_is_explained(env_id: str, options: dict[str, Any], message: s
         jumanji.make(env_id, **options)
 
 
-def test_all_are_named_but_those_that_download_or_are_too_large() -> None:
+def test_all_are_named_but_those_that_download() -> None:
     names = jumanji.names()
-    assert len(names) == 22
-    assert not {"Sokoban-v0", "Connector-v3", "JobShop-v0", "MMST-v0"} & set(names)
+    assert len(names) == 25
+    assert "Sokoban-v0" not in names

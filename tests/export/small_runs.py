@@ -20,6 +20,7 @@ IMAGES = {**SMALL, "hidden_sizes": (6,), "channels": (3, 2), "kernel_size": 2, "
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "discrete": ("ppo", "probe:two-step", SMALL),
     "continuous": ("ppo", "probe:reach", SMALL),
+    "multi": ("ppo", "probe:two-dials", SMALL),
     "shared": ("ppo", "probe:two-step", {**SMALL, "shared_torso": True}),
     "images": ("ppo", "tests.conformance.pictures:Pictures", IMAGES),
     "lstm": ("ppo", "probe:two-step", {**SMALL, "cell": "lstm", "cell_size": 3}),

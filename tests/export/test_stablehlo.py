@@ -41,7 +41,7 @@ def observations(kind: str, *leading: int) -> np.ndarray:
     return np.asarray(draw(keys))
 
 
-@pytest.mark.parametrize("kind", ["continuous", "images", "twins", "table"])
+@pytest.mark.parametrize("kind", ["continuous", "multi", "images", "twins", "table"])
 def test_its_actions_are_the_agents_at_any_batch_size(kind: str, tmp_path: Path) -> None:
     run = small_run(kind)
     files = stablehlo_files(Acting.of(run, 1), "A policy.")

@@ -34,7 +34,7 @@ CASES = [
     pytest.param(
         probe, backend, marks=() if backend == "haiku" or probe == "two-step" else pytest.mark.slow
     )
-    for probe in probes.names("discrete")
+    for probe in (*probes.names("discrete"), *probes.names("multi"))
     for backend in BACKENDS
 ]
 
@@ -57,7 +57,7 @@ def test_ppo_solves_the_probe(probe: str, backend: str) -> None:
     inputs = PolicyInput(obs=obs, first=jnp.ones(len(expected), bool))
     output = agent.act(state, (), inputs, jax.random.key(1), explore=False)
     for case, action in zip(expected, np.asarray(output.action), strict=True):
-        assert case.action is None or case.action == action
+        assert case.action is None or np.array_equal(case.action, action)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
-from triglot.core.rl.distributions import SquashedGaussian, categorical, from_unit_box
-from triglot.core.specs import Box
+from tests.properties import examples
+from triglot.core.rl.distributions import (
+    MultiCategorical,
+    SquashedGaussian,
+    categorical,
+    from_unit_box,
+    multi_categorical,
+    policy,
+    to_action,
+)
+from triglot.core.specs import Box, MultiDiscrete
 
 
 def test_log_density_and_entropy_by_hand() -> None:
@@ -91,3 +101,77 @@ def test_masked_actions_count_for_nothing_in_every_precision(
     assert jnp.isfinite(policy.log_probs).all()
     actions = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 200))
     assert set(actions.tolist()) == {0, 2}
+
+
+def test_two_integers_by_hand() -> None:
+    # The first has probabilities 1/4 and 3/4, the second 1/2, 1/4 and 1/4.
+    logits = jnp.log(jnp.array([[1.0, 3.0, 2.0, 1.0, 1.0]]))
+    actor = policy(MultiDiscrete((2, 3)), {"logits": logits})
+    assert isinstance(actor, MultiCategorical)
+    np.testing.assert_array_equal(actor.mode(), [[1, 0]])
+    # log 3/4 + log 1/4
+    by_hand = np.log(3 / 16)
+    np.testing.assert_allclose(actor.log_prob(jnp.array([[1, 2]])), [by_hand], rtol=1e-6)
+    # H(1/4, 3/4) = 2 log 2 - 3/4 log 3; H(1/2, 1/4, 1/4) = 3/2 log 2
+    entropy = 3.5 * np.log(2) - 0.75 * np.log(3)
+    np.testing.assert_allclose(actor.entropy(), [entropy], rtol=1e-6)
+
+
+def test_two_masked_integers_by_hand() -> None:
+    logits = jnp.log(jnp.array([1.0, 3.0, 2.0, 1.0, 1.0]))
+    mask = jnp.array([True, False, False, True, True])
+    actor = multi_categorical((2, 3), logits, mask)
+    # The first is 0; the second is 1 or 2, with probability 1/2 each.
+    np.testing.assert_allclose(actor.log_prob(jnp.array([0, 2])), np.log(0.5), rtol=1e-6)
+    np.testing.assert_allclose(actor.entropy(), np.log(2), rtol=1e-6)
+    drawn = jax.vmap(actor.sample)(jax.random.split(jax.random.key(0), 100))
+    assert set(map(tuple, drawn.tolist())) == {(0, 1), (0, 2)}
+    gradient = jax.grad(lambda x: multi_categorical((2, 3), x, mask).entropy())(logits)
+    np.testing.assert_array_equal(gradient[~mask], 0)
+
+
+@examples(
+    quick=6,
+    slow=100,
+    seed=st.integers(0, 2**32 - 1),
+    num_values=st.sampled_from([(3, 1, 2), (2, 2)]),
+    masked=st.booleans(),
+)
+def test_it_is_a_product_of_softmaxes(seed: int, num_values: tuple[int, ...], masked: bool) -> None:
+    """The oracle is NumPy's table of all joint actions, which are independent."""
+    rng = np.random.default_rng(seed)
+    size, mask = sum(num_values), None
+    logits = rng.normal(size=size).astype(np.float32)
+    starts = np.cumsum([0, *num_values])[:-1]
+    if masked:
+        mask = rng.random(size) < 0.5
+        mask[starts + rng.integers(num_values)] = True
+    allowed = np.ones(size) if mask is None else mask
+    weights = np.split(np.exp(logits.astype(np.float64)) * allowed, starts[1:])
+    table = np.ones(())
+    for own in weights:
+        table = table[..., None] * (own / own.sum())
+    actor = multi_categorical(
+        num_values, jnp.asarray(logits), None if mask is None else jnp.asarray(mask)
+    )
+    actions = jnp.stack(jnp.unravel_index(jnp.arange(table.size), num_values), axis=-1)
+    probabilities = np.exp(np.asarray(jax.vmap(actor.log_prob)(actions)))
+    np.testing.assert_allclose(probabilities, table.ravel(), rtol=1e-4, atol=1e-7)
+    positive = table[table > 0]
+    entropy = -(positive * np.log(positive)).sum()
+    np.testing.assert_allclose(actor.entropy(), entropy, rtol=1e-4, atol=1e-6)
+    assert table[tuple(np.asarray(actor.mode()))] == table.max()
+
+
+def test_samples_are_as_frequent_as_their_probabilities() -> None:
+    actor = multi_categorical((2, 3), jnp.log(jnp.array([1.0, 3.0, 2.0, 1.0, 1.0])))
+    drawn = np.asarray(jax.vmap(actor.sample)(jax.random.split(jax.random.key(0), 4096)))
+    assert drawn.dtype == np.int32 and drawn.shape == (4096, 2)
+    expected = np.outer([0.25, 0.75], [0.5, 0.25, 0.25]).ravel()
+    counts = np.bincount(drawn[:, 0] * 3 + drawn[:, 1], minlength=6)
+    np.testing.assert_allclose(counts / 4096, expected, atol=0.03)  # 4 standard deviations
+
+
+def test_actions_get_the_dtype_of_their_spec() -> None:
+    action = to_action(MultiDiscrete((2, 2), "int8"), jnp.array([[0, 1]], jnp.int32))
+    assert action.dtype == jnp.int8 and action.tolist() == [[0, 1]]
