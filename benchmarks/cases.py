@@ -83,6 +83,7 @@ REPLAY: dict[str, Any] = {
     "buffer_size": 32,
     "hidden_sizes": (8,),
 }
+SEQUENCES = {"burn_in_length": 1, "unroll_length": 3, "n_step": 2, "cell_size": 8}
 ROLLOUTS: dict[str, Any] = {"num_envs": 2, "rollout_length": 8, "hidden_sizes": (8,)}
 MINIBATCHES: dict[str, Any] = {**ROLLOUTS, "num_epochs": 1, "num_minibatches": 2}
 
@@ -200,6 +201,27 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
+    "r2d2": Case(
+        family="recurrent action values",
+        envs=(CART, MAZE, HOST_CART),
+        config={**REPLAY, **SEQUENCES},
+        probes=(
+            Probe(
+                env="truncating",
+                config={
+                    **PROBE_REPLAY,
+                    **SEQUENCES,
+                    "target_update_period": 10,
+                    "rescale_values": False,
+                },
+                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
+            GRID: "a table has no recurrent cell",
+        },
     "c51": Case(
         family="action values",
         envs=DISCRETE,
