@@ -14,7 +14,7 @@ from ..networks.actor_critic import actor_critic
 from ..networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
 from ..networks.heads import merge_heads, policy_shapes
 from ..networks.unroll import apply_step, carries, unroll
-from ..rl.distributions import Categorical, SquashedGaussian, policy, to_action
+from ..rl.distributions import Distribution, policy, to_action
 from ..rl.losses import gae, successor_values
 from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
@@ -84,10 +84,11 @@ PolicyLoss: TypeAlias = Callable[
 class PolicyGradient(AgentBase):
     """A policy and a state value, learned from the rollouts that the policy collects.
 
-    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, or `mean`
-    and `log_std` `[B, n]` for a bounded `Box` of floats. It may be recurrent: samples are then
-    whole rollouts of some of the environments, from the carry at the start of each. The `Config` is
-    a `PolicyGradientConfig`; the `Hyperparams` have `learning_rate` and `decay_updates`.
+    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, `[B,
+    sum(num_values)]` for `MultiDiscrete` ones, or `mean` and `log_std` `[B, n]` for a bounded `Box`
+    of floats. It may be recurrent: samples are then whole rollouts of some of the environments,
+    from the carry at the start of each. The `Config` is a `PolicyGradientConfig`; the `Hyperparams`
+    have `learning_rate` and `decay_updates`.
     """
 
     Config = PolicyGradientConfig
@@ -155,7 +156,7 @@ class PolicyGradient(AgentBase):
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
         return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
 
-    def behaviour(self, trajectory: Trajectory) -> Categorical | SquashedGaussian:
+    def behaviour(self, trajectory: Trajectory) -> Distribution:
         """Build the policy that collected a trajectory, from the heads that `act` kept."""
         return policy(self.action_spec, trajectory.extras, trajectory.action_mask)
 
@@ -233,7 +234,7 @@ class PolicyGradient(AgentBase):
 
     def evaluate(
         self, variables: Variables, batch: SamplesT, key: Key
-    ) -> tuple[Categorical | SquashedGaussian, jax.Array, SamplesT, PyTree]:
+    ) -> tuple[Distribution, jax.Array, SamplesT, PyTree]:
         """Apply the network to samples, in a loss.
 
         Args:
