@@ -156,7 +156,7 @@ class IMPALA(rl.PolicyGradient):
                 "value_loss": value_loss,
                 "entropy": entropy,
                 "approx_kl": jnp.mean(ratio.ravel() - 1.0 - log_ratio),
-                "clip_fraction": jnp.mean((ratio > hyper.rho_clip).astype(jnp.float32)),
+                "rho": jnp.mean(jnp.minimum(hyper.rho_clip, ratio)),
                 "explained_variance": rl.explained_variance(value, target),
             },
             new_state,

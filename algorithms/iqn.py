@@ -1,10 +1,11 @@
 """Q-learning of the return's whole quantile function: over QR-DQN for finer distributions or risk.
 
 Source: Dabney et al. 2018, "Implicit Quantile Networks for Distributional Reinforcement Learning",
-https://arxiv.org/abs/1806.06923, equations 3 and 4 and section 3. Options: those of DQN but
+https://arxiv.org/abs/1806.06923, equations 3 and 4. Options: those of DQN but
 Munchausen rewards, with the sources that `algorithms/dqn.py` names.
 Differences: a truncated episode bootstraps from its true last observation; priorities, if any, are
-the temporal-difference errors of the means; fewer samples of tau by default than the paper's 64.
+the temporal-difference errors of the means; tau's features multiply those of the last hidden layer;
+fewer samples of tau by default than the paper's 64.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class IQNConfig(rl.ReplayedQConfig):
       num_tau: samples of tau in the loss, N.
       num_target_tau: samples of tau in the target, N'.
       num_policy_tau: samples of tau that the action values are the mean of, K.
-      num_cosines: features of tau, n.
+      num_cosines: of tau, which its features are computed from, n.
       huber_threshold: error from which the loss is linear, kappa.
     """
 
@@ -49,10 +50,7 @@ class IQNConfig(rl.ReplayedQConfig):
 
 @dataclass(frozen=True)
 class IQN(rl.ReplayedQ):
-    """The agent; its network reads observations and `tau` `[B, N]` within [0, 1].
-
-    It gives `quantiles` `[B, N, num_actions]`, the quantiles of the return at each tau.
-    """
+    """The agent; it combines three networks, see `nn.implicit_quantile_network`."""
 
     config: IQNConfig = IQNConfig()
     hyper: IQNHyperparams = IQNHyperparams()
@@ -60,23 +58,22 @@ class IQN(rl.ReplayedQ):
     Config = IQNConfig
     Hyperparams = IQNHyperparams
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"quantiles": (nn.NUM_TAU, self.num_actions)}
+    def __post_init__(self) -> None:
+        specs = self.obs_spec, self.action_spec, self.config
+        nn.check_implicit_quantile_network(self.network, *specs, algorithm="IQN")
+        super().__post_init__()
 
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: IQNConfig = IQNConfig()
     ) -> dict[str, nn.NetworkSpec]:
-        """Describe the `q_network`."""
-        how: Any = {"head": "quantiles", "num_cosines": config.num_cosines}
-        return nn.q_network(obs_spec, action_spec, config, algorithm="IQN", **how)
+        """Describe `obs_features`, `tau_features` and `quantiles`: psi, phi and f."""
+        return nn.implicit_quantile_network(obs_spec, action_spec, config, algorithm="IQN")
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: IQNHyperparams) -> jax.Array:
         """Average K quantiles at the midpoints tau = cvar * (k - 1/2) / K, without sampling."""
-        count, batch = self.config.num_policy_tau, jax.tree.leaves(obs)[0].shape[0]
-        tau = hyper.cvar * (jnp.arange(count) + 0.5) / count
-        tau = jnp.broadcast_to(tau, (batch, count))
+        size = jax.tree.leaves(obs)[0].shape[0]
+        tau = hyper.cvar * rl.tau_midpoints(size, self.config.num_policy_tau)
         return self._quantiles(variables, obs, tau)[0].mean(axis=1)
 
     def act(
@@ -88,7 +85,7 @@ class IQN(rl.ReplayedQ):
         *,
         explore: bool,
     ) -> rl.PolicyOutput:
-        """Maximize the mean of K sampled quantiles, epsilon-greedily (equation 4)."""
+        """Maximize the mean of K sampled quantiles, epsilon-greedily."""
         tau_key, action_key = jax.random.split(key)
         variables, num_envs = state.learner.variables, inputs.first.shape[0]
         tau = self._draw_tau(tau_key, num_envs, self.config.num_policy_tau, state.hyper.cvar)
@@ -127,8 +124,25 @@ class IQN(rl.ReplayedQ):
         return high * jax.random.uniform(key, (size, count))
 
     def _quantiles(
-        self, variables: nn.Variables, obs: Any, tau: jax.Array, **how: Any
+        self, variables: nn.Variables, obs: Any, tau: jax.Array, key: Any = None, **how: Any
     ) -> tuple[jax.Array, Any]:
-        """Apply the network, `[B, N, num_actions]`; `how` is passed to `apply_heads`."""
-        heads, state = nn.apply_heads(self.network, variables, (obs, tau), **how)
-        return heads["quantiles"], state
+        """Compute Z_tau(s, a) = f(psi(s) * phi(tau))_a, `[B, N, num_actions]`.
+
+        phi(tau) = relu(sum_i w_i cos(pi * i * tau) + b), i from 0 to n - 1 (equation 4).
+        """
+        keys = dict.fromkeys(self.network.parts)
+        if key is not None:
+            keys = dict(zip(keys, jax.random.split(key, len(keys)), strict=True))
+        state = {}
+
+        def apply(name: str, inputs: Any) -> jax.Array:
+            part, own = self.network.parts[name], nn.part_of(variables, name)
+            heads, state[name] = nn.apply_heads(part, own, inputs, key=keys[name], **how)
+            return heads[name]
+
+        steps = jnp.arange(self.config.num_cosines, dtype=jnp.float32)
+        cosines = jnp.cos(jnp.pi * tau.reshape(-1, 1) * steps[None])
+        phi = jax.nn.relu(apply("tau_features", cosines)).reshape(*tau.shape, -1)
+        features = jax.nn.relu(apply("obs_features", obs))[:, None] * phi
+        rows = apply("quantiles", features.reshape(-1, features.shape[-1]))
+        return rows.reshape(*tau.shape, -1), state

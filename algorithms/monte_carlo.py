@@ -95,10 +95,12 @@ class MonteCarlo(rl.Tabular):
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> MonteCarloState:
         pairs = self.num_states, self.actions.num_values
-        names = ("trace", "returns", "visits")
+        zeros = jnp.zeros((num_envs, *pairs), jnp.float32)
         return MonteCarloState(
             **vars(super().init(key, num_envs, hyper)),
-            **{name: jnp.zeros((num_envs, *pairs), jnp.float32) for name in names},
+            trace=zeros,
+            returns=jnp.copy(zeros),  # donated buffers must not alias
+            visits=jnp.copy(zeros),
             total_visits=jnp.zeros(pairs, jnp.float32),
         )
 
@@ -129,15 +131,14 @@ class MonteCarlo(rl.Tabular):
             jnp.where(ended, 0.0, of_env) for of_env in (state.trace, state.returns, state.visits)
         )
         state = replace(state, learner=learner, trace=trace, returns=returns, visits=visits)
-        error = metrics["error"] / step.reward.shape[0]
-        return replace(state, total_visits=total_visits), {"error": error}
+        return replace(state, total_visits=total_visits), {"error": metrics["error"]}
 
     def extend(self, state: MonteCarloState, step: rl.Trajectory) -> MonteCarloState:
         """Extend the unfinished episodes by one step.
 
         With e(s, a) the trace, after (s_t, a_t, r_{t+1}) for all s and a:
-        e(s, a) += 1 at (s_t, a_t), for first visits unless visited before; G(s, a) += e(s, a) r_{t+1};
-        e(s, a) *= discount.
+        e(s, a) += 1 at (s_t, a_t), for first visits unless visited before;
+        G(s, a) += e(s, a) r_{t+1}; e(s, a) *= discount.
         """
         rows = jnp.arange(step.action.shape[0])
         here = jnp.zeros_like(state.visits).at[rows, step.obs, step.action].set(1.0)
@@ -167,6 +168,6 @@ class MonteCarlo(rl.Tabular):
           episodes: the sums of the returns `[S, A]`, their numbers, and the weights w.
         """
         returns, visits, weight = episodes
-        error = returns - visits * nn.merge_heads(outputs)["q"]
-        mean = error / jnp.maximum(visits, 1.0)
-        return 0.5 * jnp.sum(weight * visits * mean**2), {"error": jnp.sum(jnp.abs(error))}
+        mean_error = (returns - visits * nn.merge_heads(outputs)["q"]) / jnp.maximum(visits, 1.0)
+        loss = 0.5 * jnp.sum(weight * visits * mean_error**2)
+        return loss, {"error": jnp.max(jnp.abs(mean_error))}

@@ -14,12 +14,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class OpenAIESHyperparams:
+class ESHyperparams:
     """Hyperparameters of OpenAI-ES, which a sweep may vary under `vmap`.
 
     Attributes:
@@ -36,7 +37,7 @@ class OpenAIESHyperparams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAIESConfig(nn.ConvolutionConfig, rl.AgentConfig):
+class ESConfig(nn.ConvolutionConfig, rl.AgentConfig):
     """Static configuration of OpenAI-ES.
 
     Attributes:
@@ -65,7 +66,7 @@ class OpenAIESConfig(nn.ConvolutionConfig, rl.AgentConfig):
 
 
 @rl.pytree_dataclass
-class OpenAIESState(rl.AgentState):
+class ESState(rl.AgentState):
     """Training state; the learner has the mean of the population.
 
     Attributes:
@@ -81,18 +82,18 @@ class OpenAIESState(rl.AgentState):
 
 
 @dataclass(frozen=True)
-class OpenAIES(rl.AgentBase):
+class ES(rl.AgentBase):
     """The agent; its network may be recurrent.
 
     The network gives `logits` `[B, num_actions]` for discrete actions, or `mean` `[B, n]`, before a
     tanh, for a bounded `Box` of floats.
     """
 
-    config: OpenAIESConfig = OpenAIESConfig()
-    hyper: OpenAIESHyperparams = OpenAIESHyperparams()
+    config: ESConfig = ESConfig()
+    hyper: ESHyperparams = ESHyperparams()
 
-    Config = OpenAIESConfig
-    Hyperparams = OpenAIESHyperparams
+    Config = ESConfig
+    Hyperparams = ESHyperparams
     explores_by_parameters = True
     bootstraps = False
 
@@ -107,7 +108,7 @@ class OpenAIES(rl.AgentBase):
 
     @staticmethod
     def networks(
-        obs_spec: rl.Spec, action_spec: rl.Spec, config: OpenAIESConfig = OpenAIESConfig()
+        obs_spec: rl.Spec, action_spec: rl.Spec, config: ESConfig = ESConfig()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `actor`."""
         torso = nn.default_torso(obs_spec, config.hidden_sizes, config)
@@ -116,46 +117,35 @@ class OpenAIES(rl.AgentBase):
         heads = tuple(head for head in heads if head[0] != "log_std")
         return {"actor": nn.NetworkSpec(obs_spec, torso, heads, cell)}
 
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> OpenAIESState:
+    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ESState:
         learner_key, noise_key = jax.random.split(key)
         learned = super().init(learner_key, num_envs, hyper)
-        params = learned.learner.variables.params
-        return OpenAIESState(
+        return ESState(
             **vars(learned),
             key=noise_key,
-            members=self.population(params, noise_key, num_envs, learned.hyper),
+            members=self.population(learned.learner, noise_key, num_envs, learned.hyper),
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
-    def initial_carry(self, state: OpenAIESState, num_envs: int) -> Any:
+    def initial_carry(self, state: ESState, num_envs: int) -> Any:
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def act(
-        self,
-        state: OpenAIESState,
-        carry: Any,
-        inputs: rl.PolicyInput,
-        key: jax.Array,
-        *,
-        explore: bool,
+        self, state: ESState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
     ) -> rl.PolicyOutput:
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
-        mean, seen = state.learner.variables, (inputs.first, carry)
-        obs = rl.normalized(state.obs_stats, inputs.obs)
+        mean, obs = state.learner.variables, rl.normalized(state.obs_stats, inputs.obs)
+
+        def act_alone(named: Any, *rows: Any) -> Any:
+            own = nn.Variables(params=self._decode(named), state=mean.state)
+            batch = jax.tree.map(lambda leaf: leaf[None], rows)
+            return jax.tree.map(lambda leaf: leaf[0], nn.apply_step(self.network, own, *batch))
+
         if explore:
-            number = jnp.arange(inputs.first.shape[0]) % self._size(state.members)
-            same = number.shape[0] == self._size(state.members)
-            members = state.members if same else jax.tree.map(lambda x: x[number], state.members)
-
-            def member(named: Any, *rows: Any) -> Any:
-                own = nn.Variables(params=self._decode(named), state=mean.state)
-                batch = jax.tree.map(lambda leaf: leaf[None], rows)
-                returned = nn.apply_step(self.network, own, *batch)
-                return jax.tree.map(lambda leaf: leaf[0], returned)
-
-            outputs, carry = jax.vmap(member)(members, obs, *seen)
+            members = _repeated(state.members, inputs.first.shape[0])
+            outputs, carry = jax.vmap(act_alone)(members, obs, inputs.first, carry)
         else:
-            outputs, carry = nn.apply_step(self.network, mean, obs, *seen)
+            outputs, carry = nn.apply_step(self.network, mean, obs, inputs.first, carry)
         heads = nn.merge_heads(outputs)
         raw = heads.get("mean")
         if raw is None:
@@ -164,53 +154,43 @@ class OpenAIES(rl.AgentBase):
         return rl.PolicyOutput(action=action, carry=carry, extras={})
 
     def update(
-        self, state: OpenAIESState, trajectory: rl.Trajectory, key: jax.Array
-    ) -> tuple[OpenAIESState, rl.Metrics]:
+        self, state: ESState, trajectory: rl.Trajectory, key: jax.Array
+    ) -> tuple[ESState, rl.Metrics]:
         loss_key, noise_key = jax.random.split(key)
-        returns = fitness(trajectory)
-        estimate = self.estimate(state, centered_ranks(returns))
-        learner, metrics = self.learner.step(
-            state.learner, self.loss, (estimate, state.hyper), loss_key, state.hyper
-        )
-        num_envs, params, stats = returns.shape[0], learner.variables.params, state.obs_stats
-        state = replace(
-            state,
-            learner=learner,
-            key=noise_key,
-            members=self.population(params, noise_key, num_envs, state.hyper),
-            obs_stats=None if stats is None else stats.add(trajectory.obs),
-        )
-        return state, {
-            "fitness": returns.mean(),
-            "best_fitness": returns.max(),
-            "grad_norm": metrics["grad_norm"],
-        }
+        hyper, stats, returns = state.hyper, state.obs_stats, fitness(trajectory)
+        batch = self.estimate(state, centered_ranks(returns)), hyper.weight_decay
+        learner, metrics = self.learner.step(state.learner, self.loss, batch, loss_key, hyper)
+        members = self.population(learner, noise_key, returns.shape[0], hyper)
+        stats = None if stats is None else stats.add(trajectory.obs)
+        metrics = {"fitness": returns.mean(), "best_fitness": returns.max(), **metrics}
+        del metrics["loss"]  # only its gradient has a meaning
+        return replace(
+            state, learner=learner, key=noise_key, members=members, obs_stats=stats
+        ), metrics
 
     def population(
-        self, params: Any, key: jax.Array, num_envs: int, hyper: OpenAIESHyperparams
+        self, learner: rl.LearnerState, key: jax.Array, num_envs: int, hyper: ESHyperparams
     ) -> Any:
         """Perturb parameters in mirrored pairs, theta + sigma * eps and theta - sigma * eps."""
 
-        def around(mean: jax.Array, eps: jax.Array) -> jax.Array:
-            change = hyper.noise_std * eps
-            return jnp.concatenate([mean[None] + change, mean[None] - change])
+        mean, eps = self._encode(learner.variables.params), self.noise(learner, key, num_envs // 2)
+        change = jax.tree.map(lambda leaf: hyper.noise_std * leaf, eps)
+        pairs = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), change)
+        return jax.tree.map(lambda leaf, pair: leaf[None] + pair, mean, pairs)
 
-        return jax.tree.map(around, self._encode(params), self.noise(params, key, num_envs // 2))
-
-    def noise(self, params: Any, key: jax.Array, num_pairs: int) -> Any:
+    def noise(self, learner: rl.LearnerState, key: jax.Array, num_pairs: int) -> Any:
         """Draw standard normal numbers `[num_pairs, ...]` for each parameter by canonical name.
 
         So they are the same for every library.
         """
-        leaves, structure = jax.tree.flatten(jax.eval_shape(self._encode, params))
+        shapes = jax.eval_shape(self._encode, learner.variables.params)
+        leaves, structure = jax.tree.flatten(shapes)
         keys = jax.random.split(key, len(leaves))
-        draws = [
-            jax.random.normal(own, (num_pairs, *leaf.shape), leaf.dtype)
-            for own, leaf in zip(keys, leaves, strict=True)
-        ]
+        pairs = zip(keys, leaves, strict=True)
+        draws = [jax.random.normal(own, (num_pairs, *leaf.shape)) for own, leaf in pairs]
         return jax.tree.unflatten(structure, draws)
 
-    def estimate(self, state: OpenAIESState, utility: jax.Array) -> Any:
+    def estimate(self, state: ESState, utility: jax.Array) -> Any:
         """Estimate the gradient of the expected utility (algorithm 1, line 7), by canonical name.
 
         g = 1 / (N * sigma) * sum_i F_i eps_i, over pairs with F_i of eps and F_j of -eps:
@@ -221,25 +201,23 @@ class OpenAIES(rl.AgentBase):
           utility: F, `[N]`.
         """
         num_pairs = utility.shape[0] // 2
-        eps = self.noise(state.learner.variables.params, state.key, num_pairs)
+        eps = self.noise(state.learner, state.key, num_pairs)
         weight = utility[:num_pairs] - utility[num_pairs:]
         weight = weight / (utility.shape[0] * state.hyper.noise_std)
         return jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, axes=1), eps)
 
     def loss(
-        self, variables: nn.Variables, batch: tuple[Any, OpenAIESHyperparams], key: jax.Array
+        self, variables: nn.Variables, batch: tuple[Any, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Give the optimizer the gradient -g + weight_decay * theta.
 
         L = sum(-g * theta + 0.5 * weight_decay * theta^2), with g of `estimate`.
         """
-        estimate, hyper = batch
-
-        def of_leaf(theta: jax.Array, ascent: jax.Array) -> jax.Array:
-            return jnp.sum(-ascent * theta + 0.5 * hyper.weight_decay * theta**2)
-
-        losses = jax.tree.map(of_leaf, self._encode(variables.params), estimate)
-        return jax.tree.reduce(jnp.add, losses), ({}, variables.state)
+        estimate, weight_decay = batch
+        theta = self._encode(variables.params)
+        ascent = optax.tree.vdot(estimate, theta)
+        decay = 0.5 * weight_decay * optax.tree.norm(theta, squared=True)
+        return decay - ascent, ({}, variables.state)
 
     def _encode(self, params: Any) -> Any:
         codec = self.network.codec
@@ -249,8 +227,12 @@ class OpenAIES(rl.AgentBase):
         codec = self.network.codec
         return named if codec is None else codec.decode(named)
 
-    def _size(self, members: Any) -> int:
-        return jax.tree.leaves(members)[0].shape[0]
+
+def _repeated(members: Any, number: int) -> Any:
+    """Repeat the `N` members up to a number of environments."""
+    size = jax.tree.leaves(members)[0].shape[0]
+    index = jnp.arange(number) % size
+    return members if number == size else jax.tree.map(lambda leaf: leaf[index], members)
 
 
 def fitness(trajectory: rl.Trajectory) -> jax.Array:
@@ -259,20 +241,16 @@ def fitness(trajectory: rl.Trajectory) -> jax.Array:
     An episode is whole if it begins and ends in the trajectory. An environment without one gives
     the rewards since its last episode began, or else all rewards of the trajectory.
     """
-    ended = trajectory.terminated | trajectory.truncated
 
-    def step(before: tuple, seen: tuple) -> tuple[tuple, None]:
+    def step(before: tuple, seen: rl.Trajectory) -> tuple[tuple, None]:
         since, begun, total, count = before
-        first, reward, ended = seen
-        since, begun = jnp.where(first, 0.0, since) + reward, begun | first
-        whole = begun & ended
-        total, count = total + jnp.where(whole, since, 0.0), count + whole.astype(jnp.float32)
-        return (since, begun, total, count), None
+        since, begun = jnp.where(seen.first, 0.0, since) + seen.reward, begun | seen.first
+        whole = (begun & (seen.terminated | seen.truncated)).astype(jnp.float32)
+        return (since, begun, total + whole * since, count + whole), None
 
-    zero = jnp.zeros(ended.shape[1:], jnp.float32)
-    start = (zero, jnp.zeros(ended.shape[1:], bool), zero, zero)
-    rows = (trajectory.first, trajectory.reward, ended)
-    (since, _, total, count), _ = jax.lax.scan(step, start, rows)
+    zero = jnp.zeros(trajectory.reward.shape[1:], jnp.float32)
+    start, steps = (zero, zero > 0.0, zero, zero), replace(trajectory, carry=())
+    (since, _, total, count), _ = jax.lax.scan(step, start, steps)
     return jnp.where(count > 0.0, total / jnp.maximum(count, 1.0), since)
 
 

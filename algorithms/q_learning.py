@@ -19,7 +19,11 @@ from .. import rl
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
 METHODS = ("q_learning", "sarsa", "expected_sarsa")
-QLearningHyperparams = rl.TabularHyperparams
+
+
+@rl.pytree_dataclass
+class QLearningHyperparams(rl.TabularHyperparams):
+    """Hyperparameters of tabular control, which a sweep may vary under `vmap`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,15 +71,14 @@ class QRDQN(rl.ReplayedQ):
         midpoints tau_i = (i - 1/2) / N and a* = argmax_a Q'(s', a); the online network chooses a*
         if `double`. The `td_errors` are those of the means.
         """
-        sample, count = batch.sample, self.config.num_quantiles
+        sample, kappa = batch.sample, self.config.huber_threshold
         theta, new_state = self._quantiles(variables, sample.obs, key=key, train=True)
         next_theta, _ = self._quantiles(batch.target, sample.next_obs)
         chooser = next_theta
         if self.config.double:
             chooser, _ = self._quantiles(variables, sample.next_obs)
         next_q = rl.mask_q(chooser.mean(axis=1), sample.next_action_mask)
-        tau = jnp.broadcast_to((jnp.arange(count) + 0.5) / count, theta.shape[:2])
-        kappa = self.config.huber_threshold
+        tau = rl.tau_midpoints(*theta.shape[:2])
         losses, errors = rl.quantile_q_learning(theta, tau, sample, next_theta, next_q, kappa)
         q = theta.mean(axis=1)
         return jnp.mean(batch.weight * losses), ({"td_errors": errors, "q": q.mean()}, new_state)

@@ -30,7 +30,7 @@ def build(
     """
     from ..core.network import Network
     from ..core.networks.architecture import Table
-    from ..core.networks.combinators import combine, ensemble
+    from ..core.networks.combinators import combine, ensemble, transform_outputs
     from .canonical import with_arithmetic
 
     adapter = find(backend).load_adapter()
@@ -39,7 +39,8 @@ def build(
         if isinstance(spec, Network):
             return spec
         spec.check()
-        network = adapter.zoo(spec, name)
+        flat = spec.flat()
+        network = adapter.zoo(flat, name)
         if not isinstance(network, Network):
             raise TriglotError(
                 f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
@@ -48,6 +49,7 @@ def build(
         network = with_arithmetic(network, arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)
+        network = network if flat.heads == spec.heads else transform_outputs(network, spec.arranged)
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 
     return combine({name: build_one(name, spec) for name, spec in specs.items()})

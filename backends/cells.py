@@ -8,15 +8,13 @@ The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefi
   cell/recurrent/n/bias       [size], GRU only, inside the product with the reset gate
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..core.network import Network, Variables
-from ..core.networks.architecture import NetworkSpec
 
 LSTM_GATES = ("i", "f", "g", "o")
 GRU_GATES = ("r", "z", "n")
@@ -30,15 +28,7 @@ def names_of(part: str, gates: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{gate}/bias" if part == "bias" else f"{part}/{gate}/kernel" for gate in gates)
 
 
-def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
-    """Lift a zoo's module, given as the first arguments of the adapter's `lift`."""
-    if spec.cell is None:
-        return lift(*module, name=name)
-    network = lift(*module, name=name, initial_carry=spec.cell.initial_carry)
-    return network if spec.layers.scale is None else _match_initializers(network)
-
-
-def _match_initializers(network: Network) -> Network:
+def match_initializers(network: Network) -> Network:
     """Give a zoo's recurrent cell `cell` the same initializers in every library.
 
     Per gate, input kernels are drawn from `lecun_normal` and recurrent kernels are orthogonal.

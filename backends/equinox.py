@@ -11,8 +11,8 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
-from .cells import lift_zoo
 from .objects import codec_of, constructor
+from .zoos import lift_zoo
 
 LEAF_NAMES = {"weight": "kernel"}
 BATCH_AXIS = "batch"
@@ -136,9 +136,12 @@ def from_equinox(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Equinox's own layers."""
     require("equinox", "equinox")
-    from .zoo.equinox import make
+    from .zoo.equinox import make, statistics
 
-    return lift_zoo(from_equinox, spec, name, make(spec))
+    names = statistics(spec.torso)
+    return lift_zoo(
+        from_equinox, spec, name, make(spec), statistic=lambda path: names[int(path[-1])]
+    )
 
 
 @dataclass(frozen=True, eq=False)

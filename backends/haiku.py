@@ -8,8 +8,9 @@ import jax
 from ..core.errors import require
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from . import calling, cells, functional
+from . import calling, functional
 from .layers.describe import Words
+from .zoos import inputs_of, lift_zoo
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 
@@ -87,9 +88,10 @@ def from_haiku(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Haiku's own layers."""
     require("haiku", "haiku")
-    from .zoo.haiku import make
+    from .zoo.haiku import make, statistic
 
-    return cells.lift_zoo(from_haiku, spec, name, make(spec), spec.obs_spec)
+    module = make(spec), inputs_of(spec)
+    return lift_zoo(from_haiku, spec, name, *module, statistic=statistic)
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

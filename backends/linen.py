@@ -7,8 +7,9 @@ import jax
 from ..core.errors import TriglotError, require
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
-from . import calling, cells, functional
+from . import calling, functional
 from .layers.describe import Words
+from .zoos import inputs_of, lift_zoo
 
 
 def from_linen(
@@ -81,6 +82,7 @@ def from_linen(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Linen's own layers."""
     require("flax", "flax")
-    from .zoo.linen import make
+    from .zoo.linen import make, statistic
 
-    return cells.lift_zoo(from_linen, spec, name, make(spec), spec.obs_spec)
+    module = make(spec), inputs_of(spec)
+    return lift_zoo(from_linen, spec, name, *module, statistic=statistic)

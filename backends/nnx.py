@@ -9,8 +9,8 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
-from .cells import lift_zoo
 from .objects import codec_of, constructor
+from .zoos import lift_zoo
 
 
 def from_nnx(
@@ -102,6 +102,6 @@ def from_nnx(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from NNX's own layers."""
     require("flax.nnx", "flax")
-    from .zoo.nnx import make
+    from .zoo.nnx import make, statistic
 
-    return lift_zoo(from_nnx, spec, name, make(spec))
+    return lift_zoo(from_nnx, spec, name, make(spec), statistic=statistic)

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 
 from ..core.errors import Guessed, TriglotError
-from ..core.network import Codec, Leaf, Network, Variables
+from ..core.network import Codec, Leaf, Network, Statistics, Variables
+from ..core.types import PyTree
 from .guessing import as_mapping, guess
 from .pairing import Mapped, Target, follow_mapping, is_split
 
@@ -44,10 +45,13 @@ def translate(
     Returns:
       Variables of `target` that compute the same function.
 
+    Running statistics are translated where both networks keep the same ones by canonical names, as
+    those of the built-in networks do.
+
     Raises:
-      TriglotError: if a network has no codec or has state besides its parameters, the architectures
-        differ, several pairings exist, layers of equal names compute different functions, or an
-        array's layout is unknown and the mapping does not name it.
+      TriglotError: if a network has no codec or has other state besides its parameters, the
+        architectures differ, several pairings exist, layers of equal names compute different
+        functions, or an array's layout is unknown and the mapping does not name it.
 
     >>> from triglot.backends import build
     >>> from triglot.core.networks.architecture import MLP, NetworkSpec, value_head
@@ -58,12 +62,7 @@ def translate(
     """
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
     expected = jax.eval_shape(target.init, jax.random.key(0))
-    if jax.tree.leaves(variables.state) or jax.tree.leaves(expected.state):
-        raise TriglotError(
-            f"{source.name!r} or {target.name!r} has state besides its parameters (BatchNorm "
-            "statistics, frozen or integer arrays), which has no canonical form: freeze after "
-            "translating, and copy statistics by hand."
-        )
+    state = translate_state(variables.state, expected.state, source.name, target.name)
     named = codecs[0].encode(variables.params)
     shapes = jax.eval_shape(codecs[1].encode, expected.params)
     networks = f"from {source.backend} {source.name!r} to {target.backend} {target.name!r}"
@@ -87,7 +86,37 @@ def translate(
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
     _check_shapes(moved, shapes, networks, split=mapping is not None)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
-    return Variables(params=codecs[1].decode(moved), state=expected.state)
+    return Variables(params=codecs[1].decode(moved), state=state)
+
+
+def translate_state(state: PyTree, expected: PyTree, source: str, target: str) -> PyTree:
+    """Convert the state of one network to that of another.
+
+    Args:
+      state: of the first network.
+      expected: of the second network; its arrays may be abstract.
+      source, target: the networks' names, for the message.
+
+    Raises:
+      TriglotError: if there is more than the same named statistics in both.
+    """
+
+    def is_named(node: Any) -> bool:
+        return isinstance(node, Statistics)
+
+    sides = [jax.tree.leaves(side, is_leaf=is_named) for side in (state, expected)]
+    arrays = jax.tree.leaves(sides[0])
+    if not all(map(is_named, [*sides[0], *sides[1]])) or _types(sides[0]) != _types(sides[1]):
+        raise TriglotError(
+            f"{source!r} or {target!r} has state besides its parameters that the other lacks or "
+            "that has no canonical form (a custom BatchNorm's statistics, frozen or integer "
+            "arrays): freeze after translating, and copy statistics by hand."
+        )
+    return jax.tree.unflatten(jax.tree.structure(expected), arrays)
+
+
+def _types(statistics: list[Statistics]) -> list[dict[str, tuple[int, ...]]]:
+    return [{name: array.shape for name, array in each.named.items()} for each in statistics]
 
 
 def _check_conventions(codecs: list[Codec], networks: str) -> None:

@@ -114,6 +114,69 @@ CASES: dict[str, Case] = {
             ),
         ),
     ),
+    "a2c": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=ROLLOUTS,
+        probes=(
+            Probe(
+                env="truncating",
+                config=PROBE_ROLLOUTS,
+                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+            ),
+            Probe(
+                env="reach",
+                config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
+                hyper={"learning_rate": 2e-2, "discount": 0.5, "entropy_coef": 0.0},
+                num_updates=300,
+                value_error=None,
+            ),
+        ),
+    ),
+    "reinforce": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=ROLLOUTS,
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config=PROBE_ROLLOUTS,
+                hyper={"learning_rate": 2e-2, "discount": 0.5},
+            ),
+        ),
+    ),
+    "impala": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "entropy_coef": 0.0},
+                num_updates=120,
+            ),
+        ),
+    ),
+    "vmpo": Case(
+        family="policy gradient",
+        envs=POLICY_GRADIENT,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 2},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                num_updates=150,
+            ),
+            Probe(
+                env="reach",
+                config={**PROBE_ROLLOUTS, "normalize_obs": False, "scale_rewards": False},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                value_error=None,
+            ),
+        ),
+    ),
     "dqn": Case(
         family="action values",
         envs=DISCRETE,
@@ -127,6 +190,49 @@ CASES: dict[str, Case] = {
             ),
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
+    ),
+    "c51": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_atoms": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21},
+                hyper={**EXPLORING, "v_min": -2.0, "v_max": 2.0},
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
+    ),
+    "qr_dqn": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_quantiles": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_quantiles": 11},
+                hyper=EXPLORING,
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "QR-DQN supports discrete actions"),
+    ),
+    "iqn": Case(
+        family="action values",
+        envs=DISCRETE,
+        config={**REPLAY, "num_tau": 3, "num_target_tau": 4, "num_policy_tau": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_cosines": 16},
+                hyper=EXPLORING,
+                num_updates=400,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
+        table=False,
     ),
     "sac": Case(
         family="actor and critic",

@@ -195,6 +195,24 @@ def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str
         raise TriglotError(f"{owner}'s {name} must divide {of_what} = {number}, got {divisor}.")
 
 
+def check_below(owner: str, hyper: Any, low: str, high: str) -> None:
+    """Refuse two hyperparameters of which the first is not below the second; arrays are accepted.
+
+    Args:
+      owner: the algorithm's name, for the message.
+      hyper: its `Hyperparams`.
+      low, high: names of hyperparameters.
+
+    Raises:
+      TriglotError: naming both.
+    """
+    least, most = getattr(hyper, low), getattr(hyper, high)
+    if is_number(least) and is_number(most) and not to_float32(least) < to_float32(most):
+        raise TriglotError(
+            f"{owner}'s {low} must be below {high}, got {shown(least)} and {shown(most)}."
+        )
+
+
 def as_float32(hyper: HyperparamsT) -> HyperparamsT:
     """Convert every hyperparameter to a float32 array, as an agent's state holds it; None stays."""
     return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), hyper)

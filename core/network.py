@@ -23,6 +23,17 @@ class Variables:
     state: PyTree
 
 
+@pytree_dataclass
+class Statistics:
+    """Running statistics in a network's state with canonical names: the same in every library.
+
+    Attributes:
+      named: such as `norm/0/mean` and `norm/0/var`, `[size]` each.
+    """
+
+    named: dict[str, jax.Array]
+
+
 def _as_tuple(array: jax.Array) -> tuple[jax.Array, ...]:
     return (array,)
 

@@ -213,6 +213,16 @@ def zeros(spec: Spec, *leading: int) -> Any:
     return jnp.zeros((*leading, *spec.shape), spec.dtype)
 
 
+def one_hot_spec(spec: Spec) -> Spec:
+    """Describe what `one_hot` makes of a value."""
+    return Box((spec.num_values,), low=0, high=1) if isinstance(spec, Discrete) else spec
+
+
+def one_hot(spec: Spec, value: Any) -> Any:
+    """Convert integers `[...]` of a `Discrete` to float32 `[..., num_values]`; others stay."""
+    return jax.nn.one_hot(value, spec.num_values) if isinstance(spec, Discrete) else value
+
+
 def mask_size(spec: Spec) -> int | None:
     """Count the entries of an action mask; None if such actions have no mask.
 

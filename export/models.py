@@ -139,10 +139,10 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
 
 
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
-    """Describe a run's built-in networks by name, without the single numbers among them."""
+    """Describe a run's built-in networks by name, as plain layers, without single numbers."""
     agent: Any = run.agent
     asked = type(agent).networks(agent.obs_spec, agent.action_spec, agent.config)
-    return {name: spec for name, spec in asked.items() if not isinstance(spec, Network)}
+    return {name: spec.flat() for name, spec in asked.items() if not isinstance(spec, Network)}
 
 
 def _members(name: str, spec: NetworkSpec) -> list[str]:

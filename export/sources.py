@@ -87,12 +87,18 @@ def written(spec: NetworkSpec, style: Style) -> Source:
     """Write the layers of a network and its forward pass.
 
     Raises:
-      TriglotError: if the library lacks the network's recurrent cell.
+      TriglotError: if the library lacks the network's recurrent cell, or the network has norms or
+        noisy layers.
     """
     source = Source(style)
     if isinstance(spec.torso, Table):
         _write_table(source, spec)
         return source
+    if spec.torso.normalization != "none" or spec.noise is not None:
+        raise TriglotError(
+            "a plain model has no normalization and no noisy layers, and this network has: choose "
+            "another format."
+        )
     size = _write_torso(source, spec)
     if spec.cell is not None:
         if spec.cell.kind not in style.cells:

@@ -12,14 +12,22 @@ from .loading import load
 
 ALGORITHMS = {
     "ppo": "triglot.algorithms.ppo:PPO",
+    "a2c": "triglot.algorithms.a2c:A2C",
+    "reinforce": "triglot.algorithms.reinforce:REINFORCE",
+    "impala": "triglot.algorithms.impala:IMPALA",
+    "vmpo": "triglot.algorithms.vmpo:VMPO",
     "dqn": "triglot.algorithms.dqn:DQN",
     "r2d2": "triglot.algorithms.r2d2:R2D2",
+    "c51": "triglot.algorithms.c51:C51",
+    "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
+    "iqn": "triglot.algorithms.iqn:IQN",
     "sac": "triglot.algorithms.sac:SAC",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
+    "muzero": "triglot.algorithms.muzero:MuZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
     "monte_carlo": "triglot.algorithms.monte_carlo:MonteCarlo",
     "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
-    "openai_es": "triglot.algorithms.openai_es:OpenAIES",
+    "openai_es": "triglot.algorithms.openai_es:ES",
 }
 
 

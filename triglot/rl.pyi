@@ -36,6 +36,7 @@ from .core.hyper import (
     Number,
     as_float32,
     between,
+    check_below,
     check_divides,
     finite,
     one_of,
@@ -45,6 +46,12 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
+from .core.rl.distributional import (
+    categorical_mean,
+    categorical_q_learning,
+    quantile_q_learning,
+    tau_midpoints,
+)
 from .core.rl.distributions import (
     Categorical,
     MultiCategorical,
@@ -70,6 +77,7 @@ from .core.rl.exploration import (
     linear_schedule,
     mask_q,
     sample_probs,
+    soft_value,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
@@ -116,7 +124,7 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, zeros
+from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, one_hot, one_hot_spec, zeros
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -127,25 +135,26 @@ __all__ = [
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
     "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
-    "ActorCriticBatch", "joined",
+    "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
-    "check_divides", "as_float32", "TriglotError",
+    "check_divides", "check_below", "as_float32", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "rmsprop", "sgd",
     # Policies and exploration
-    "policy", "to_action", "categorical", "Categorical", "multi_categorical", "MultiCategorical",
-    "squashed_gaussian", "SquashedGaussian", "squashed", "weighted_actions", "WeightedActions",
-    "unit_box", "unit_actions", "from_unit_box", "greedy", "epsilon_greedy", "epsilon_greedy_probs",
-    "epsilon_greedy_value", "sample_probs", "at_action", "linear_schedule", "mask_q",
+    "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
+    "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
+    "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
+    "at_action", "linear_schedule", "mask_q", "soft_value",
+    "multi_categorical", "MultiCategorical",
+    "mask_q",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
-    # Tabular control
-    "Tabular", "TabularConfig", "TabularHyperparams",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
-    "explained_variance",
+    "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
+    "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
@@ -158,5 +167,6 @@ __all__ = [
     "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros",
+    "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
+    "MultiDiscrete",
 ]  # fmt: skip

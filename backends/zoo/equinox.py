@@ -3,7 +3,7 @@
 Every module takes one observation, without a batch axis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import equinox as eqx
@@ -11,7 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.networks.architecture import Head, NetworkSpec, Table, joined
+from ...core.networks.architecture import (
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    LAYER_NORM_EPSILON,
+    Head,
+    Layers,
+    NetworkSpec,
+    Table,
+    Torso,
+    joined,
+)
+from ...core.networks.noise import of_layer, sigma_start
+from ..equinox import BATCH_AXIS
 from .initializers import kernel_initializer
 
 
@@ -42,19 +54,58 @@ def _linear(
     return _initialized(eqx.nn.Linear(size, width, key=layer_key), scale, key=init_key)
 
 
+def _dense(
+    size: int,
+    width: int | Literal["scalar"],
+    scale: float | None,
+    noise: float | None,
+    *,
+    key: jax.Array,
+) -> "eqx.nn.Linear | Noisy":
+    if noise is None:
+        return _linear(size, width, scale, key=key)
+    return Noisy(size, width, scale, noise, key=key)
+
+
+def _norm(torso: Layers, size: int) -> eqx.nn.LayerNorm | eqx.nn.BatchNorm:
+    if torso.normalization == "layer":
+        return eqx.nn.LayerNorm(size, LAYER_NORM_EPSILON)
+    how: Any = {"momentum": BATCH_NORM_MOMENTUM, "mode": "batch"}
+    return eqx.nn.BatchNorm(size, BATCH_AXIS, BATCH_NORM_EPSILON, **how)
+
+
+def _normalized(
+    norm: eqx.nn.LayerNorm | eqx.nn.BatchNorm, features: jax.Array, state: Any
+) -> tuple[jax.Array, Any]:
+    """Normalize features whose channels come last, of one example."""
+    if isinstance(norm, eqx.nn.LayerNorm):
+        for _ in features.shape[:-1]:
+            norm = jax.vmap(norm)
+        return norm(features), state
+    with jax.numpy_dtype_promotion("standard"):  # it raises a float to an integer count
+        features, state = norm(jnp.moveaxis(features, -1, 0), state)
+    return jnp.moveaxis(features, 0, -1), state
+
+
 class TorsoAndHeads(eqx.Module):
     """Layers shared by several heads."""
 
-    torso: list[eqx.nn.Conv2d | eqx.nn.Linear]
+    norm_input: eqx.nn.LayerNorm | eqx.nn.BatchNorm | None
+    norm: list[eqx.nn.LayerNorm | eqx.nn.BatchNorm]
+    torso: "list[eqx.nn.Conv2d | eqx.nn.Linear | Noisy]"
     cell: eqx.nn.LSTMCell | eqx.nn.GRUCell | None
-    head: "dict[str, eqx.nn.Linear | Dueling | StateIndependent]"
+    head: "dict[str, eqx.nn.Linear | Noisy | Dueling | StateIndependent]"
     activation: Callable[[jax.Array], jax.Array]
+    num_inputs: int = eqx.field(static=True)
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
-        torso, cell = spec.layers, spec.cell
+        torso, cell, noise = spec.layers, spec.cell, spec.noise
         torso_key, head_key = jax.random.split(key)
         shape = spec.obs_shape
         keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
+        self.norm_input = _norm(torso, shape[-1]) if torso.normalize_inputs else None
+        widths, is_normed = (*torso.channels, *torso.hidden_sizes), torso.normalization != "none"
+        self.norm = [_norm(torso, width) for width in widths if is_normed]
         self.torso = []
         for one in torso.convolutions:
             layer = eqx.nn.Conv2d(shape[-1], *one, key=next(keys))
@@ -62,7 +113,7 @@ class TorsoAndHeads(eqx.Module):
             shape = one.output_shape(shape)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
-            self.torso.append(_linear(size, width, torso.scale, key=next(keys)))
+            self.torso.append(_dense(size, width, torso.scale, noise, key=next(keys)))
             size = width
         self.cell = None
         if cell is not None:
@@ -71,58 +122,100 @@ class TorsoAndHeads(eqx.Module):
             self.cell, size = cell_type(size, cell.size, key=cell_key), cell.size
         head_keys = jax.random.split(head_key, len(spec.heads))
         self.head = {
-            name: _head(head, size, key=k)
+            name: _head(head, size, noise, key=k)
             for (name, head), k in zip(spec.heads, head_keys, strict=True)
         }
         self.activation = getattr(jax.nn, torso.activation)
+        self.num_inputs = len(spec.inputs)
 
-    def __call__(self, *inputs: Any) -> Any:
-        # The second input of a recurrent network is its carry.
-        features = joined(inputs if self.cell is None else inputs[:1], batched=False)
-        for layer in self.torso:
+    def __call__(self, *inputs: Any, state: Any = None) -> Any:
+        # After the observations, a recurrent network gets its carry, a noisy one its noise.
+        rest = inputs[self.num_inputs :]
+        noise = rest[0] if rest and self.cell is None else {}
+        features, moved = joined(inputs[: self.num_inputs], batched=False), state
+        if self.norm_input is not None:
+            features, moved = _normalized(self.norm_input, features, moved)
+        for index, layer in enumerate(self.torso):
             if isinstance(layer, eqx.nn.Conv2d):
                 # Equinox convolutions take channels first; move them back so that pixels flatten in
                 # the order of the other libraries.
-                images = layer(jnp.moveaxis(features, -1, 0))
-                features = self.activation(jnp.moveaxis(images, 0, -1))
+                features = jnp.moveaxis(layer(jnp.moveaxis(features, -1, 0)), 0, -1)
             else:
-                features = self.activation(layer(jnp.ravel(features)))
-        features = jnp.ravel(features)
-        if self.cell is None:
-            return self._heads(features)
-        carry = inputs[1]
+                features = _apply(layer, jnp.ravel(features), f"torso_{index}", noise)
+            if self.norm:
+                features, moved = _normalized(self.norm[index], features, moved)
+            features = self.activation(features)
+        features, carry = jnp.ravel(features), None
         if isinstance(self.cell, eqx.nn.LSTMCell):
-            hidden, cell = self.cell(features, (carry["hidden"], carry["cell"]))
-            return self._heads(hidden), {"hidden": hidden, "cell": cell}
-        hidden = self.cell(features, carry["hidden"])
-        return self._heads(hidden), {"hidden": hidden}
+            features, cell = self.cell(features, (rest[0]["hidden"], rest[0]["cell"]))
+            carry = {"hidden": features, "cell": cell}
+        elif self.cell is not None:
+            features = self.cell(features, rest[0]["hidden"])
+            carry = {"hidden": features}
+        heads = {
+            name: _apply(head, features, f"head_{name}", noise) for name, head in self.head.items()
+        }
+        outputs = heads if carry is None else (heads, carry)
+        return outputs if state is None else (outputs, moved)
 
-    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
-        return {name: head(features) for name, head in self.head.items()}
+
+def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+    is_noisy = isinstance(layer, Noisy | Dueling)
+    return layer(features, name, noise) if is_noisy else layer(features)
 
 
-def _head(head: Head, size: int, *, key: jax.Array) -> "eqx.nn.Linear | Dueling | StateIndependent":
+class Noisy(eqx.Module):
+    """A noisy dense layer (`core.networks.noise`)."""
+
+    mu: eqx.nn.Linear
+    sigma: eqx.nn.Linear
+
+    def __init__(
+        self,
+        size: int,
+        width: int | Literal["scalar"],
+        scale: float | None,
+        noise: float,
+        *,
+        key: jax.Array,
+    ) -> None:
+        self.mu = _linear(size, width, scale, key=key)
+        sigma = eqx.nn.Linear(size, width, key=key)
+        start = sigma_start(noise, size)
+        self.sigma = jax.tree.map(lambda array: jnp.full_like(array, start), sigma)
+
+    def __call__(self, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+        before, after = of_layer(noise, name, features.shape[-1])
+        if self.sigma.out_features == "scalar":
+            after = after[0]
+        return self.mu(features) + after * self.sigma(before * features)
+
+
+def _head(
+    head: Head, size: int, noise: float | None, *, key: jax.Array
+) -> "eqx.nn.Linear | Noisy | Dueling | StateIndependent":
     if head.dueling:
-        return Dueling(head, size, key=key)
+        return Dueling(head, size, noise, key=key)
     if head.state_independent is not None:
         return StateIndependent(head.size or 1, head.state_independent)
-    return _linear(size, head.size or "scalar", head.scale, key=key)
+    return _dense(size, head.size or "scalar", head.scale, noise, key=key)
 
 
 class Dueling(eqx.Module):
     """The sum of a value and mean-free advantages."""
 
-    value: eqx.nn.Linear
-    advantage: eqx.nn.Linear
+    value: eqx.nn.Linear | Noisy
+    advantage: eqx.nn.Linear | Noisy
 
-    def __init__(self, head: Head, size: int, *, key: jax.Array) -> None:
+    def __init__(self, head: Head, size: int, noise: float | None, *, key: jax.Array) -> None:
         value_key, advantage_key = jax.random.split(key)
-        self.value = _linear(size, 1, head.scale, key=value_key)
-        self.advantage = _linear(size, head.size or 1, head.scale, key=advantage_key)
+        self.value = _dense(size, 1, head.scale, noise, key=value_key)
+        self.advantage = _dense(size, head.size or 1, head.scale, noise, key=advantage_key)
 
-    def __call__(self, features: jax.Array) -> jax.Array:
-        advantage = self.advantage(features)
-        return self.value(features) + advantage - advantage.mean()
+    def __call__(self, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+        advantage = _apply(self.advantage, features, f"{name}_advantage", noise)
+        value = _apply(self.value, features, f"{name}_value", noise)
+        return value + advantage - advantage.mean()
 
 
 class StateIndependent(eqx.Module):
@@ -160,3 +253,12 @@ class Tabular(eqx.Module):
             name: self.head[name](obs)[0] if scalar else self.head[name](obs)
             for name, scalar in self.is_scalar
         }
+
+
+def statistics(torso: Torso) -> list[str | None]:
+    """Name the arrays of Equinox's `State` in their order: of each norm, a counter comes first."""
+    if isinstance(torso, Table):
+        return []
+    places = ["input"] if torso.normalize_inputs else []
+    places += map(str, range(len(torso.channels) + len(torso.hidden_sizes)))
+    return [name and f"norm/{place}/{name}" for place in places for name in (None, "mean", "var")]

@@ -1,76 +1,142 @@
 """Haiku's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCell, Table, joined
+from ...core.networks.architecture import (
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    LAYER_NORM_EPSILON,
+    Head,
+    NetworkSpec,
+    RecurrentCell,
+    Table,
+    joined,
+)
+from ...core.networks.noise import of_layer, sigma_start
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
     """Return the Haiku function of a network, called on batches `[B, ...]`."""
     cell = spec.cell
     if cell is not None:
-        return lambda obs, carry: _recurrent(obs, carry, spec, cell)
+        return lambda obs, carry, is_training=False: _recurrent(obs, carry, is_training, spec, cell)
 
-    def network(*inputs: Any) -> dict[str, jax.Array]:
+    def network(*inputs: Any, is_training: bool = False) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
             return {name: _row(inputs[0], spec, name, head) for name, head in sorted(spec.heads)}
-        features = _torso(joined(inputs), spec.layers)
-        return {name: _head(features, name, head) for name, head in sorted(spec.heads)}
+        layers = _Layers(spec, is_training, inputs[-1] if spec.noise is not None else {})
+        return layers.heads(layers.torso(joined(inputs[: len(spec.inputs)])))
 
     return network
 
 
 def _recurrent(
-    obs: Any, carry: dict[str, jax.Array], spec: NetworkSpec, cell: RecurrentCell
+    obs: Any,
+    carry: dict[str, jax.Array],
+    is_training: bool,
+    spec: NetworkSpec,
+    cell: RecurrentCell,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    features = _torso(joined((obs,)), spec.layers)
+    layers = _Layers(spec, is_training)
+    features = layers.torso(joined((obs,)))
     if cell.kind == "lstm":
         features, after = hk.LSTM(cell.size, name="cell")(features, hk.LSTMState(**carry))
         carry = {"hidden": after.hidden, "cell": after.cell}
     else:
         features, hidden = hk.GRU(cell.size, name="cell")(features, carry["hidden"])
         carry = {"hidden": hidden}
-    return {name: _head(features, name, head) for name, head in sorted(spec.heads)}, carry
+    return layers.heads(features), carry
 
 
-def _torso(features: jax.Array, torso: Layers) -> jax.Array:
-    activation = getattr(jax.nn, torso.activation)
-    init = _initializer(torso.scale)
-    for index, (width, size, stride) in enumerate(torso.convolutions):
-        convolution = hk.Conv2D(
-            width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
-        )
-        features = activation(convolution(features))
-    features = hk.Flatten()(features)
-    for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
-        features = activation(hk.Linear(width, w_init=init, name=f"torso_{index}")(features))
-    return features
+@dataclass(frozen=True)
+class _Layers:
+    """The layers of a network in one call.
+
+    Attributes:
+      spec: the network.
+      is_training: whether batch normalization takes the batch's statistics.
+      noise: of noisy layers.
+    """
+
+    spec: NetworkSpec
+    is_training: bool
+    noise: Mapping[str, jax.Array] = field(default_factory=dict)
+
+    def torso(self, features: jax.Array) -> jax.Array:
+        torso = self.spec.layers
+        activation = getattr(jax.nn, torso.activation)
+        init = _initializer(torso.scale)
+        if torso.normalize_inputs:
+            features = self._norm(features, "input")
+        for index, (width, size, stride) in enumerate(torso.convolutions):
+            convolution = hk.Conv2D(
+                width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
+            )
+            features = activation(self._norm(convolution(features), index))
+        features = hk.Flatten()(features)
+        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+            features = self._dense(features, width, torso.scale, f"torso_{index}")
+            features = activation(self._norm(features, index))
+        return features
+
+    def heads(self, features: jax.Array) -> dict[str, jax.Array]:
+        return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
+
+    def _norm(self, features: jax.Array, place: int | str) -> jax.Array:
+        kind, name = self.spec.layers.normalization, f"norm_{place}"
+        if kind == "none":
+            return features
+        if kind == "layer":
+            norm = hk.LayerNorm(-1, True, True, eps=LAYER_NORM_EPSILON, param_axis=-1, name=name)
+            return norm(features)
+        norm = hk.BatchNorm(True, True, BATCH_NORM_MOMENTUM, BATCH_NORM_EPSILON, name=name)
+        with jax.numpy_dtype_promotion("standard"):  # it raises a float to an integer count
+            return norm(features, self.is_training)
+
+    def _dense(self, features: jax.Array, size: int, scale: float | None, name: str) -> jax.Array:
+        init, start = _initializer(scale), self.spec.noise
+        if start is None:
+            return hk.Linear(size, w_init=init, name=name)(features)
+        mean = hk.Linear(size, w_init=init, name=f"{name}_mu")
+        sigma = hk.initializers.Constant(sigma_start(start, features.shape[-1]))
+        spread = hk.Linear(size, w_init=sigma, b_init=sigma, name=f"{name}_sigma")
+        before, after = of_layer(self.noise, name, features.shape[-1])
+        return mean(features) + after * spread(before * features)
+
+    def _head(self, features: jax.Array, name: str, head: Head) -> jax.Array:
+        def dense(size: int, suffix: str = "") -> jax.Array:
+            return self._dense(features, size, head.scale, f"head_{name}{suffix}")
+
+        if head.size is None:
+            return dense(1)[:, 0]
+        if head.state_independent is not None:
+            zeros = jnp.zeros((features.shape[0], head.size))
+            init = hk.initializers.Constant(head.state_independent)
+            return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
+        if not head.dueling:
+            return dense(head.size)
+        advantage = dense(head.size, "_advantage")
+        return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
 def _initializer(scale: float | None) -> hk.initializers.Initializer | None:
     return None if scale is None else hk.initializers.Orthogonal(scale)
 
 
-def _head(features: jax.Array, name: str, head: Head) -> jax.Array:
-    def dense(size: int, suffix: str = "") -> jax.Array:
-        init = _initializer(head.scale)
-        return hk.Linear(size, w_init=init, name=f"head_{name}{suffix}")(features)
-
-    if head.size is None:
-        return dense(1)[:, 0]
-    if head.state_independent is not None:
-        zeros = jnp.zeros((features.shape[0], head.size))
-        init = hk.initializers.Constant(head.state_independent)
-        return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
-    if not head.dueling:
-        return dense(head.size)
-    advantage = dense(head.size, "_advantage")
-    return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+def statistic(path: Sequence[str]) -> str | None:
+    """Name a running statistic by its path in Haiku's state; None for a counter."""
+    place, name = path
+    norm, average = place.split("/~/")
+    if name == "counter":
+        return None
+    # `average`, which evaluation reads, is `hidden` without its bias to the start.
+    return f"{norm}/{average.removesuffix('_ema')}"
 
 
 def _row(obs: jax.Array, spec: NetworkSpec, name: str, head: Head) -> jax.Array:

@@ -1,5 +1,6 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -7,7 +8,17 @@ import jax
 import jax.numpy as jnp
 from flax.linen.linear import default_kernel_init
 
-from ...core.networks.architecture import Head, Layers, NetworkSpec, RecurrentCell, Table, joined
+from ...core.networks.architecture import (
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    LAYER_NORM_EPSILON,
+    Head,
+    NetworkSpec,
+    RecurrentCell,
+    Table,
+    joined,
+)
+from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 
 
@@ -22,16 +33,19 @@ class TorsoAndHeads(nn.Module):
     spec: NetworkSpec
 
     @nn.compact
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, train: bool = False) -> Any:
         if self.spec.cell is None:
-            return self._heads(self._torso(joined(inputs), self.spec.layers))
+            noise = inputs[-1] if self.spec.noise is not None else {}
+            features = self._torso(joined(inputs[: len(self.spec.inputs)]), noise, train)
+            return self._heads(features, noise)
         obs, carry = inputs
-        features = self._torso(joined((obs,)), self.spec.layers)
+        features = self._torso(joined((obs,)), {}, train)
         features, carry = self._cell(features, carry, self.spec.cell)
-        return self._heads(features), carry
+        return self._heads(features, {}), carry
 
-    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
-        return {name: self._head(features, name, head) for name, head in sorted(self.spec.heads)}
+    def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        heads = sorted(self.spec.heads)
+        return {name: self._head(features, name, head, noise) for name, head in heads}
 
     def _cell(
         self, features: jax.Array, carry: dict[str, jax.Array], cell: RecurrentCell
@@ -43,9 +57,12 @@ class TorsoAndHeads(nn.Module):
         (cell_state, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
         return features, {"hidden": hidden, "cell": cell_state}
 
-    def _torso(self, features: jax.Array, torso: Layers) -> jax.Array:
+    def _torso(self, features: jax.Array, noise: Mapping[str, jax.Array], train: bool) -> jax.Array:
+        torso = self.spec.layers
         activation = getattr(nn, torso.activation)
         init = kernel_initializer(torso.scale, default_kernel_init)
+        if torso.normalize_inputs:
+            features = self._norm(features, "input", train)
         for index, (width, size, stride) in enumerate(torso.convolutions):
             convolution = nn.Conv(
                 width,
@@ -55,17 +72,46 @@ class TorsoAndHeads(nn.Module):
                 kernel_init=init,
                 name=f"torso_{index}",
             )
-            features = activation(convolution(features))
+            features = activation(self._norm(convolution(features), index, train))
         features = features.reshape((features.shape[0], -1))
         for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
-            dense = nn.Dense(width, kernel_init=init, name=f"torso_{index}")
-            features = activation(dense(features))
+            features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
+            features = activation(self._norm(features, index, train))
         return features
 
-    def _head(self, features: jax.Array, name: str, head: Head) -> jax.Array:
+    def _norm(self, features: jax.Array, place: int | str, train: bool) -> jax.Array:
+        kind, name = self.spec.layers.normalization, f"norm_{place}"
+        if kind == "none":
+            return features
+        if kind == "layer":
+            # The variance of Haiku's and Equinox's: of the centred features.
+            how: Any = {"epsilon": LAYER_NORM_EPSILON, "use_fast_variance": False}
+            return nn.LayerNorm(**how, name=name)(features)
+        norm = nn.BatchNorm(momentum=BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, name=name)
+        return norm(features, use_running_average=not train)
+
+    def _dense(
+        self,
+        features: jax.Array,
+        size: int,
+        scale: float | None,
+        name: str,
+        noise: Mapping[str, jax.Array],
+    ) -> jax.Array:
+        init, start = kernel_initializer(scale, default_kernel_init), self.spec.noise
+        if start is None:
+            return nn.Dense(size, kernel_init=init, name=name)(features)
+        mean = nn.Dense(size, kernel_init=init, name=f"{name}_mu")
+        sigma = nn.initializers.constant(sigma_start(start, features.shape[-1]))
+        spread = nn.Dense(size, kernel_init=sigma, bias_init=sigma, name=f"{name}_sigma")
+        before, after = of_layer(noise, name, features.shape[-1])
+        return mean(features) + after * spread(before * features)
+
+    def _head(
+        self, features: jax.Array, name: str, head: Head, noise: Mapping[str, jax.Array]
+    ) -> jax.Array:
         def dense(size: int, suffix: str = "") -> jax.Array:
-            init = kernel_initializer(head.scale, default_kernel_init)
-            return nn.Dense(size, kernel_init=init, name=f"head_{name}{suffix}")(features)
+            return self._dense(features, size, head.scale, f"head_{name}{suffix}", noise)
 
         if head.size is None:
             return dense(1)[:, 0]
@@ -103,3 +149,9 @@ class Tabular(nn.Module):
             row = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")(obs)
             outputs[name] = row[:, 0] if head.size is None else row
         return outputs
+
+
+def statistic(path: Sequence[str]) -> str | None:
+    """Name a running statistic by its path in Linen's collections."""
+    _, norm, name = path
+    return f"{norm}/{name}"

@@ -1,6 +1,6 @@
 """Flax NNX's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +9,18 @@ import numpy as np
 from flax import nnx
 from flax.nnx.nn.linear import default_kernel_init
 
-from ...core.networks.architecture import Head, NetworkSpec, RecurrentCell, Table, joined
+from ...core.networks.architecture import (
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    LAYER_NORM_EPSILON,
+    Head,
+    Layers,
+    NetworkSpec,
+    RecurrentCell,
+    Table,
+    joined,
+)
+from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 
 
@@ -26,7 +37,10 @@ class TorsoAndHeads(nnx.Module):
         torso = spec.layers
         init = kernel_initializer(torso.scale, default_kernel_init)
         shape = spec.obs_shape
-        layers: list[nnx.Conv | nnx.Linear] = []
+        self.normalizes_inputs = torso.normalize_inputs
+        if torso.normalize_inputs:
+            self.norm_input = _norm(torso, shape[-1], rngs=rngs)
+        layers: list[nnx.Conv | nnx.Linear | Noisy] = []
         for one in torso.convolutions:
             layers.append(
                 nnx.Conv(
@@ -42,30 +56,85 @@ class TorsoAndHeads(nnx.Module):
             shape = one.output_shape(shape)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:
-            layers.append(nnx.Linear(size, width, kernel_init=init, rngs=rngs))
+            layers.append(_dense(size, width, torso.scale, spec.noise, rngs=rngs))
             size = width
         self.torso = nnx.List(layers)
+        widths = (*torso.channels, *torso.hidden_sizes)
+        is_normed = torso.normalization != "none"
+        self.norm = nnx.List([_norm(torso, width, rngs=rngs) for width in widths if is_normed])
         self.cell = None if spec.cell is None else _cell(spec.cell, size, rngs=rngs)
         size = size if spec.cell is None else spec.cell.size
-        self.head = nnx.Dict({name: _head(head, size, rngs=rngs) for name, head in spec.heads})
+        heads = {name: _head(head, size, spec.noise, rngs=rngs) for name, head in spec.heads}
+        self.head = nnx.Dict(heads)
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
+        self.num_inputs = len(spec.inputs)
 
     def __call__(self, *inputs: Any) -> Any:
-        # The second input of a recurrent network is its carry.
-        features = joined(inputs if self.cell is None else inputs[:1])
-        for layer in self.torso:
-            if isinstance(layer, nnx.Linear):
+        # After the observations, a recurrent network gets its carry, a noisy one its noise.
+        features, rest = joined(inputs[: self.num_inputs]), inputs[self.num_inputs :]
+        noise = rest[0] if rest and self.cell is None else {}
+        if self.normalizes_inputs:
+            features = self.norm_input(features)
+        for index, layer in enumerate(self.torso):
+            if not isinstance(layer, nnx.Conv):
                 features = features.reshape((features.shape[0], -1))
-            features = self.activation(layer(features))
+            features = _apply(layer, features, f"torso_{index}", noise)
+            if self.norm:
+                features = self.norm[index](features)
+            features = self.activation(features)
         features = features.reshape((features.shape[0], -1))
         if self.cell is None:
-            return self._heads(features)
-        features, carry = self.cell(features, inputs[1])
-        return self._heads(features), carry
+            return self._heads(features, noise)
+        features, carry = self.cell(features, rest[0])
+        return self._heads(features, noise), carry
 
-    def _heads(self, features: jax.Array) -> dict[str, jax.Array]:
-        return _squeeze({n: head(features) for n, head in self.head.items()}, self.is_scalar)
+    def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        outputs = {
+            name: _apply(head, features, f"head_{name}", noise) for name, head in self.head.items()
+        }
+        return _squeeze(outputs, self.is_scalar)
+
+
+def _norm(torso: Layers, size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm | nnx.BatchNorm:
+    if torso.normalization == "batch":
+        how: Any = {"momentum": BATCH_NORM_MOMENTUM, "epsilon": BATCH_NORM_EPSILON}
+        return nnx.BatchNorm(size, **how, rngs=rngs)
+    # The variance of Haiku's and Equinox's: of the centred features.
+    return nnx.LayerNorm(size, epsilon=LAYER_NORM_EPSILON, use_fast_variance=False, rngs=rngs)
+
+
+def _dense(
+    size: int, width: int, scale: float | None, noise: float | None, *, rngs: nnx.Rngs
+) -> "nnx.Linear | Noisy":
+    if noise is not None:
+        return Noisy(size, width, scale, noise, rngs=rngs)
+    return _linear(size, width, scale, rngs=rngs)
+
+
+def _linear(size: int, width: int, scale: float | None, *, rngs: nnx.Rngs) -> nnx.Linear:
+    init = kernel_initializer(scale, default_kernel_init)
+    return nnx.Linear(size, width, kernel_init=init, rngs=rngs)
+
+
+def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+    is_noisy = isinstance(layer, Noisy | Dueling)
+    return layer(features, name, noise) if is_noisy else layer(features)
+
+
+class Noisy(nnx.Module):
+    """A noisy dense layer (`core.networks.noise`)."""
+
+    def __init__(
+        self, size: int, width: int, scale: float | None, noise: float, *, rngs: nnx.Rngs
+    ) -> None:
+        self.mu = _linear(size, width, scale, rngs=rngs)
+        start = nnx.initializers.constant(sigma_start(noise, size))
+        self.sigma = nnx.Linear(size, width, kernel_init=start, bias_init=start, rngs=rngs)
+
+    def __call__(self, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+        before, after = of_layer(noise, name, features.shape[-1])
+        return self.mu(features) + after * self.sigma(before * features)
 
 
 def _cell(cell: RecurrentCell, size: int, *, rngs: nnx.Rngs) -> "LSTM | GRU":
@@ -97,26 +166,27 @@ class GRU(nnx.GRUCell):
         return hidden, {"hidden": hidden}
 
 
-def _head(head: Head, size: int, *, rngs: nnx.Rngs) -> "nnx.Linear | Dueling | StateIndependent":
+def _head(
+    head: Head, size: int, noise: float | None, *, rngs: nnx.Rngs
+) -> "nnx.Linear | Noisy | Dueling | StateIndependent":
     if head.dueling:
-        return Dueling(head, size, rngs=rngs)
+        return Dueling(head, size, noise, rngs=rngs)
     if head.state_independent is not None:
         return StateIndependent(head.size or 1, head.state_independent)
-    init = kernel_initializer(head.scale, default_kernel_init)
-    return nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
+    return _dense(size, head.size or 1, head.scale, noise, rngs=rngs)
 
 
 class Dueling(nnx.Module):
     """The sum of a value and mean-free advantages."""
 
-    def __init__(self, head: Head, size: int, *, rngs: nnx.Rngs) -> None:
-        init = kernel_initializer(head.scale, default_kernel_init)
-        self.value = nnx.Linear(size, 1, kernel_init=init, rngs=rngs)
-        self.advantage = nnx.Linear(size, head.size or 1, kernel_init=init, rngs=rngs)
+    def __init__(self, head: Head, size: int, noise: float | None, *, rngs: nnx.Rngs) -> None:
+        self.value = _dense(size, 1, head.scale, noise, rngs=rngs)
+        self.advantage = _dense(size, head.size or 1, head.scale, noise, rngs=rngs)
 
-    def __call__(self, features: jax.Array) -> jax.Array:
-        advantage = self.advantage(features)
-        return self.value(features) + advantage - advantage.mean(axis=-1, keepdims=True)
+    def __call__(self, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:
+        advantage = _apply(self.advantage, features, f"{name}_advantage", noise)
+        value = _apply(self.value, features, f"{name}_value", noise)
+        return value + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
 class StateIndependent(nnx.Module):
@@ -148,3 +218,8 @@ class Tabular(nnx.Module):
 def _squeeze(outputs: dict[str, jax.Array], is_scalar: dict[str, bool]) -> dict[str, jax.Array]:
     """Reshape the scalar heads from `[B, 1]` to `[B]`."""
     return {name: out[:, 0] if is_scalar[name] else out for name, out in outputs.items()}
+
+
+def statistic(path: Sequence[str]) -> str | None:
+    """Name a running statistic by its path in NNX's state."""
+    return "/".join(path[:-1])  # the last part is the variable's value

@@ -170,6 +170,19 @@ class ReplayedQ(AgentBase, ABC):
         explore: bool,
     ) -> PolicyOutput:
         q = self.action_values(state, inputs.obs)
+        return self.act_on(q, state, carry, inputs, key, explore=explore)
+
+    def act_on(
+        self,
+        q: jax.Array,
+        state: ReplayedQState,
+        carry: PyTree,
+        inputs: PolicyInput,
+        key: jax.Array,
+        *,
+        explore: bool,
+    ) -> PolicyOutput:
+        """Act on given action values `[N, num_actions]`, epsilon-greedily if `explore`."""
         action = greedy(q, inputs.action_mask)
         if explore:
             epsilon = self.epsilon(state)

@@ -1,7 +1,7 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -27,16 +27,36 @@ class Convolution(NamedTuple):
         return (*((side - self.size) // self.stride + 1 for side in shape[:2]), self.channels)
 
 
+NORMALIZATIONS = ("none", "layer", "batch")
+"""What may normalize the outputs of a torso's layers."""
+
+# One function in all libraries, whose defaults differ; the epsilons of PQN's and CrossQ's authors.
+# A running statistic is momentum * itself + (1 - momentum) * the batch's. Both factors are float32
+# numbers, which 0.99 is not: libraries compute its complement in different precisions.
+LAYER_NORM_EPSILON = 1e-6
+BATCH_NORM_EPSILON = 1e-3
+BATCH_NORM_MOMENTUM = 1.0 - 5 / 512
+
+
 @dataclass(frozen=True)
 class MLP:
     """Dense layers of `hidden_sizes`, each orthogonal at `scale` with a zero bias.
 
     A `scale` of None leaves the library's default initializers.
+
+    Attributes:
+      normalization: of each layer's outputs before the activation, with a scale and a bias of its
+        own: `layer` over the features, of images over the channels (Ba et al. 2016,
+        https://arxiv.org/abs/1607.06450), or `batch` (Ioffe and Szegedy 2015,
+        https://arxiv.org/abs/1502.03167), by running statistics except in training.
+      normalize_inputs: whether the inputs are normalized alike.
     """
 
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     scale: float | None = SQRT_2
+    normalization: str = "none"
+    normalize_inputs: bool = False
 
     # The zoos build an MLP as a CNN without convolutions.
     channels: ClassVar[tuple[int, ...]] = ()
@@ -54,7 +74,7 @@ class CNN:
     Attributes:
       channels: of the convolutions, one number each.
       kernel_size, stride: one number for all convolutions, or one each.
-      hidden_sizes, activation, scale: as those of an MLP.
+      hidden_sizes, activation, scale, normalization, normalize_inputs: as those of an MLP.
     """
 
     channels: tuple[int, ...] = (3,)
@@ -63,6 +83,8 @@ class CNN:
     activation: str = "relu"
     scale: float | None = SQRT_2
     stride: PerLayer = 1
+    normalization: str = "none"
+    normalize_inputs: bool = False
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -138,16 +160,21 @@ class Head:
         https://arxiv.org/abs/1511.06581) instead of one dense layer.
       state_independent: the initial value of `size` parameters that are the output for every
         observation, instead of a dense layer; None for a layer.
+      atoms: outputs for each of the `size`, `[B, size, atoms]`, such as a distribution for each
+        action; None for one number each.
     """
 
     size: int | None = None
     scale: float | None = 1.0
     dueling: bool = False
     state_independent: float | None = None
+    atoms: int | None = None
 
     def __post_init__(self) -> None:
         if self.state_independent is not None and (self.size is None or self.dueling):
             raise TriglotError("a state-independent head needs a size and cannot be dueling.")
+        if self.atoms is not None and (self.size is None or self.state_independent is not None):
+            raise TriglotError("a head with atoms needs a size and cannot be state-independent.")
 
 
 def policy_head(num_actions: int) -> Head:
@@ -182,6 +209,8 @@ class NetworkSpec:
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
       cell: a recurrent cell before the heads, or None.
       ensemble_size: members of an ensemble (`ensemble`), such as 2 for twin critics; 1 for none.
+      noise: if given, all dense layers are noisy (`core.networks.noise`), and this is their noise
+        at the start, such as 0.5.
     """
 
     obs_spec: Spec | tuple[Spec, ...]
@@ -189,6 +218,7 @@ class NetworkSpec:
     heads: tuple[tuple[str, Head], ...]
     cell: RecurrentCell | None = None
     ensemble_size: int = 1
+    noise: float | None = None
 
     def check(self) -> None:
         """Reject a torso that cannot read such observations; called when the network is built.
@@ -203,6 +233,11 @@ class NetworkSpec:
             raise TriglotError(
                 "a table has no recurrent cell: use an MLP over one-hot observations."
             )
+        if self.noise is not None and (isinstance(torso, Table) or self.cell is not None):
+            raise TriglotError(
+                "noisy layers are dense ones of a network without a recurrent cell: use an MLP or "
+                "a CNN."
+            )
         for given in self.inputs:
             if isinstance(torso, MLP) and not isinstance(given, Box):
                 raise TriglotError(
@@ -212,6 +247,13 @@ class NetworkSpec:
         if isinstance(torso, MLP | CNN):
             for size in (*torso.channels, *torso.hidden_sizes):
                 check_count("a layer's number of units", size)
+            if torso.normalization not in NORMALIZATIONS:
+                raise unknown("normalization", torso.normalization, NORMALIZATIONS)
+            if torso.normalize_inputs and torso.normalization == "none":
+                raise TriglotError(
+                    "inputs are normalized as the layers are: choose the normalization layer or "
+                    "batch."
+                )
         if isinstance(torso, CNN):
             if not isinstance(spec, Box) or len(spec.shape) != 3:
                 raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")
@@ -231,6 +273,34 @@ class NetworkSpec:
         torso = self.torso if isinstance(self.torso, Table) else replace(self.torso, scale=None)
         heads = tuple((name, replace(head, scale=None)) for name, head in self.heads)
         return replace(self, torso=torso, heads=heads)
+
+    def flat(self) -> "NetworkSpec":
+        """Describe the layers that a library builds: a head with atoms as plain ones, `[B, n]`."""
+        heads: list[tuple[str, Head]] = []
+        for name, head in self.heads:
+            if head.atoms is None:
+                heads.append((name, head))
+                continue
+            assert head.size is not None  # for the type checker
+            row = replace(head, size=head.atoms, dueling=False, atoms=None)
+            all_rows = replace(row, size=head.size * head.atoms)
+            names = (f"{name}_advantage", f"{name}_value") if head.dueling else (name,)
+            heads += zip(names, (all_rows, row), strict=False)
+        return replace(self, heads=tuple(heads))
+
+    def arranged(self, outputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Reshape and sum the outputs of `flat` to those of the heads, `[B, size, atoms]`."""
+        heads = {}
+        for name, head in self.heads:
+            if head.atoms is None:
+                heads[name] = outputs[name]
+                continue
+            all_rows = outputs[f"{name}_advantage" if head.dueling else name]
+            heads[name] = rows = all_rows.reshape((all_rows.shape[0], -1, head.atoms))
+            if head.dueling:
+                value = outputs[f"{name}_value"][:, None]
+                heads[name] = value + rows - rows.mean(axis=1, keepdims=True)
+        return heads
 
     @property
     def layers(self) -> Layers:
@@ -258,6 +328,25 @@ class NetworkSpec:
         if len(shapes) < len(self.inputs):
             raise TriglotError(f"{self.obs_spec} has no single shape.")
         return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+
+    @property
+    def noise_sizes(self) -> dict[str, int]:
+        """The numbers of noise that each noisy layer reads: one per input, one per output."""
+        if self.noise is None:
+            return {}
+        torso, sizes, shape = self.layers, {}, self.obs_shape
+        for one in torso.convolutions:
+            shape = one.output_shape(shape)
+        size = math.prod(shape)
+        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+            sizes[f"torso_{index}"], size = size + width, width
+        for name, head in self.heads:
+            if head.dueling:
+                sizes[f"head_{name}_value"] = size + 1
+                sizes[f"head_{name}_advantage"] = size + (head.size or 1)
+            elif head.state_independent is None:
+                sizes[f"head_{name}"] = size + (head.size or 1)
+        return sizes
 
     @property
     def num_rows(self) -> int:

@@ -1,7 +1,7 @@
-"""Combinators of networks: combine, ensemble, scalar, start_from, freeze."""
+"""Combinators of networks: combine, ensemble, scalar, start_from, freeze, transform_outputs."""
 
 import fnmatch
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import jax
@@ -99,6 +99,25 @@ def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
         trees[name] = codec.treedef.unflatten(codec.leaves)
     structure = jax.tree.structure(trees, is_leaf=lambda node: isinstance(node, Leaf))
     return Codec(structure, tuple(leaves))
+
+
+def transform_outputs(network: Network, transform: Callable[[PyTree], PyTree]) -> Network:
+    """Apply a function to the outputs of a network, `[B, ...]`, such as a reshape.
+
+    Args:
+      network: any network.
+      transform: `transform(outputs) -> outputs`.
+    """
+
+    def apply(
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        returned, state = network.apply(variables, inputs, key=key, train=train)
+        if network.recurrent:
+            return (transform(returned[0]), returned[1]), state
+        return transform(returned), state
+
+    return replace(network, apply=apply, scatter_add=None)
 
 
 def ensemble(network: Network, size: int) -> Network:

@@ -64,6 +64,18 @@ def categorical_q_learning(
     return optax.losses.kl_divergence(jax.nn.log_softmax(chosen), target)
 
 
+def tau_midpoints(batch_size: int, count: int) -> Float[Array, "B N"]:
+    """Compute the midpoints of `count` equal parts of [0, 1], tau_i = (i - 1/2) / count, each row.
+
+    Source: Dabney et al. 2017, lemma 2, https://arxiv.org/abs/1710.10044.
+
+    >>> tau_midpoints(1, 4).tolist()
+    [[0.125, 0.375, 0.625, 0.875]]
+    """
+    midpoints = (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
+    return jnp.broadcast_to(midpoints, (batch_size, count))
+
+
 def quantile_q_learning(
     quantiles: Float[Array, "B N num_actions"],
     tau: Float[Array, "B N"],

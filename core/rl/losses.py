@@ -94,7 +94,9 @@ def vtrace(
         return jnp.asarray(errors)
 
     steps = (value, next_value, reward, discount_t, ratio, lambda_t)
-    error = jax.vmap(errors_of, in_axes=1, out_axes=1)(*jax.lax.stop_gradient(steps))
+    # rlax multiplies by a mask of booleans, which strict promotion rejects.
+    with jax.numpy_dtype_promotion("standard"):
+        error = jax.vmap(errors_of, in_axes=1, out_axes=1)(*jax.lax.stop_gradient(steps))
     next_error = jnp.concatenate([error[1:], jnp.zeros_like(error[:1])])
     q = reward + discount_t * (next_value + lambda_t * next_error)
     advantage = jnp.minimum(pg_rho_clip, ratio) * (q - value)

@@ -1,5 +1,6 @@
 """Tree search by mctx, of the environment itself or of a learned model."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +37,7 @@ class SearchConfig:
 
 @pytree_dataclass
 class SearchHyperparams:
-    """Hyperparameters of a tree search; all but `gumbel_scale` are of PUCT.
+    """Hyperparameters of a tree search: the first five of PUCT, the others of Gumbel search.
 
     Attributes:
       dirichlet_fraction: weight of the noise in the prior at the root while exploring.
@@ -44,6 +45,8 @@ class SearchHyperparams:
       temperature: of the visit counts from which actions are drawn while exploring.
       pb_c_init, pb_c_base: c_1 and c_2 of PUCT, Schrittwieser et al. 2020, appendix B.
       gumbel_scale: of the Gumbel noise while exploring.
+      value_scale, visit_offset: c_scale and c_visit of Danihelka et al. 2022, equation 8: how much
+        the searched values weigh beside the prior policy.
     """
 
     dirichlet_fraction: Number = unit_interval(0.25)
@@ -52,6 +55,8 @@ class SearchHyperparams:
     pb_c_init: Number = 1.25
     pb_c_base: Number = positive(19652.0)
     gumbel_scale: Number = 1.0
+    value_scale: Number = 0.1
+    visit_offset: Number = 50.0
 
 
 @pytree_dataclass
@@ -151,6 +156,11 @@ def search(
                 **given,
                 max_num_considered_actions=config.num_considered_actions,
                 gumbel_scale=hyper.gumbel_scale if explore else 0.0,
+                qtransform=functools.partial(
+                    mctx.qtransform_completed_by_mix_value,
+                    value_scale=hyper.value_scale,
+                    maxvisit_init=hyper.visit_offset,
+                ),
             )
         else:
             output = mctx.muzero_policy(

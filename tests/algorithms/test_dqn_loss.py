@@ -1,5 +1,6 @@
 """DQN's loss against numbers worked out by hand, on a network that is a table."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from triglot.algorithms.dqn import DQN, DQNConfig, DQNHyperparams
 from triglot.backends import build
+from triglot.core.errors import TriglotError
 from triglot.core.families.action_values import ReplayedBatch
 from triglot.core.network import Variables
 from triglot.core.rl.replay import Replay, Sample, Step, importance_weights
@@ -48,10 +50,12 @@ def batch(given: Sample, weight: list[float], **hyper: float) -> ReplayedBatch:
     return ReplayedBatch(sample=given, target=target, weight=jnp.array(weight), hyper=numbers)
 
 
-def loss(given: Sample, weight: list[float], **config: Any) -> tuple[float, dict[str, jax.Array]]:
-    value, (metrics, _) = agent(**config).loss(
-        variables(ONLINE), batch(given, weight), jax.random.key(0)
-    )
+def loss(
+    given: Sample, weight: list[float], hyper: dict[str, float] | None = None, **config: Any
+) -> tuple[float, dict[str, jax.Array]]:
+    rows = batch(given, weight, **hyper or {})
+    learn = jax.jit(agent(**config).loss)
+    value, (metrics, _) = learn(variables(ONLINE), rows, jax.random.key(0))
     return float(value), metrics
 
 
@@ -90,6 +94,81 @@ def test_importance_weights_are_at_most_one() -> None:
     weights = importance_weights(jnp.array([0.04, 0.01, 0.25]), 0.5)
     np.testing.assert_allclose(weights, [0.5, 1.0, 0.2], rtol=1e-6)
     np.testing.assert_allclose(importance_weights(jnp.array([0.04, 0.01]), 0.0), [1.0, 1.0])
+
+
+SOFT = {"munchausen_temperature": 1.0, "munchausen_coef": 0.9, "munchausen_min": -1.0}
+
+
+def test_munchausen_adds_the_log_policy_and_bootstraps_softly() -> None:
+    _, metrics = loss(sample(), [1.0, 1.0], SOFT, munchausen=True)
+    # In state 0 the target's values are equal: log pi = -log 2 = -0.693147. The soft value of
+    # state 1 is log(e^5 + e^10) = 10.006715.
+    expected = [1.0 - 0.9 * 0.693147 + 0.5 * 10.006715 - 1.0, 2.0 - 0.9 * 0.693147 - 2.0]
+    np.testing.assert_allclose(metrics["td_errors"], expected, rtol=1e-5)
+
+
+def test_the_log_policy_is_clipped() -> None:
+    hyper = {**SOFT, "munchausen_min": -0.5}
+    _, metrics = loss(sample(), [1.0, 1.0], hyper, munchausen=True)
+    np.testing.assert_allclose(metrics["td_errors"][1], 2.0 - 0.9 * 0.5 - 2.0, rtol=1e-5)
+
+
+def test_munchausen_leaves_out_forbidden_actions() -> None:
+    masks = {
+        "action_mask": jnp.array([[True, False], [True, True]]),
+        "next_action_mask": jnp.array([[True, False], [False, False]]),
+    }
+    _, metrics = loss(sample(**masks), [1.0, 1.0], SOFT, munchausen=True)
+    # With one allowed action, log pi = 0 and the soft value is that of the action, 5.
+    expected = [1.0 + 0.5 * 5.0 - 1.0, 2.0 - 0.9 * 0.693147 - 2.0]
+    np.testing.assert_allclose(metrics["td_errors"], expected, rtol=1e-5)
+
+
+def test_munchausen_without_log_policy_and_temperature_is_dqn() -> None:
+    cold = {**SOFT, "munchausen_temperature": 1e-3, "munchausen_coef": 0.0}
+    _, soft = loss(sample(), [1.0, 1.0], cold, munchausen=True)
+    _, hard = loss(sample(), [1.0, 1.0])
+    np.testing.assert_allclose(soft["td_errors"], hard["td_errors"], atol=1e-2)
+
+
+def test_munchausen_against_the_sum_over_actions() -> None:
+    """Compute equation 2 as it is written, with the sum over a' of pi * (q - tau * log pi)."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    own, following, online = (np.asarray(jax.random.normal(k, (6, 4)), np.float64) for k in keys)
+    tau, alpha, low = 0.3, 0.7, -0.2
+    action = np.array([0, 1, 2, 3, 0, 1])
+
+    def log_policy(q: np.ndarray) -> np.ndarray:
+        return q / tau - np.log(np.exp(q / tau).sum(axis=1, keepdims=True))
+
+    bonus = np.clip(tau * log_policy(own), low, 0.0)[np.arange(6), action]
+    log_pi = log_policy(following)
+    value = (np.exp(log_pi) * (following - tau * log_pi)).sum(axis=1)
+    expected = 1.0 + alpha * bonus + 0.9 * value - online[np.arange(6), action]
+
+    obs_spec, action_spec, config = Discrete(12), Discrete(4), DQNConfig(munchausen=True)
+    made = DQN(build("table", DQN.networks(obs_spec, action_spec, config)), obs_spec, action_spec)
+    made = replace(made, config=config)
+    given = sample(
+        obs=jnp.arange(6),
+        next_obs=jnp.arange(6, 12),
+        action=jnp.asarray(action),
+        reward=jnp.ones(6),
+        discount=jnp.full(6, 0.9),
+    )
+    numbers = {"munchausen_temperature": tau, "munchausen_coef": alpha, "munchausen_min": low}
+    rows = replace(
+        batch(given, [1.0] * 6, **numbers),
+        target=variables(np.concatenate([own, following]).tolist()),
+    )
+    start = variables(np.concatenate([online, following]).tolist())
+    _, (metrics, _) = made.loss(start, rows, jax.random.key(0))
+    np.testing.assert_allclose(metrics["td_errors"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_munchausen_and_double_are_refused() -> None:
+    with pytest.raises(TriglotError, match=r"munchausen bootstraps on a softmax .* choose one"):
+        DQNConfig(munchausen=True, double=True)
 
 
 def test_the_gradient_flows_through_the_chosen_value_alone() -> None:

@@ -22,14 +22,15 @@ class _Form:
     Attributes:
       structure, shapes: of the first library's parameters.
       source, target: the codecs.
-      state: the second library's state besides parameters, which has no arrays.
+      state: the structure of the second library's state besides parameters, which has the arrays
+        of the first one's.
     """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
     source: Codec
     target: Codec
-    state: PyTree
+    state: Any
 
     def fits(self, node: PyTree) -> bool:
         if jax.tree.structure(node) != self.structure:
@@ -90,7 +91,7 @@ def check_translatable(first: Network, second: Network) -> None:
 
 def _form(first: Network, second: Network) -> _Form:
     variables = jax.eval_shape(first.init, jax.random.key(0))
-    state = jax.eval_shape(second.init, jax.random.key(0)).state
+    state = jax.tree.structure(jax.eval_shape(second.init, jax.random.key(0)).state)
     shapes = tuple(leaf.shape for leaf in jax.tree.leaves(variables.params))
     assert first.codec is not None and second.codec is not None  # `translate` has checked it
     structure = jax.tree.structure(variables.params)
@@ -115,7 +116,8 @@ def _walk(tree: PyTree, forms: list[_Form], convert: Callable[[_Form, PyTree], P
         if form is None:
             return node
         if isinstance(node, Variables):
-            return Variables(params=convert(form, node.params), state=form.state)
+            state = jax.tree.unflatten(form.state, jax.tree.leaves(node.state))
+            return Variables(params=convert(form, node.params), state=state)
         return convert(form, node)
 
     return jax.tree.map(moved, tree, is_leaf=is_leaf)

@@ -1,0 +1,113 @@
+"""What every zoo's network has besides its library's module: initializers, noise, statistics."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ..core.network import Network, Statistics, Variables
+from ..core.networks.architecture import NetworkSpec
+from ..core.networks.noise import draw_noise
+from ..core.specs import Box, Dict
+from .calling import Inputs, arguments
+from .cells import match_initializers
+from .naming import normalize_separators, words_of
+
+# Names a running statistic by its path in a library's state; None for a counter.
+Statistic: TypeAlias = Callable[[Sequence[str]], str | None]
+
+
+def inputs_of(spec: NetworkSpec) -> Inputs:
+    """List what the module of a zoo reads: the observations, then the noise of noisy layers."""
+    sizes = spec.noise_sizes
+    if not sizes:
+        return spec.obs_spec
+    return (*spec.inputs, Dict({name: Box((size,)) for name, size in sizes.items()}))
+
+
+def lift_zoo(
+    lift: Callable[..., Network],
+    spec: NetworkSpec,
+    name: str,
+    *module: Any,
+    statistic: Statistic,
+) -> Network:
+    """Lift a zoo's module.
+
+    Args:
+      lift: the adapter's function.
+      spec: the network.
+      name: shown in errors and reports.
+      module: the first arguments of `lift`; it reads `inputs_of(spec)`.
+      statistic: of the library.
+    """
+    if spec.cell is not None:
+        network = lift(*module, name=name, initial_carry=spec.cell.initial_carry)
+        network = network if spec.layers.scale is None else match_initializers(network)
+    else:
+        network = lift(*module, name=name)
+    example = jax.eval_shape(network.init, jax.random.key(0)).state
+    if jax.tree.leaves(example):
+        network = _with_named_statistics(network, example, statistic)
+    return network if spec.noise is None else _with_noise(network, spec)
+
+
+def _with_noise(network: Network, spec: NetworkSpec) -> Network:
+    """Draw the noise of noisy layers from the key of each call; without a key there is none.
+
+    All examples of a batch read the same noise.
+    """
+    sizes = spec.noise_sizes
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        batch = jax.tree.leaves(inputs)[0].shape[0]
+        if key is None:
+            noise = {name: jnp.zeros((batch, size)) for name, size in sizes.items()}
+        else:
+            drawn = draw_noise(sizes, key)
+            noise = {n: jnp.broadcast_to(one, (batch, one.size)) for n, one in drawn.items()}
+        return network.apply(variables, (*arguments(inputs), noise), train=train)
+
+    return replace(network, apply=apply)
+
+
+def _with_named_statistics(network: Network, example: Any, statistic: Statistic) -> Network:
+    """Keep running statistics by canonical name, with the same start and meaning in all libraries.
+
+    Haiku and Equinox divide theirs by their weight so far, the latter after a start at 1: a counter
+    of 0 in every call leaves the plain average, which is that of Flax.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(example)
+    leaves = [(statistic(words_of(path)), leaf) for path, leaf in paths]
+    leaves = [(name and normalize_separators(name), leaf) for name, leaf in leaves]
+
+    def encode(state: Any) -> Statistics:
+        arrays = zip(leaves, structure.flatten_up_to(state), strict=True)
+        return Statistics(named={name: jnp.ravel(array) for (name, _), array in arrays if name})
+
+    def decode(statistics: Statistics) -> Any:
+        return structure.unflatten(
+            statistics.named[name].reshape(leaf.shape) if name else jnp.zeros_like(leaf)
+            for name, leaf in leaves
+        )
+
+    def init(key: jax.Array) -> Variables:
+        own = network.init(key)
+        start = {
+            name: jnp.full_like(array, float(name.endswith("/var")))
+            for name, array in encode(own.state).named.items()
+        }
+        return Variables(params=own.params, state=Statistics(named=start))
+
+    def apply(
+        variables: Variables, inputs: Any, *, key: jax.Array | None = None, train: bool = False
+    ) -> tuple[Any, Any]:
+        own = Variables(params=variables.params, state=decode(variables.state))
+        outputs, moved = network.apply(own, inputs, key=key, train=train)
+        return outputs, encode(moved) if train else variables.state
+
+    return replace(network, init=init, apply=apply)
