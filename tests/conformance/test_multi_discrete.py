@@ -61,7 +61,7 @@ def test_it_learns_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("env", [TWO_DIALS, PARTS])
+@pytest.mark.parametrize("env", [pytest.param(TWO_DIALS, marks=slow), PARTS])
 def test_the_agent_passes(algorithm: str, env: str) -> None:
     made = triglot.make_env(env)
     agent = triglot.make_agent(algorithm, made, config=POLICIES[algorithm][0])
@@ -120,6 +120,7 @@ def test_a_run_is_resumed_evaluated_and_exported(
         ("iqn", "IQN supports discrete actions, .* or PPO"),
         ("r2d2", "R2D2 supports discrete actions, .* or PPO"),
         ("alphazero", "AlphaZero supports discrete actions, .* or PPO"),
+        ("muzero", "MuZero supports discrete actions, .* or PPO"),
         ("sac", "SAC needs a bounded Box .* or PPO"),
     ],
 )
