@@ -19,6 +19,7 @@ from ..networks.combinators import part_of
 from ..networks.heads import apply_heads
 from ..rl.distributions import (
     Categorical,
+    MultiCategorical,
     SquashedGaussian,
     categorical,
     from_unit_box,
@@ -191,7 +192,9 @@ class ActorCritic(AgentBase, ABC):
         heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
         if "log_std" in heads:
             heads["log_std"] = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
-        return policy(self.action_spec, heads, action_mask), state
+        made = policy(self.action_spec, heads, action_mask)
+        assert not isinstance(made, MultiCategorical)  # `unit` refuses such actions
+        return made, state
 
     def q(
         self, critic: Variables, obs: PyTree, action: jax.Array | None, **how: Any

@@ -294,8 +294,8 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
     if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
         raise TriglotError(
             f"{algorithm} needs a bounded Box of float actions, and this environment's are "
-            f"{action_spec}: choose an environment with such actions, or PPO, which takes discrete "
-            "ones too."
+            f"{action_spec}: choose an environment with such actions, or PPO, which takes others "
+            "too."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
 
