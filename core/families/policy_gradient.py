@@ -14,13 +14,7 @@ from ..networks.actor_critic import actor_critic
 from ..networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
 from ..networks.heads import merge_heads, policy_shapes
 from ..networks.unroll import apply_step, carries, unroll
-from ..rl.distributions import (
-    Categorical,
-    MultiCategorical,
-    SquashedGaussian,
-    policy,
-    to_action,
-)
+from ..rl.distributions import Policy, policy, to_action
 from ..rl.losses import gae, successor_values
 from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
@@ -111,7 +105,6 @@ class AdvantageSamples(PolicySamples):
 
 
 SamplesT = TypeVar("SamplesT", bound=PolicySamples)
-Policy: TypeAlias = Categorical | MultiCategorical | SquashedGaussian
 PolicyLoss: TypeAlias = Callable[
     [Variables, Any, Key, Any], tuple[jax.Array, tuple[Metrics, PyTree]]
 ]
