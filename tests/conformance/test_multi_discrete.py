@@ -28,7 +28,7 @@ LEARNS = {"learning_rate": 1e-2, "discount": 0.5}
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "ppo": (MINIBATCHES, {**LEARNS, "entropy_coef": 0.0}),
     "a2c": (TINY, {**LEARNS, "entropy_coef": 0.01}),
-    "reinforce": (TINY, {**LEARNS, "entropy_coef": 0.01}),
+    "reinforce": (TINY, LEARNS),
     "impala": (TINY, {**LEARNS, "entropy_coef": 0.01}),
     "vmpo": (MINIBATCHES, LEARNS),
 }
