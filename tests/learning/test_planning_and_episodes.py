@@ -49,7 +49,7 @@ def test_the_greedy_path_is_a_shortest_one(algorithm: str, config: dict[str, Any
 def test_planning_finds_the_goal_in_fewer_steps() -> None:
     env, values = GridWorld(8, 8), {}
     for algorithm in ("q_learning", "dyna_q"):
-        agent, states = learn(
+        _, states = learn(
             algorithm,
             env,
             4_096,
