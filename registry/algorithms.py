@@ -17,11 +17,16 @@ ALGORITHMS = {
     "impala": "triglot.algorithms.impala:IMPALA",
     "vmpo": "triglot.algorithms.vmpo:VMPO",
     "dqn": "triglot.algorithms.dqn:DQN",
-    "r2d2": "triglot.algorithms.r2d2:R2D2",
     "c51": "triglot.algorithms.c51:C51",
     "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
     "iqn": "triglot.algorithms.iqn:IQN",
+    "rainbow": "triglot.algorithms.rainbow:Rainbow",
+    "r2d2": "triglot.algorithms.r2d2:R2D2",
+    "ddpg": "triglot.algorithms.ddpg:DDPG",
+    "td3": "triglot.algorithms.td3:TD3",
     "sac": "triglot.algorithms.sac:SAC",
+    "redq": "triglot.algorithms.redq:REDQ",
+    "mpo": "triglot.algorithms.mpo:MPO",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "muzero": "triglot.algorithms.muzero:MuZero",
     "q_learning": "triglot.algorithms.q_learning:QLearning",
@@ -29,6 +34,22 @@ ALGORITHMS = {
     "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
     "openai_es": "triglot.algorithms.openai_es:ES",
 }
+
+FAMILIES = {
+    "policy gradients: on-policy; any actions, recurrent networks": (
+        "ppo", "a2c", "reinforce", "impala", "vmpo",
+    ),
+    "action values: discrete actions": (
+        "dqn", "c51", "qr_dqn", "iqn", "rainbow", "r2d2",
+    ),
+    "actors and critics: off-policy; continuous actions (sac, mpo: discrete ones too)": (
+        "ddpg", "td3", "sac", "redq", "mpo",
+    ),
+    "search: discrete actions": ("alphazero", "muzero"),
+    "tables: discrete observations and actions": ("q_learning", "monte_carlo", "dyna_q"),
+    "evolution: any actions, no gradients": ("openai_es",),
+}  # fmt: skip
+"""What the algorithms of a family share, for `triglot list algorithms`."""
 
 
 def algorithm_names() -> list[str]:
