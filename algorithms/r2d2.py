@@ -90,10 +90,6 @@ class R2D2(rl.ReplayedQ):
     Hyperparams = R2D2Hyperparams
     recurrent = True
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"q": (self.num_actions,)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: R2D2Config = R2D2Config()

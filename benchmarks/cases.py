@@ -205,6 +205,23 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
     ),
+    "rainbow": Case(
+        family="action values",
+        envs=(CART, MAZE, HOST_CART, "probe:two-step"),
+        config={**REPLAY, "num_atoms": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21, "n_step": 1},
+                hyper={**EXPLORING, "epsilon_start": 1.0, "v_min": -2.0, "v_max": 2.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "Rainbow supports discrete actions"),
+            GRID: "noisy layers are dense ones",
+        },
+    ),
     "qr_dqn": Case(
         family="action values",
         envs=DISCRETE,

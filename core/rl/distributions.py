@@ -203,13 +203,13 @@ def squashed_gaussian(
     return SquashedGaussian(mean, log_std)
 
 
-Distribution: TypeAlias = Categorical | MultiCategorical | SquashedGaussian
-"""A distribution over actions."""
+Policy: TypeAlias = Categorical | MultiCategorical | SquashedGaussian
+"""A distribution over actions: `sample`, `mode`, `log_prob` and `entropy`."""
 
 
 def policy(
     action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
-) -> Distribution:
+) -> Policy:
     """Build the distribution over actions from a network's heads.
 
     Args:
