@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
+from .norms import has_norms, in_one_order
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -105,6 +106,8 @@ def params_on_the_right(function: Callable[[Any, Any], Any]) -> Callable[[Any, A
 
     def rewritten(params: Any, inputs: Any) -> Any:
         closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
+        if has_norms(closed.jaxpr):
+            closed = in_one_order(closed, len(jax.tree.leaves(params)))
         values = [
             *(Value.of(leaf, PARAMS) for leaf in jax.tree.leaves(params)),
             *(Value.of(leaf, INPUTS) for leaf in jax.tree.leaves(inputs)),

@@ -105,7 +105,6 @@ class AdvantageSamples(PolicySamples):
 
 
 SamplesT = TypeVar("SamplesT", bound=PolicySamples)
-Policy: TypeAlias = Policy
 PolicyLoss: TypeAlias = Callable[
     [Variables, Any, Key, Any], tuple[jax.Array, tuple[Metrics, PyTree]]
 ]
