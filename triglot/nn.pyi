@@ -1,17 +1,8 @@
 from .core.network import Network, Variables
-from .core.networks.action_values import (
-    check_implicit_quantile_network,
-    implicit_quantile_network,
-    q_network,
-)
 from .core.networks.action_values import implicit_quantile_network, q_network
 from .core.networks.actor_critic import (
     actor_critic,
     check_parts,
-from .core.networks.actor_critic import (
-    actor_critic,
-    check_parts,
-    check_soft_actor_critic,
     continuous_actor_critic,
     soft_actor_critic,
 )
@@ -58,11 +49,7 @@ __all__ = [
     "implicit_quantile_network",
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
-    "require_single_steps", "check_parts", "check_implicit_quantile_network",
     "require_single_steps", "check_parts",
-    "q_network", "implicit_quantile_network",
-    # Outputs, and what an algorithm needs of them
-    "check_soft_actor_critic", "check_implicit_quantile_network",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks

@@ -146,23 +146,13 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "mask_q", "soft_value",
-    "multi_categorical", "MultiCategorical",
-    # Rollouts to samples and minibatches
-    "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
-    # Returns and losses
-    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss",
-    "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
-    "explained_variance", "categorical_mean", "categorical_target",
-    "tau_midpoints",
-    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy",
+    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy", "multi_categorical",
+    "MultiCategorical",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
     "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "ensemble_loss",
-    "explained_variance",
-    # Returns and losses
-    "categorical_mean", "categorical_q_learning", "quantile_q_learning", "tau_midpoints",
+    "explained_variance", "categorical_mean", "categorical_target", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
@@ -175,6 +165,5 @@ __all__ = [
     "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
-    "MultiDiscrete",
+    "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
 ]  # fmt: skip
