@@ -249,6 +249,20 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_CONTINUOUS, "SAC needs a bounded Box of float actions"),
     ),
+    "pqn": Case(
+        family="action values of rollouts",
+        envs=DISCRETE,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 4},
+                hyper=EXPLORING,
+                num_updates=120,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "PQN supports discrete actions"),
+    ),
     "q_learning": Case(
         family="tabular",
         envs=TABULAR,

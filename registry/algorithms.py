@@ -17,6 +17,7 @@ ALGORITHMS = {
     "impala": "triglot.algorithms.impala:IMPALA",
     "vmpo": "triglot.algorithms.vmpo:VMPO",
     "dqn": "triglot.algorithms.dqn:DQN",
+    "pqn": "triglot.algorithms.pqn:PQN",
     "r2d2": "triglot.algorithms.r2d2:R2D2",
     "c51": "triglot.algorithms.c51:C51",
     "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",

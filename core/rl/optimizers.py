@@ -41,6 +41,11 @@ def lion(hyper: Any) -> optax.GradientTransformation:
     return _clipped(hyper, optax.lion(hyper.learning_rate))
 
 
+def radam(hyper: Any) -> optax.GradientTransformation:
+    """Build rectified Adam (Liu et al. 2020, https://arxiv.org/abs/1908.03265)."""
+    return _clipped(hyper, optax.radam(hyper.learning_rate, eps=_adam_eps(hyper)))
+
+
 def rmsprop(hyper: Any) -> optax.GradientTransformation:
     """Build RMSProp, as optax defines it."""
     return _clipped(hyper, optax.rmsprop(hyper.learning_rate))
@@ -51,7 +56,9 @@ def sgd(hyper: Any) -> optax.GradientTransformation:
     return _clipped(hyper, optax.sgd(hyper.learning_rate))
 
 
-OPTIMIZERS: dict[str, OptimizerFn] = {f.__name__: f for f in (adam, adamw, lion, rmsprop, sgd)}
+OPTIMIZERS: dict[str, OptimizerFn] = {
+    f.__name__: f for f in (adam, adamw, lion, radam, rmsprop, sgd)
+}
 
 
 @pytree_dataclass
