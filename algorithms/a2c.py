@@ -1,4 +1,4 @@
-"""Advantage actor-critic: short rollouts, one gradient step for each; fast where steps are cheap.
+"""Advantage actor-critic, one gradient step per short rollout: where environment steps are cheap.
 
 Source: Mnih et al. 2016, https://arxiv.org/abs/1602.01783, algorithm S3 and section 4, in its
 synchronous form: the gradient of all environments' rollouts is one step.
@@ -20,30 +20,18 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class A2CHyperparams:
+class A2CHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of A2C, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
-      discount: of future rewards, within [0, 1].
       gae_lambda: of generalized advantage estimation; 1 gives the paper's returns of up to `T`
         steps.
-      value_coef: weight of the value loss.
       entropy_coef: weight of the entropy bonus.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
     learning_rate: rl.Number = 7e-4
-    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
-    discount: rl.Number = rl.unit_interval(0.99)
     gae_lambda: rl.Number = rl.unit_interval(1.0)
-    value_coef: rl.Number = 0.5
     entropy_coef: rl.Number = 0.01
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +47,6 @@ class A2CConfig(rl.PolicyGradientConfig):
     num_envs: int = 16
     rollout_length: int = 5
     normalize_advantage: bool = False
-
-
-@rl.pytree_dataclass
-class Batch(rl.PolicySamples):
-    """Samples of a rollout, with advantages and value targets."""
-
-    advantage: jax.Array
-    target: jax.Array
 
 
 @dataclass(frozen=True)
@@ -87,14 +67,18 @@ class A2C(rl.PolicyGradient):
         value, advantage, target = self.estimate(
             state.learner.variables, trajectory, hyper.discount, hyper.gae_lambda
         )
-        batch = self.samples(Batch, trajectory, advantage=advantage, target=target)
+        batch = self.samples(rl.AdvantageSamples, trajectory, advantage=advantage, target=target)
 
         learner, metrics = self.learn(self.loss, state, batch, key)
         metrics = {**metrics, "explained_variance": rl.explained_variance(value, target)}
         return replace(state, learner=learner, normalizer=normalizer), metrics
 
     def loss(
-        self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: A2CHyperparams
+        self,
+        variables: nn.Variables,
+        batch: rl.AdvantageSamples,
+        key: jax.Array,
+        hyper: A2CHyperparams,
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Add the policy gradient, the value loss and the entropy bonus (algorithm S3).
 
@@ -114,5 +98,7 @@ class A2C(rl.PolicyGradient):
         value_loss = jnp.mean(rlax.l2_loss(value, batch.target))
         entropy = actor.entropy().mean()
         total = policy_loss + hyper.value_coef * value_loss - hyper.entropy_coef * entropy
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        return total, (metrics, new_state)
+        return total, (
+            {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy},
+            new_state,
+        )

@@ -41,23 +41,23 @@ class AlphaZeroHyperparams(rl.SearchHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlphaZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.ReplayConfig):
+class AlphaZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.SequenceReplayConfig):
     """Static configuration of AlphaZero.
 
     Attributes:
       num_envs: environments stepped at a time, `N`.
       rollout_length: steps from each between updates, `T`.
+      batch_size: steps in one gradient step, `B`.
       hidden_sizes: units of the hidden layers.
     """
 
     num_envs: int = 16
     rollout_length: int = 16
     num_gradient_steps: int = 16
+    batch_size: int = 128
+    buffer_size: int = 4096
     learning_starts: int = 1024
     hidden_sizes: tuple[int, ...] = rl.only_for("networks", (64, 64))
-
-    # Without annotations, so that these are not fields: a sample is one step.
-    sequence_length = stride = 1
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class AlphaZero(rl.AgentBase):
     plans = True
 
     def __post_init__(self) -> None:
+        rl.require_model("AlphaZero", self.model)
         nn.require_single_steps("AlphaZero", self.network)
         super().__post_init__()
 
@@ -144,7 +145,7 @@ class AlphaZero(rl.AgentBase):
 
         def step(state: rl.SearchState, keys: jax.Array) -> tuple[rl.SearchState, rl.Metrics]:
             sample = self.replay.sample(state.replay, keys[0], self.config.batch_size)
-            batch = jax.tree.map(lambda leaf: leaf[0], replace(sample.steps, carry=())), hyper
+            batch = jax.tree.map(lambda leaf: leaf[0], sample.steps), hyper  # sequences of one step
             learner, metrics = self.learner.step(state.learner, self.loss, batch, keys[1], hyper)
             return replace(state, learner=learner), metrics
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from .. import nn, rl
 
@@ -26,7 +27,7 @@ class C51Hyperparams(rl.ReplayedQHyperparams):
       v_max: the last atom, above `v_min`.
     """
 
-    v_min: rl.Number = rl.finite(-10.0)
+    v_min: rl.Number = rl.below("v_max", -10.0)
     v_max: rl.Number = rl.finite(10.0)
 
 
@@ -51,29 +52,21 @@ class C51(rl.ReplayedQ):
     Config = C51Config
     Hyperparams = C51Hyperparams
 
-    def __post_init__(self) -> None:
-        rl.check_below("C51", self.hyper, "v_min", "v_max")
-        super().__post_init__()
-
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"logits": (self.num_actions, self.config.num_atoms)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: C51Config = C51Config()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        how: Any = {"head": "logits", "atoms": config.num_atoms}
-        return nn.q_network(obs_spec, action_spec, config, algorithm="C51", **how)
+        how: Any = {"algorithm": "C51", "head": "logits", "atoms": config.num_atoms}
+        return nn.q_network(obs_spec, action_spec, config, **how)
 
-    def atoms(self, hyper: C51Hyperparams) -> jax.Array:
+    def _atoms(self, hyper: C51Hyperparams) -> jax.Array:
         """Space the atoms z evenly, float32 `[num_atoms]`."""
         return jnp.linspace(hyper.v_min, hyper.v_max, self.config.num_atoms)
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: C51Hyperparams) -> jax.Array:
         """Compute the means, Q(s, a) = sum_i z_i p_i(s, a)."""
-        return rl.categorical_mean(self._logits(variables, obs)[0], self.atoms(hyper))
+        return rl.categorical_mean(self._logits(variables, obs)[0], self._atoms(hyper))
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array
@@ -84,16 +77,20 @@ class C51(rl.ReplayedQ):
         Phi the projection onto the atoms (equation 7), and a* = argmax_a Q'(s', a); the online
         network chooses a* if `double`. The divergences are the `td_errors`.
         """
-        sample, atoms = batch.sample, self.atoms(batch.hyper)
+        sample, atoms = batch.sample, self._atoms(batch.hyper)
         logits, new_state = self._logits(variables, sample.obs, key=key, train=True)
         next_logits, _ = self._logits(batch.target, sample.next_obs)
-        chooser = next_logits
         if self.config.double:
             chooser, _ = self._logits(variables, sample.next_obs)
+        else:
+            chooser = next_logits
         next_q = rl.mask_q(rl.categorical_mean(chooser, atoms), sample.next_action_mask)
-        errors = rl.categorical_q_learning(logits, sample, next_logits, next_q, atoms)
-        q = rl.categorical_mean(logits, atoms)
-        return jnp.mean(batch.weight * errors), ({"td_errors": errors, "q": q.mean()}, new_state)
+        target = rl.categorical_target(sample, next_logits, next_q, atoms)
+        chosen = jnp.take_along_axis(logits, sample.action[:, None, None], axis=1)[:, 0]
+        errors = optax.losses.kl_divergence(jax.nn.log_softmax(chosen), target)
+        loss = jnp.mean(batch.weight * errors)
+        metrics = {"td_errors": errors, "q": rl.categorical_mean(logits, atoms).mean()}
+        return loss, (metrics, new_state)
 
     def _logits(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
         """Apply the network; `how` is passed to `apply_heads`."""

@@ -66,10 +66,6 @@ class DQN(rl.ReplayedQ):
     Config = DQNConfig
     Hyperparams = DQNHyperparams
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"q": (self.num_actions,)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: DQNConfig = DQNConfig()
@@ -126,12 +122,9 @@ class DQN(rl.ReplayedQ):
         sample, hyper = batch.sample, batch.hyper
         own_q = self.q_values(batch.target, sample.obs, hyper)
         value = rl.soft_value(own_q, sample.action_mask, hyper.munchausen_temperature)
-        log_policy = jax.vmap(jnp.take)(own_q, sample.action) - value
+        log_policy = rl.at_action(own_q, sample.action) - value
         bonus = jnp.clip(log_policy, hyper.munchausen_min, 0.0)
         next_value = rl.soft_value(next_q, sample.next_action_mask, hyper.munchausen_temperature)
-        return jax.vmap(rlax.td_learning)(
-            jax.vmap(jnp.take)(q, sample.action),
-            sample.reward + hyper.munchausen_coef * bonus,
-            sample.discount,
-            next_value,
-        )
+        reward = sample.reward + hyper.munchausen_coef * bonus
+        own = rl.at_action(q, sample.action)
+        return jnp.asarray(jax.vmap(rlax.td_learning)(own, reward, sample.discount, next_value))

@@ -115,6 +115,7 @@ class DynaQ(rl.Tabular):
     def learn(
         self, state: DynaQState, step: rl.Trajectory, key: jax.Array
     ) -> tuple[DynaQState, rl.Metrics]:
+        """Learn from a step, store its outcome in the model, and plan with the model."""
         real_key, draw_key, plan_key = jax.random.split(key, 3)
         num_envs, num_plans = step.reward.shape[0], self.config.planning_steps
         learner, metrics = self._q_learning(state.learner, step, real_key, state.hyper)

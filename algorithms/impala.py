@@ -1,4 +1,4 @@
-"""IMPALA: an actor-critic that corrects by V-trace for replayed rollouts; where steps are dear.
+"""IMPALA, an actor-critic with V-trace: where each rollout is to serve several gradient steps.
 
 Source: Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equation 1 and section 4.2.
 Differences: synchronous. A rollout is not late, as it is from the paper's distributed actors, but
@@ -19,33 +19,20 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class IMPALAHyperparams:
+class IMPALAHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of IMPALA, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
-      discount: of future rewards, within [0, 1].
       trace_lambda: of the traces c, within [0, 1]; 1 in most of the paper.
       rho_clip: clip threshold of the ratios in the value targets, the paper's rho-bar.
       pg_rho_clip: the same in the policy gradient.
-      value_coef: weight of the value loss.
       entropy_coef: weight of the entropy bonus.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
-    learning_rate: rl.Number = 1e-3
-    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
-    discount: rl.Number = rl.unit_interval(0.99)
     trace_lambda: rl.Number = rl.unit_interval(1.0)
     rho_clip: rl.Number = rl.between(1.0, 0.0)
     pg_rho_clip: rl.Number = rl.between(1.0, 0.0)
-    value_coef: rl.Number = 0.5
     entropy_coef: rl.Number = 0.01
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,13 @@ the temporal-difference errors of the means; tau's features multiply those of th
 fewer samples of tau by default than the paper's 64.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import rlax
 
 from .. import nn, rl
 
@@ -59,9 +61,13 @@ class IQN(rl.ReplayedQ):
     Hyperparams = IQNHyperparams
 
     def __post_init__(self) -> None:
-        specs = self.obs_spec, self.action_spec, self.config
-        nn.check_implicit_quantile_network(self.network, *specs, algorithm="IQN")
+        described = self.networks(self.obs_spec, self.action_spec, self.config)
+        nn.check_parts(self.network, described, algorithm="IQN")
         super().__post_init__()
+
+    @property
+    def heads(self) -> dict[str, tuple[int, ...]]:
+        return {}  # checked by part
 
     @staticmethod
     def networks(
@@ -113,11 +119,13 @@ class IQN(rl.ReplayedQ):
         chooser = variables if config.double else batch.target
         next_q = self._quantiles(chooser, sample.next_obs, policy_tau)[0].mean(axis=1)
         next_q = rl.mask_q(next_q, sample.next_action_mask)
-        losses, errors = rl.quantile_q_learning(
-            quantiles, tau, sample, next_quantiles, next_q, config.huber_threshold
-        )
+        data = sample.action, sample.reward, sample.discount
+        regress = functools.partial(rlax.quantile_q_learning, huber_param=config.huber_threshold)
+        losses = jax.vmap(regress)(quantiles, tau, *data, next_q[:, None], next_quantiles)
+        q, next_mean = quantiles.mean(axis=1), next_quantiles.mean(axis=1)
+        errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
         loss = jnp.mean(batch.weight * losses) / config.huber_threshold
-        return loss, ({"td_errors": errors, "q": quantiles.mean()}, new_state)
+        return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
 
     def _draw_tau(self, key: jax.Array, size: int, count: int, high: rl.Number = 1.0) -> jax.Array:
         """Draw tau uniformly from [0, high], float32 `[size, count]`."""

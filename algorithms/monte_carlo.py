@@ -107,6 +107,7 @@ class MonteCarlo(rl.Tabular):
     def learn(
         self, state: MonteCarloState, step: rl.Trajectory, key: jax.Array
     ) -> tuple[MonteCarloState, rl.Metrics]:
+        """Extend the episodes by a step, and learn from those that end with it."""
         state = self.extend(state, step)
         ended = (step.terminated | step.truncated)[:, None, None]
         returns, visits = (
@@ -119,14 +120,8 @@ class MonteCarlo(rl.Tabular):
             # Each of `n` returns of `N` so far moves the average by 1 / N of its error.
             weight = 1.0 / jnp.maximum(total_visits, 1.0)
             hyper = replace(hyper, learning_rate=jnp.ones(()))
-        learner, metrics = self.learner.step_on_outputs(
-            state.learner,
-            jnp.arange(self.num_states, dtype=step.obs.dtype),
-            self.loss,
-            (returns, visits, weight),
-            key,
-            hyper,
-        )
+        episodes = returns, visits, weight
+        learner, metrics = self.learner.step(state.learner, self.loss, episodes, key, hyper)
         trace, returns, visits = (
             jnp.where(ended, 0.0, of_env) for of_env in (state.trace, state.returns, state.visits)
         )
@@ -156,18 +151,24 @@ class MonteCarlo(rl.Tabular):
         )
 
     def loss(
-        self, outputs: Any, episodes: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, rl.Metrics]:
+        self,
+        variables: nn.Variables,
+        episodes: tuple[jax.Array, jax.Array, jax.Array],
+        key: jax.Array,
+    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Sum half the squared errors of the returns.
 
         L = sum_{s, a} w(s, a) sum_i 0.5 (G_i(s, a) - Q(s, a))^2, up to a constant, whose gradient
         step is Q(s, a) += learning_rate * w(s, a) * sum_i (G_i(s, a) - Q(s, a)).
 
         Args:
-          outputs: of the network for all observations.
+          variables: of the network.
           episodes: the sums of the returns `[S, A]`, their numbers, and the weights w.
+          key: for the network's own randomness.
         """
         returns, visits, weight = episodes
-        mean_error = (returns - visits * nn.merge_heads(outputs)["q"]) / jnp.maximum(visits, 1.0)
+        obs = jnp.arange(self.num_states, dtype=rl.zeros(self.obs_spec).dtype)
+        heads, new_state = nn.apply_heads(self.network, variables, obs, key=key, train=True)
+        mean_error = (returns - visits * heads["q"]) / jnp.maximum(visits, 1.0)
         loss = 0.5 * jnp.sum(weight * visits * mean_error**2)
-        return loss, {"error": jnp.max(jnp.abs(mean_error))}
+        return loss, ({"error": jnp.max(jnp.abs(mean_error))}, new_state)

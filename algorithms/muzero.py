@@ -46,7 +46,7 @@ class MuZeroHyperparams(rl.SearchHyperparams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.ReplayConfig):
+class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.SequenceReplayConfig):
     """Static configuration of MuZero.
 
     Attributes:
@@ -62,6 +62,7 @@ class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.ReplayConfig):
     num_envs: int = 16
     rollout_length: int = 16
     num_gradient_steps: int = 16
+    batch_size: int = 64
     learning_starts: int = 1024
     gumbel: bool = True
     unroll_steps: int = 5
@@ -69,9 +70,6 @@ class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.ReplayConfig):
     num_bins: int = 41
     support: float = rl.positive(20.0)
     hidden_sizes: tuple[int, ...] = rl.only_for("networks", (64,))
-
-    # Without an annotation, so that it is no field.
-    stride = 1
 
     @property
     def sequence_length(self) -> int:
@@ -259,7 +257,9 @@ class MuZero(rl.AgentBase):
         return self._bins.apply_inv(jax.nn.softmax(logits))
 
     def _errors(self, logits: jax.Array, target: jax.Array) -> jax.Array:
-        return -jnp.sum(self._bins.apply(target) * jax.nn.log_softmax(logits), axis=-1)
+        with jax.numpy_dtype_promotion("standard"):  # rlax compares floats with whole numbers
+            probs = self._bins.apply(target)
+        return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
 
 
 def _scaled(latent: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Proximal policy optimization, for discrete and for continuous actions.
+"""Proximal policy optimization: the first choice, for any actions and for recurrent networks.
 
 Source: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, algorithm 1 and equations 7 and 9,
 with the details of Huang et al. 2022,
@@ -21,31 +21,19 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class PPOHyperparams:
+class PPOHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of PPO, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
-      discount: of future rewards, within [0, 1].
       gae_lambda: of generalized advantage estimation, within [0, 1].
       clip_epsilon: clip range of the probability ratio.
-      value_coef: weight of the value loss.
       entropy_coef: weight of the entropy bonus.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
     learning_rate: rl.Number = 2.5e-4
-    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
-    discount: rl.Number = rl.unit_interval(0.99)
     gae_lambda: rl.Number = rl.unit_interval(0.95)
     clip_epsilon: rl.Number = rl.between(0.2, 0.0)
-    value_coef: rl.Number = 0.5
     entropy_coef: rl.Number = 0.01
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +58,11 @@ class PPOConfig(rl.PolicyGradientConfig):
 
 
 @rl.pytree_dataclass
-class Batch(rl.PolicySamples):
-    """Samples of a rollout, with what the policy and the value that collected them said."""
+class Batch(rl.AdvantageSamples):
+    """Samples with the log-probabilities and values of the parameters that collected them."""
 
     log_prob: jax.Array
     value: jax.Array
-    advantage: jax.Array
-    target: jax.Array
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,7 @@ from .. import rl
 
 Method = Literal["q_learning", "sarsa", "expected_sarsa"]
 METHODS = ("q_learning", "sarsa", "expected_sarsa")
-
-
-@rl.pytree_dataclass
-class QLearningHyperparams(rl.TabularHyperparams):
-    """Hyperparameters of tabular control, which a sweep may vary under `vmap`."""
+QLearningHyperparams = rl.TabularHyperparams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +62,8 @@ class QLearning(rl.Tabular):
     """
 
     config: QLearningConfig = QLearningConfig()
-    hyper: QLearningHyperparams = QLearningHyperparams()
 
     Config = QLearningConfig
-    Hyperparams = QLearningHyperparams
     title = "Q-learning"
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> QLearningState:
@@ -93,6 +87,7 @@ class QLearning(rl.Tabular):
     def learn(
         self, state: QLearningState, step: rl.Trajectory | Step, key: jax.Array
     ) -> tuple[QLearningState, rl.Metrics]:
+        """Move towards the target; SARSA's is that of the step before."""
         next_action, hyper = step.action, state.hyper
         if state.pending is not None:
             step, pending = self._await_next_action(state.pending, step)

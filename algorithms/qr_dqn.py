@@ -7,11 +7,13 @@ Differences: a truncated episode bootstraps from its true last observation; prio
 the temporal-difference errors of the means.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import rlax
 
 from .. import nn, rl
 
@@ -44,17 +46,13 @@ class QRDQN(rl.ReplayedQ):
     Config = QRDQNConfig
     Hyperparams = QRDQNHyperparams
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"quantiles": (self.num_actions, self.config.num_quantiles)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: QRDQNConfig = QRDQNConfig()
     ) -> dict[str, nn.NetworkSpec]:
         """Describe the `q_network`."""
-        how: Any = {"head": "quantiles", "atoms": config.num_quantiles}
-        return nn.q_network(obs_spec, action_spec, config, algorithm="QR-DQN", **how)
+        how: Any = {"algorithm": "QR-DQN", "head": "quantiles", "atoms": config.num_quantiles}
+        return nn.q_network(obs_spec, action_spec, config, **how)
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: QRDQNHyperparams) -> jax.Array:
         """Average the quantiles, Q(s, a) = sum_i theta_i(s, a) / N."""
@@ -74,14 +72,19 @@ class QRDQN(rl.ReplayedQ):
         sample, kappa = batch.sample, self.config.huber_threshold
         theta, new_state = self._quantiles(variables, sample.obs, key=key, train=True)
         next_theta, _ = self._quantiles(batch.target, sample.next_obs)
-        chooser = next_theta
         if self.config.double:
             chooser, _ = self._quantiles(variables, sample.next_obs)
+        else:
+            chooser = next_theta
         next_q = rl.mask_q(chooser.mean(axis=1), sample.next_action_mask)
         tau = rl.tau_midpoints(*theta.shape[:2])
-        losses, errors = rl.quantile_q_learning(theta, tau, sample, next_theta, next_q, kappa)
-        q = theta.mean(axis=1)
-        return jnp.mean(batch.weight * losses), ({"td_errors": errors, "q": q.mean()}, new_state)
+        data = sample.action, sample.reward, sample.discount
+        regress = functools.partial(rlax.quantile_q_learning, huber_param=kappa)
+        losses = jax.vmap(regress)(theta, tau, *data, next_q[:, None], next_theta)
+        q, next_mean = theta.mean(axis=1), next_theta.mean(axis=1)
+        errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
+        loss = jnp.mean(batch.weight * losses)
+        return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
 
     def _quantiles(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
         """Apply the network, `[B, num_quantiles, num_actions]`; `how`: see `apply_heads`."""

@@ -90,10 +90,6 @@ class R2D2(rl.ReplayedQ):
     Hyperparams = R2D2Hyperparams
     recurrent = True
 
-    @property
-    def heads(self) -> dict[str, tuple[int, ...]]:
-        return {"q": (self.num_actions,)}
-
     @staticmethod
     def networks(
         obs_spec: rl.Spec, action_spec: rl.Spec, config: R2D2Config = R2D2Config()
@@ -116,9 +112,10 @@ class R2D2(rl.ReplayedQ):
         return self.network.initial_carry(state.learner.variables, num_envs)
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: R2D2Hyperparams) -> jax.Array:
-        """Compute the action values of observations and carries, a pair `[B, ...]`."""
+        """Compute the action values of observations with which episodes start."""
         del hyper
-        outputs, _ = self.network.apply(variables, obs)
+        carry = self.network.initial_carry(variables, len(jax.tree.leaves(obs)[0]))
+        outputs, _ = self.network.apply(variables, (obs, carry))
         return nn.merge_heads(outputs[0])["q"]
 
     def act(
@@ -203,7 +200,8 @@ class R2D2(rl.ReplayedQ):
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
         _, after = nn.carries(self.network, variables, steps.obs, steps.first, carry)
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (steps.next_obs, after))
-        q = self.q_values(variables, rows, self.hyper)
+        outputs, _ = self.network.apply(variables, rows)
+        q = nn.merge_heads(outputs[0])["q"]
         return jax.lax.stop_gradient(q).reshape(*steps.reward.shape, -1)
 
 

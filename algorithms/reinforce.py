@@ -1,4 +1,4 @@
-"""REINFORCE with a learned baseline: the simplest policy gradient, to learn from and to compare to.
+"""REINFORCE with a learned baseline, on Monte-Carlo returns: to teach, and to compare with.
 
 Source: Williams 1992, https://doi.org/10.1007/BF00992696, theorem 1 with a reinforcement baseline;
 Sutton and Barto 2018, http://incompleteideas.net/book/the-book-2nd.html, section 13.4, "REINFORCE
@@ -22,25 +22,14 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class REINFORCEHyperparams:
+class REINFORCEHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of REINFORCE, which a sweep may vary under `vmap`.
 
-    Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
-      discount: of future rewards, within [0, 1].
-      value_coef: weight of the baseline's loss.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
+    The learning rate is constant by default; `value_coef` is the weight of the baseline's loss.
     """
 
     learning_rate: rl.Number = 3e-3
     decay_updates: rl.Number | None = rl.between(math.inf, 0.0, above_low=True)
-    discount: rl.Number = rl.unit_interval(0.99)
-    value_coef: rl.Number = 0.5
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +55,6 @@ class REINFORCEState(rl.PolicyGradientState):
     age: jax.Array
 
 
-@rl.pytree_dataclass
-class Batch(rl.PolicySamples):
-    """Samples of a rollout: the baseline `value`, the return, and the weight of the step."""
-
-    value: jax.Array
-    returns: jax.Array
-    weight: jax.Array
-
-
 @dataclass(frozen=True)
 class REINFORCE(rl.PolicyGradient):
     """The agent; `rl.PolicyGradient` says what its network returns."""
@@ -94,34 +74,40 @@ class REINFORCE(rl.PolicyGradient):
     ) -> tuple[REINFORCEState, rl.Metrics]:
         hyper = state.hyper
         trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
-        value, _, returns = self.estimate(
+        value, advantage, returns = self.estimate(
             state.learner.variables, trajectory, hyper.discount, gae_lambda=1.0
         )
         done, ones = trajectory.terminated | trajectory.truncated, jnp.ones_like(returns)
         age, count = rl.discounted_sums(state.age, ones, done, 1.0)
-        weight = hyper.discount ** (count - 1.0) if self.config.discount_steps else ones
-        batch = self.samples(Batch, trajectory, value=value, returns=returns, weight=weight)
+        if self.config.discount_steps:
+            advantage = hyper.discount ** (count - 1.0) * advantage
+        batch = self.samples(rl.AdvantageSamples, trajectory, advantage=advantage, target=returns)
 
         learner, metrics = self.learn(self.loss, state, batch, key)
         metrics = {**metrics, "explained_variance": rl.explained_variance(value, returns)}
         return replace(state, learner=learner, normalizer=normalizer, age=age), metrics
 
     def loss(
-        self, variables: nn.Variables, batch: Batch, key: jax.Array, hyper: REINFORCEHyperparams
+        self,
+        variables: nn.Variables,
+        batch: rl.AdvantageSamples,
+        key: jax.Array,
+        hyper: REINFORCEHyperparams,
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
         """Add the losses whose gradients are the two updates of the book's box.
 
-        L = -mean(weight * (G - b(s)) * log pi(a|s)) + value_coef * mean(0.5 * (G - V(s))^2), with
-        the return G and the baseline b = V without gradient, from before the update.
+        L = -mean(A * log pi(a|s)) + value_coef * mean(0.5 * (G - V(s))^2), with the return G and
+        A = G - V(s) of before the update, without gradient; times discount^t of an episode's step t
+        if `discount_steps`.
 
         Returns the loss, float32 `[]`, with the metrics and the network's new state; `key` is for
         the network's own randomness.
         """
         actor, value, batch, new_state = self.evaluate(variables, batch, key)
         log_prob = actor.log_prob(batch.action)
-        chex.assert_equal_shape([value, batch.returns, log_prob])
-        policy_loss = -jnp.mean(batch.weight * (batch.returns - batch.value) * log_prob)
-        value_loss = jnp.mean(rlax.l2_loss(value, batch.returns))
+        chex.assert_equal_shape([value, batch.target, log_prob])
+        policy_loss = -jnp.mean(batch.advantage * log_prob)
+        value_loss = jnp.mean(rlax.l2_loss(value, batch.target))
         metrics = {
             "policy_loss": policy_loss,
             "value_loss": value_loss,

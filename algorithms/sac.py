@@ -10,10 +10,8 @@ normalized; with discrete actions, the target entropy counts the allowed actions
 from dataclasses import dataclass
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
-import rlax
 
 from .. import nn, rl
 
@@ -97,12 +95,10 @@ class SAC(rl.ActorCritic):
         actor, mask = state.learners["actor"].variables, sample.next_action_mask
         drawn = rl.weighted_actions(self.policy(actor, sample.next_obs, mask)[0], draw_key)
         next_q = self.q(state.target, sample.next_obs, drawn.action)[0].min(axis=0)
-        next_value = drawn.mean(next_q) - self._temperature(state) * drawn.mean(drawn.log_prob)
+        next_value = drawn.mean(next_q) - self.temperature(state) * drawn.mean(drawn.log_prob)
         target = sample.reward + sample.discount * next_value
         q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
-        chex.assert_equal_shape([q[0], target])
-        loss = jnp.mean(jax.vmap(lambda own: rlax.l2_loss(own, target))(q), axis=1).sum()
-        return loss, ({"q": q.mean()}, new_state)
+        return rl.ensemble_loss(q, target), ({"q": q.mean()}, new_state)
 
     def actor_loss(
         self, actor: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
@@ -119,31 +115,5 @@ class SAC(rl.ActorCritic):
         drawn = rl.weighted_actions(policy, draw_key)
         q, _ = self.q(state.learners["critic"].variables, sample.obs, drawn.action)
         log_prob = drawn.mean(drawn.log_prob)
-        loss = jnp.mean(self._temperature(state) * log_prob - drawn.mean(q.min(axis=0)))
+        loss = jnp.mean(self.temperature(state) * log_prob - drawn.mean(q.min(axis=0)))
         return loss, ({"entropy": -log_prob.mean()}, new_state)
-
-    def temperature_loss(
-        self, temperature: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
-        """Average -temperature * (log pi(a|s) + target entropy), a ~ pi(s) (equation 18).
-
-        With discrete actions, it is averaged over pi exactly (Christodoulou, equation 11).
-        """
-        sample, mask = batch.sample, batch.sample.action_mask
-        policy, _ = self.policy(batch.state.learners["actor"].variables, sample.obs, mask)
-        drawn = rl.weighted_actions(policy, key)
-        value, log_prob = jnp.exp(temperature.params), drawn.mean(drawn.log_prob)
-        wanted = self._target_entropy(batch.state.hyper.target_entropy, mask)
-        return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
-
-    def _target_entropy(self, given: Any, mask: jax.Array | None) -> Any:
-        """Return the entropy to reach, `[]`, or `[B]` by the number of allowed actions."""
-        if given is not None:
-            return given
-        if isinstance(self.unit, rl.Box):
-            return -float(self.unit.shape[0])
-        allowed = jnp.full((), self.unit.num_values) if mask is None else mask.sum(axis=-1)
-        return self.config.target_entropy_ratio * jnp.log(allowed.astype(jnp.float32))
-
-    def _temperature(self, state: rl.ActorCriticState) -> jax.Array:
-        return jnp.exp(state.learners["temperature"].variables.params)

@@ -1,4 +1,4 @@
-"""V-MPO: policy iteration within KL bounds on the better half of a rollout; needs little tuning.
+"""V-MPO, policy improvement within KL bounds: on-policy without a clip range or entropy bonus.
 
 Source: Song et al. 2019, https://arxiv.org/abs/1909.12238, equations 3 to 5 and section 4, with
 the separate bounds on a Gaussian's mean and deviation of Abdolmaleki et al. 2018,
@@ -23,38 +23,25 @@ from .. import nn, rl
 
 
 @rl.pytree_dataclass
-class VMPOHyperparams:
+class VMPOHyperparams(rl.PolicyGradientHyperparams):
     """Hyperparameters of V-MPO, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
       dual_learning_rate: of the logarithms of the temperature and of the multipliers.
-      discount: of future rewards, within [0, 1].
       gae_lambda: of generalized advantage estimation; 1 gives the paper's returns of up to `T`
         steps.
       temperature_bound: KL bound on the weights of the samples, the paper's epsilon_eta.
       policy_bound: KL bound on a discrete policy, the paper's epsilon_alpha.
       mean_bound: the same on a Gaussian's mean.
       std_bound: the same on a Gaussian's standard deviation.
-      value_coef: weight of the value loss.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
-    learning_rate: rl.Number = 1e-3
-    decay_updates: rl.Number | None = rl.between(math.inf, 0.0, above_low=True)
     dual_learning_rate: rl.Number = 1e-2
-    discount: rl.Number = rl.unit_interval(0.99)
     gae_lambda: rl.Number = rl.unit_interval(1.0)
     temperature_bound: rl.Number = 0.1
     policy_bound: rl.Number = 0.01
     mean_bound: rl.Number = 0.01
     std_bound: rl.Number = 1e-3
-    value_coef: rl.Number = 0.5
-    max_grad_norm: rl.Number = rl.between(0.5, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +54,7 @@ class VMPOConfig(rl.PolicyGradientConfig):
       num_epochs: passes over a rollout.
       num_minibatches: gradient steps in one pass; must divide `N * T`.
       target_update_period: updates between copies of the learned network to the target, which acts.
-      top_fraction: share of a minibatch that the policy learns from, those of greatest advantage.
+      top_fraction: share of a minibatch, by advantage, that the policy learns from.
       initial_temperature: at the start, the paper's eta.
       initial_multiplier: of each KL bound at the start, the paper's alpha.
     """
@@ -96,12 +83,10 @@ class VMPOState(rl.PolicyGradientState):
 
 
 @rl.pytree_dataclass
-class Batch(rl.PolicySamples):
+class Batch(rl.AdvantageSamples):
     """Samples of a rollout; `heads` are those of the target policy, which collected it."""
 
     heads: dict[str, jax.Array]
-    advantage: jax.Array
-    target: jax.Array
 
 
 @dataclass(frozen=True)
@@ -117,6 +102,12 @@ class VMPO(rl.PolicyGradient):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_minibatches(self.config.num_minibatches)
+        size = self.config.steps_per_update // self.config.num_minibatches
+        if self.config.top_fraction * size < 1.0:
+            raise rl.TriglotError(
+                f"VMPO's top_fraction of {self.config.top_fraction:g} is less than one sample of a "
+                f"minibatch of {size}: set fewer num_minibatches or more num_envs."
+            )
 
     @property
     def duals(self) -> rl.Learner:
@@ -142,11 +133,13 @@ class VMPO(rl.PolicyGradient):
     ) -> tuple[VMPOState, rl.Metrics]:
         config, hyper = self.config, state.hyper
         trajectory, normalizer = state.normalizer.trajectory(trajectory, hyper.discount)
+        # A shared torso gives values of the target network, which may be old.
+        heads = {name: head for name, head in trajectory.extras.items() if name != "value"}
+        trajectory = replace(trajectory, extras=heads)
         value, advantage, target = self.estimate(
             state.learner.variables, trajectory, hyper.discount, hyper.gae_lambda
         )
         explained = rl.explained_variance(value, target)
-        heads = {name: trajectory.extras[name] for name in self.heads if name != "value"}
         batch = self.samples(Batch, trajectory, heads=heads, advantage=advantage, target=target)
         num_steps = config.num_epochs * config.num_minibatches
         scheduled = self.scheduled(state, num_steps)

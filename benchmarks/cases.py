@@ -5,7 +5,7 @@ the tests in `tests/conformance` and `tests/learning` run over all entries.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
@@ -83,6 +83,7 @@ REPLAY: dict[str, Any] = {
     "buffer_size": 32,
     "hidden_sizes": (8,),
 }
+SEQUENCES = {"burn_in_length": 1, "unroll_length": 3, "n_step": 2, "cell_size": 8}
 ROLLOUTS: dict[str, Any] = {"num_envs": 2, "rollout_length": 8, "hidden_sizes": (8,)}
 MINIBATCHES: dict[str, Any] = {**ROLLOUTS, "num_epochs": 1, "num_minibatches": 2}
 
@@ -99,6 +100,15 @@ PROBE_REPLAY: dict[str, Any] = {
 PROBE_ROLLOUTS: dict[str, Any] = {"num_envs": 8, "rollout_length": 16, "hidden_sizes": (16,)}
 EXPLORING = {"learning_rate": 1e-2, "discount": 0.5, "epsilon_end": 0.5, "epsilon_decay_steps": 1e3}
 RATES = ("learning_rate", "critic_learning_rate", "temperature_learning_rate")
+REACHING = Probe(
+    env="reach",
+    config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
+    hyper={"learning_rate": 1e-3, "critic_learning_rate": 1e-2},
+    num_updates=800,
+    value_error=None,
+)
+NOISY_REACHING = replace(REACHING, hyper={**REACHING.hyper, "exploration_noise": 0.5})
+SOFT_REACHING = replace(REACHING, hyper=dict.fromkeys(RATES, 1e-2), num_updates=400)
 
 CASES: dict[str, Case] = {
     "ppo": Case(
@@ -191,6 +201,27 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
+    "r2d2": Case(
+        family="recurrent action values",
+        envs=(CART, MAZE, HOST_CART),
+        config={**REPLAY, **SEQUENCES},
+        probes=(
+            Probe(
+                env="truncating",
+                config={
+                    **PROBE_REPLAY,
+                    **SEQUENCES,
+                    "target_update_period": 10,
+                    "rescale_values": False,
+                },
+                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
+            GRID: "a table has no recurrent cell",
+        },
     "c51": Case(
         family="action values",
         envs=DISCRETE,
@@ -204,6 +235,23 @@ CASES: dict[str, Case] = {
             ),
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
+    ),
+    "rainbow": Case(
+        family="action values",
+        envs=(CART, MAZE, HOST_CART, "probe:two-step"),
+        config={**REPLAY, "num_atoms": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21, "n_step": 1},
+                hyper={**EXPLORING, "epsilon_start": 1.0, "v_min": -2.0, "v_max": 2.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "Rainbow supports discrete actions"),
+            GRID: "noisy layers are dense ones",
+        },
     ),
     "qr_dqn": Case(
         family="action values",
@@ -234,20 +282,73 @@ CASES: dict[str, Case] = {
         refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
         table=False,
     ),
-    "sac": Case(
+    "ddpg": Case(
         family="actor and critic",
         envs=CONTINUOUS,
         config=REPLAY,
+        probes=(NOISY_REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "DDPG needs a bounded Box of float actions"),
+    ),
+    "td3": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config=REPLAY,
+        probes=(NOISY_REACHING,),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "TD3 needs a bounded Box of float actions"),
+    ),
+    "sac": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config=REPLAY,
+        probes=(SOFT_REACHING, replace(SOFT_REACHING, env="obs-action-reward")),
+    ),
+    "redq": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART),
+        config={**REPLAY, "policy_delay": 2, "num_critics": 3},
+        probes=(SOFT_REACHING,),
+    ),
+    "mpo": Case(
+        family="actor and critic",
+        envs=(*CONTINUOUS, CART, MAZE, GRID),
+        config={**REPLAY, "num_actions": 4, "target_update_period": 4},
+        probes=(
+            replace(REACHING, config={**REACHING.config, "num_actions": 20}),
+            replace(REACHING, env="obs-action-reward"),
+        ),
+    ),
+    "alphazero": Case(
+        family="search",
+        envs=(CART, MAZE, GRID, "probe:two-step"),
+        config={**REPLAY, "num_simulations": 2},
         probes=(
             Probe(
-                env="reach",
-                config={**PROBE_REPLAY, "batch_size": 64, "learning_starts": 256},
-                hyper=dict.fromkeys(RATES, 1e-2),
-                num_updates=400,
+                env="obs-action-reward",
+                config={**PROBE_REPLAY, "num_simulations": 4},
+                hyper={"learning_rate": 1e-2, "discount": 0.5, "temperature": 0.1},
+                num_updates=200,
+            ),
+        ),
+        refused={
+            PENDULUM: "AlphaZero supports discrete actions",
+            HOST_CART: "AlphaZero plans with the environment as its own model",
+        },
+    ),
+    "muzero": Case(
+        family="search",
+        envs=DISCRETE,
+        config={**REPLAY, "num_simulations": 2, "unroll_steps": 2, "latent_size": 8},
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={**PROBE_REPLAY, "num_simulations": 8, "unroll_steps": 2, "latent_size": 8},
+                hyper={"learning_rate": 1e-2, "discount": 0.5},
+                num_updates=300,
                 value_error=None,
             ),
         ),
-        refused=dict.fromkeys(NOT_CONTINUOUS, "SAC needs a bounded Box of float actions"),
+        refused=dict.fromkeys(NOT_DISCRETE, "MuZero supports discrete actions"),
+        table=False,
     ),
     "pqn": Case(
         family="action values of rollouts",
@@ -268,6 +369,39 @@ CASES: dict[str, Case] = {
         envs=TABULAR,
         config={"rollout_length": 16},
         refused=dict.fromkeys(NOT_TABULAR, "Q-learning needs Discrete observations"),
+    ),
+    "monte_carlo": Case(
+        family="tabular",
+        envs=TABULAR,
+        config={"rollout_length": 16},
+        refused=dict.fromkeys(NOT_TABULAR, "Monte Carlo control needs Discrete observations"),
+    ),
+    "dyna_q": Case(
+        family="tabular",
+        envs=TABULAR,
+        config={"rollout_length": 16, "planning_steps": 2},
+        refused=dict.fromkeys(NOT_TABULAR, "Dyna-Q needs Discrete observations"),
+    ),
+    "openai_es": Case(
+        family="evolution",
+        envs=POLICY_GRADIENT,
+        config={"num_envs": 4, "rollout_length": 8, "hidden_sizes": (8,)},
+        probes=(
+            Probe(
+                env="obs-action-reward",
+                config={"num_envs": 32, "rollout_length": 16, "hidden_sizes": (8,)},
+                hyper={"learning_rate": 0.05, "noise_std": 0.2},
+                num_updates=60,
+                value_error=None,
+            ),
+            Probe(
+                env="reach",
+                config={"num_envs": 32, "rollout_length": 16, "hidden_sizes": (8,)},
+                hyper={"learning_rate": 0.05, "noise_std": 0.2},
+                num_updates=100,
+                value_error=None,
+            ),
+        ),
     ),
 }
 """By algorithm, in the order of `triglot list algorithms`."""

@@ -72,6 +72,11 @@ CASES = {
     "dqn all options": Case(
         "dqn", CARTPOLE, ALL_OF_DQN, {"tau": 0.1, "epsilon_decay_steps": 128.0}
     ),
+    "dqn munchausen": Case("dqn", CARTPOLE, {**REPLAY, "munchausen": True}, backends=("linen",)),
+    "c51 all options": Case("c51", CARTPOLE, {**ALL_OF_DQN, "num_atoms": 5}),
+    "qr_dqn": Case("qr_dqn", CARTPOLE, {**REPLAY, "num_quantiles": 5}, backends=("haiku",)),
+    "iqn": Case("iqn", CARTPOLE, {**REPLAY, "num_cosines": 8}),
+    "rainbow": Case("rainbow", CARTPOLE, {**REPLAY, "num_atoms": 5}),
     "sac": Case("sac", "gymnax:Pendulum-v1", {**REPLAY, "normalize_obs": True}),
     "q_learning": Case("q_learning", GRID, TABULAR, backends=("table", *LIBRARIES)),
     **{

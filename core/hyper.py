@@ -71,6 +71,11 @@ def finite(default: float | None) -> Any:
     return between(default, -MAX_FLOAT, MAX_FLOAT)
 
 
+def below(other: str, default: float) -> Any:
+    """Declare a field that holds a finite number below that of the field `other`."""
+    return field(default=default, metadata={**finite(default).metadata, "below": other})
+
+
 def one_of(default: str, *others: str) -> Any:
     """Declare a field that holds one of several names."""
     return field(default=default, metadata={"allowed": (default, *others)})
@@ -114,6 +119,13 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
             raise TriglotError(
                 f"{owner}'s {one.name} must be {allowed}, got {shown(number)}"
                 + (f", which is {rounded:g} in float32." if lost else ".")
+            )
+        other = one.metadata.get("below")
+        most = getattr(hyper, other) if other else None
+        if is_number(most) and not rounded < to_float32(most):
+            raise TriglotError(
+                f"{owner}'s {one.name} must be below {other}, got {shown(number)} and "
+                f"{shown(most)}."
             )
 
 
@@ -193,24 +205,6 @@ def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str
     """
     if number % divisor:
         raise TriglotError(f"{owner}'s {name} must divide {of_what} = {number}, got {divisor}.")
-
-
-def check_below(owner: str, hyper: Any, low: str, high: str) -> None:
-    """Refuse two hyperparameters of which the first is not below the second; arrays are accepted.
-
-    Args:
-      owner: the algorithm's name, for the message.
-      hyper: its `Hyperparams`.
-      low, high: names of hyperparameters.
-
-    Raises:
-      TriglotError: naming both.
-    """
-    least, most = getattr(hyper, low), getattr(hyper, high)
-    if is_number(least) and is_number(most) and not to_float32(least) < to_float32(most):
-        raise TriglotError(
-            f"{owner}'s {low} must be below {high}, got {shown(least)} and {shown(most)}."
-        )
 
 
 def as_float32(hyper: HyperparamsT) -> HyperparamsT:

@@ -30,12 +30,12 @@ class Discrete:
         return ()
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and the greatest value, each an array of `shape` and `dtype`."""
+        """Return the minimum and the maximum, each an array of `shape` and `dtype`."""
         return _up_to(self.num_values, self.dtype)
 
 
 def _up_to(num_values: int | tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return 0 and the greatest value of integers with so many values."""
+    """Return 0 and the maximum of integers with so many values."""
     high = np.asarray(np.minimum(np.asarray(num_values) - 1, np.iinfo(dtype).max), dtype)
     return np.zeros_like(high), high
 
@@ -70,7 +70,7 @@ class MultiDiscrete:
         return (len(self.num_values),)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and the greatest values, each an array of `shape` and `dtype`."""
+        """Return the minima and the maxima, each an array of `shape` and `dtype`."""
         return _up_to(self.num_values, self.dtype)
 
 

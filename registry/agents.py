@@ -61,11 +61,11 @@ def make_agent(
         config = from_overrides(found.Config, config)
     if not isinstance(hyper, found.Hyperparams):
         hyper = from_overrides(found.Hyperparams, hyper)
-    given = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
-    if getattr(found, "plans", False):
-        check_model(found, env)
-        given["model"] = env
+    given: dict[str, Any] = {} if optimizer is None else {"optimizer": find_optimizer(optimizer)}
     try:
+        if getattr(found, "plans", False):
+            check_model(found, env)
+            given["model"] = env
         if networks is not None and not isinstance(networks, Mapping):
             network = with_arithmetic(networks, arithmetic or "native")
         else:

@@ -1,13 +1,8 @@
 from .core.network import Network, Variables
-from .core.networks.action_values import (
-    check_implicit_quantile_network,
-    implicit_quantile_network,
-    q_network,
-)
+from .core.networks.action_values import implicit_quantile_network, q_network
 from .core.networks.actor_critic import (
     actor_critic,
     check_parts,
-    check_soft_actor_critic,
     continuous_actor_critic,
     soft_actor_critic,
 )
@@ -50,13 +45,11 @@ __all__ = [
     # Descriptions
     "NetworkSpec", "default_torso", "MLP", "CNN", "Table", "ConvolutionConfig", "RecurrentCell",
     "CELLS", "Head", "policy_head", "value_head", "q_head", "gaussian_heads", "policy_heads",
-    "actor_critic", "soft_actor_critic", "continuous_actor_critic",
+    "actor_critic", "soft_actor_critic", "continuous_actor_critic", "q_network",
+    "implicit_quantile_network",
     # Outputs, and what an algorithm needs of them
     "apply_heads", "merge_heads", "num_actions", "policy_shapes", "check_heads", "require_parts",
     "require_single_steps", "check_parts",
-    "q_network", "implicit_quantile_network",
-    # Outputs, and what an algorithm needs of them
-    "check_soft_actor_critic", "check_implicit_quantile_network",
     # Networks and combinations of them
     "Network", "Variables", "combine", "part_of", "ensemble", "scalar", "start_from", "freeze",
     # Recurrent networks

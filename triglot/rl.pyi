@@ -26,8 +26,10 @@ from .core.families.actor_critic import (
     joined,
 )
 from .core.families.policy_gradient import (
+    AdvantageSamples,
     PolicyGradient,
     PolicyGradientConfig,
+    PolicyGradientHyperparams,
     PolicyGradientState,
     PolicySamples,
 )
@@ -35,8 +37,8 @@ from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
 from .core.hyper import (
     Number,
     as_float32,
+    below,
     between,
-    check_below,
     check_divides,
     finite,
     one_of,
@@ -46,12 +48,7 @@ from .core.hyper import (
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
 from .core.loop.vectorize import VectorEnvironment
-from .core.rl.distributional import (
-    categorical_mean,
-    categorical_q_learning,
-    quantile_q_learning,
-    tau_midpoints,
-)
+from .core.rl.distributional import categorical_mean, categorical_target, tau_midpoints
 from .core.rl.distributions import (
     Categorical,
     MultiCategorical,
@@ -76,12 +73,14 @@ from .core.rl.exploration import (
     greedy,
     linear_schedule,
     mask_q,
+    noisy,
     sample_probs,
     soft_value,
 )
 from .core.rl.learning import replay_and_learn
 from .core.rl.losses import (
     clipped_value_loss,
+    ensemble_loss,
     explained_variance,
     gae,
     lambda_returns,
@@ -97,7 +96,7 @@ from .core.rl.normalize import (
     require_normalizable,
 )
 from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, radam, rmsprop, sgd
-from .core.rl.planning import Planner, root_of, step_model
+from .core.rl.planning import Planner, require_model, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
     Replay,
@@ -134,12 +133,13 @@ __all__ = [
     "Metrics", "pytree_dataclass", "Agent", "ActionValues",
     # Families of algorithms
     "ReplayedQ", "ReplayedQConfig", "ReplayedQHyperparams", "ReplayedQState", "ReplayedBatch",
-    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientState", "PolicySamples",
+    "PolicyGradient", "PolicyGradientConfig", "PolicyGradientHyperparams", "PolicyGradientState",
+    "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     # Its options
-    "Number", "unit_interval", "positive", "finite", "between", "one_of", "only_for",
-    "check_divides", "check_below", "as_float32", "TriglotError",
+    "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
+    "check_divides", "as_float32", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",
@@ -147,15 +147,14 @@ __all__ = [
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
     "greedy", "epsilon_greedy", "epsilon_greedy_probs", "epsilon_greedy_value", "sample_probs",
-    "at_action", "linear_schedule", "mask_q", "soft_value",
-    "multi_categorical", "MultiCategorical",
-    "mask_q",
+    "at_action", "linear_schedule", "mask_q", "soft_value", "noisy", "multi_categorical",
+    "MultiCategorical",
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
     "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
-    "clipped_value_loss", "explained_variance", "categorical_mean", "categorical_q_learning", "quantile_q_learning",
-    "tau_midpoints",
+    "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",
+    "categorical_target", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",
@@ -164,10 +163,9 @@ __all__ = [
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning
     "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
-    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "root_of",
-    "step_model",
+    "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "require_model",
+    "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
-    "Box", "Dict", "Discrete", "Spec", "zeros", "one_hot", "one_hot_spec",
-    "MultiDiscrete",
+    "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
 ]  # fmt: skip

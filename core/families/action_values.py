@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from ..agent import AgentBase, AgentState, PolicyInput, PolicyOutput, Trajectory
 from ..hyper import Number, between, only_for, positive, unit_interval
 from ..network import Variables
-from ..networks.architecture import ConvolutionConfig
-from ..networks.heads import num_actions, require_recurrent, require_single_steps
+from ..networks.architecture import ConvolutionConfig, NetworkSpec
+from ..networks.heads import require_recurrent, require_single_steps
 from ..rl.exploration import epsilon_greedy, greedy, linear_schedule
 from ..rl.learning import replay_and_learn
 from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample, importance_weights
 from ..rl.targets import polyak, target_of
+from ..specs import Spec
 from ..types import Metrics, PyTree, pytree_dataclass
 
 
@@ -103,9 +104,9 @@ class ReplayedQ(AgentBase, ABC):
     times, take a gradient step of `loss` on a sample, set the sample's priorities to the sizes of
     its errors, and every `target_update_period` steps move the target by `tau`.
 
-    An algorithm has `heads`, `networks`, `q_values` and `loss`; its `Config` and `Hyperparams` are
-    subclasses of `ReplayedQConfig` and `ReplayedQHyperparams`. The network must not be recurrent,
-    unless the class has `recurrent = True`: then it must be.
+    An algorithm has `networks`, whose heads a custom network must have too, `q_values` and `loss`;
+    its `Config` and `Hyperparams` are subclasses of `ReplayedQConfig` and `ReplayedQHyperparams`.
+    The network must not be recurrent, unless the class has `recurrent = True`: then it must be.
     """
 
     # Without an annotation, so that it is not a field.
@@ -115,6 +116,11 @@ class ReplayedQ(AgentBase, ABC):
         require = require_recurrent if self.recurrent else require_single_steps
         require(type(self).__name__, self.network)
         super().__post_init__()
+
+    @staticmethod
+    @abstractmethod
+    def networks(obs_spec: Spec, action_spec: Spec, config: Any) -> dict[str, NetworkSpec]:
+        """Describe the default networks by name."""
 
     @abstractmethod
     def q_values(self, variables: Variables, obs: PyTree, hyper: Any) -> jax.Array:
@@ -136,9 +142,9 @@ class ReplayedQ(AgentBase, ABC):
         """
 
     @property
-    def num_actions(self) -> int:
-        """The number of actions, which must be discrete."""
-        return num_actions(self.action_spec, algorithm=type(self).__name__)
+    def heads(self) -> dict[str, tuple[int, ...]]:
+        described = self.networks(self.obs_spec, self.action_spec, self.config)
+        return {name: head.shape for spec in described.values() for name, head in spec.heads}
 
     @property
     def replay(self) -> Replay:
@@ -153,6 +159,10 @@ class ReplayedQ(AgentBase, ABC):
     def action_values(self, state: ReplayedQState, obs: PyTree) -> jax.Array:
         """Estimate the action values, float32 `[B, num_actions]`, by the online network."""
         return self.q_values(state.learner.variables, obs, state.hyper)
+
+    def importance_sampling_exponent(self, state: ReplayedQState) -> jax.Array:
+        """Return the exponent of the weights that correct for priorities, float32 `[]`."""
+        return state.hyper.importance_sampling_exponent
 
     def epsilon(self, state: ReplayedQState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
@@ -205,7 +215,8 @@ class ReplayedQ(AgentBase, ABC):
         hyper = state.hyper
         weight = jnp.ones_like(sample.probability)
         if self.config.prioritized:
-            weight = importance_weights(sample.probability, hyper.importance_sampling_exponent)
+            exponent = self.importance_sampling_exponent(state)
+            weight = importance_weights(sample.probability, exponent)
         batch = ReplayedBatch(sample=sample, target=state.target, weight=weight, hyper=hyper)
         learner, metrics = self.learner.step(state.learner, self.loss, batch, key, hyper)
         error = jnp.abs(metrics.pop("td_errors"))

@@ -1,7 +1,7 @@
 """Off-policy actor-critics: learners by part, a replay, target networks, random warm-up."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -19,12 +19,14 @@ from ..networks.combinators import part_of
 from ..networks.heads import apply_heads
 from ..rl.distributions import (
     Categorical,
+    MultiCategorical,
     SquashedGaussian,
     categorical,
     from_unit_box,
     policy,
     squashed,
     unit_actions,
+    weighted_actions,
 )
 from ..rl.learning import replay_and_learn
 from ..rl.normalize import RunningStats, normalized, require_normalizable
@@ -71,9 +73,10 @@ class ActorCriticConfig(ReplayConfig):
     normalize_obs: bool = False
     hidden_sizes: tuple[int, ...] = only_for("networks", (256, 256))
 
-    # Steps of the critics for each of the actor; without annotation, so that only the algorithms
-    # that delay the actor make it a field.
+    # Without annotations, so that only an algorithm that has the option makes it a field.
     policy_delay = None
+    target_update_period = 1
+    target_entropy_ratio = 0.98
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,12 +192,14 @@ class ActorCritic(AgentBase, ABC):
         heads, state = apply_heads(self.network.parts["actor"], actor, obs, **how)
         if "log_std" in heads:
             heads["log_std"] = jnp.clip(heads["log_std"], *LOG_STD_BOUNDS)
-        return policy(self.action_spec, heads, action_mask), state
+        made = policy(self.action_spec, heads, action_mask)
+        assert not isinstance(made, MultiCategorical)  # `unit` refuses such actions
+        return made, state
 
     def q(
         self, critic: Variables, obs: PyTree, action: jax.Array | None, **how: Any
     ) -> tuple[jax.Array, PyTree]:
-        """Apply an ensemble of `M` critics to normalized observations `[B, ...]`.
+        """Apply one critic, or an ensemble of `M`, to normalized observations `[B, ...]`.
 
         Args:
           critic: its variables.
@@ -205,15 +210,14 @@ class ActorCritic(AgentBase, ABC):
         Returns:
           Values `[M, B]`, `[M, B, num_actions]` of all actions, and the critics' new state.
         """
-        network = self.network.parts["critic"]
-        if not isinstance(self.unit, Discrete):
-            heads, state = apply_heads(network, critic, (obs, action), **how)
-            return heads["q"], state
-        heads, state = apply_heads(network, critic, obs, **how)
-        if action is None:
-            return heads["q"], state
-        index = jnp.broadcast_to(action[None, :, None], (*heads["q"].shape[:2], 1))
-        return jnp.take_along_axis(heads["q"], index, axis=-1)[..., 0], state
+        discrete = isinstance(self.unit, Discrete)
+        inputs = obs if discrete else (obs, action)
+        heads, state = apply_heads(self.network.parts["critic"], critic, inputs, **how)
+        q = heads["q"] if heads["q"].ndim > 1 + discrete else heads["q"][None]
+        if not discrete or action is None:
+            return q, state
+        index = jnp.broadcast_to(action[None, :, None], (*q.shape[:2], 1))
+        return jnp.take_along_axis(q, index, axis=-1)[..., 0], state
 
     def unit_action(self, actor: Variables, obs: PyTree, **how: Any) -> tuple[jax.Array, PyTree]:
         """Apply a deterministic actor to normalized observations: actions `[B, n]` by a tanh."""
@@ -331,27 +335,74 @@ class ActorCritic(AgentBase, ABC):
         return state, {**metrics, "loss": total, "grad_norm": jnp.sqrt(squared_norm)}
 
     def move_targets(self, state: ActorCriticState) -> ActorCriticState:
-        """Average the online parameters into the targets', with the weight `tau`."""
+        """Average the online parameters into the targets', with the weight `tau`.
+
+        With a `target_update_period`, only after each so many steps of the critics.
+        """
         online = self.followed({part: own.variables for part, own in state.learners.items()})
         move = partial(polyak, tau=state.hyper.tau)
-        target = jax.tree.map(move, online, state.target, is_leaf=_is_variables)
-        return replace(state, target=target)
+        moved = jax.tree.map(move, online, state.target, is_leaf=_is_variables)
+        if self.config.target_update_period > 1:
+            number = state.learners["critic"].num_gradient_steps
+            is_time = number % self.config.target_update_period == 0
+            moved = jax.tree.map(partial(jnp.where, is_time), moved, state.target)
+        return replace(state, target=moved)
 
     def step_each(
         self,
-        step: Callable[[ActorCriticState, Sample, jax.Array], tuple[ActorCriticState, Metrics]],
         state: ActorCriticState,
         samples: Sample,
         key: jax.Array,
+        *,
+        move_targets: bool = False,
+        **losses: Loss,
     ) -> tuple[ActorCriticState, Metrics]:
-        """Take a step on each of the samples `[D, B, ...]`; the metrics are averages."""
+        """Call `step` on each of the samples `[D, B, ...]`; the metrics are averages.
+
+        Args:
+          state, samples, key, losses: as for `step`.
+          move_targets: whether the targets move after each call.
+        """
 
         def one(state: Any, row: tuple[Sample, jax.Array]) -> tuple[Any, Metrics]:
-            return step(state, *row)
+            state, metrics = self.step(state, *row, **losses)
+            return self.move_targets(state) if move_targets else state, metrics
 
         keys = jax.random.split(key, samples.reward.shape[0])
         state, metrics = jax.lax.scan(one, state, (samples, keys))
         return state, jax.tree.map(lambda rows: rows.mean(axis=0), metrics)
+
+    def temperature(self, state: ActorCriticState) -> jax.Array:
+        """Return the weight of the entropy, which the part `temperature` learns, `[]`."""
+        return jnp.exp(state.learners["temperature"].variables.params)
+
+    def temperature_loss(
+        self, temperature: Variables, batch: ActorCriticBatch, key: jax.Array
+    ) -> tuple[jax.Array, tuple[Metrics, PyTree]]:
+        """Average -temperature * (log pi(a|s) + target entropy), a ~ pi(s).
+
+        The target entropy is `hyper.target_entropy`; where it is None, minus the number of action
+        dimensions, or the share `config.target_entropy_ratio` of the allowed actions' entropy.
+
+        Source: Haarnoja et al. 2018, equation 18, https://arxiv.org/abs/1812.05905; with discrete
+        actions, averaged over pi exactly: Christodoulou 2019, equation 11,
+        https://arxiv.org/abs/1910.07207.
+        """
+        sample, mask, state = batch.sample, batch.sample.action_mask, batch.state
+        policy, _ = self.policy(state.learners["actor"].variables, sample.obs, mask)
+        drawn = weighted_actions(policy, key)
+        value, log_prob = jnp.exp(temperature.params), drawn.mean(drawn.log_prob)
+        wanted = state.hyper.target_entropy
+        if wanted is None:
+            wanted = self._default_target_entropy(mask)
+        return -value * jnp.mean(log_prob + wanted), ({"temperature": value}, temperature.state)
+
+    def _default_target_entropy(self, mask: jax.Array | None) -> Any:
+        """Return the entropy that a policy is tuned to, `[]`, or `[B]` with a mask."""
+        if isinstance(self.unit, Box):
+            return -float(self.unit.shape[0])
+        num_actions = jnp.asarray(self.unit.num_values) if mask is None else mask.sum(axis=-1)
+        return self.config.target_entropy_ratio * jnp.log(num_actions.astype(jnp.float32))
 
     def _with_rate(self, part: str, hyper: Any) -> Any:
         """Fill in a part's learning rate, which the optimizer reads."""

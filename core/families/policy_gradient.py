@@ -7,19 +7,41 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 
 from ..agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..hyper import Number, check_divides, one_of, only_for, positive
+from ..hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
 from ..learner import LearnerState
 from ..network import Variables
 from ..networks.actor_critic import actor_critic
 from ..networks.architecture import CELLS, ConvolutionConfig, NetworkSpec
 from ..networks.heads import merge_heads, policy_shapes
 from ..networks.unroll import apply_step, carries, unroll
-from ..rl.distributions import Categorical, SquashedGaussian, policy, to_action
+from ..rl.distributions import Policy, policy, to_action
 from ..rl.losses import gae, successor_values
 from ..rl.minibatches import epochs_of_minibatches, flatten, linear_decay, swap_time
 from ..rl.normalize import Normalizer, require_normalizable
 from ..specs import Spec
 from ..types import Key, Metrics, PyTree, pytree_dataclass
+
+
+@pytree_dataclass
+class PolicyGradientHyperparams:
+    """Hyperparameters that every policy gradient has; a sweep may vary them under `vmap`.
+
+    Attributes:
+      learning_rate: at the start.
+      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
+        is constant.
+      discount: of future rewards, within [0, 1].
+      value_coef: weight of the value loss.
+      max_grad_norm: clip threshold of the global gradient norm.
+      adam_eps: Adam's epsilon.
+    """
+
+    learning_rate: Number = 1e-3
+    decay_updates: Number | None = between(None, 0.0, above_low=True)
+    discount: Number = unit_interval(0.99)
+    value_coef: Number = 0.5
+    max_grad_norm: Number = between(0.5, 0.0)
+    adam_eps: Number = only_for("optimizer", 1e-5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +96,14 @@ class PolicySamples:
     carry: PyTree = ()
 
 
+@pytree_dataclass
+class AdvantageSamples(PolicySamples):
+    """Samples with what the policy and the value learn: `advantage` and `target`, `[B]` each."""
+
+    advantage: jax.Array
+    target: jax.Array
+
+
 SamplesT = TypeVar("SamplesT", bound=PolicySamples)
 PolicyLoss: TypeAlias = Callable[
     [Variables, Any, Key, Any], tuple[jax.Array, tuple[Metrics, PyTree]]
@@ -84,13 +114,15 @@ PolicyLoss: TypeAlias = Callable[
 class PolicyGradient(AgentBase):
     """A policy and a state value, learned from the rollouts that the policy collects.
 
-    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, or `mean`
-    and `log_std` `[B, n]` for a bounded `Box` of floats. It may be recurrent: samples are then
-    whole rollouts of some of the environments, from the carry at the start of each. The `Config` is
-    a `PolicyGradientConfig`; the `Hyperparams` have `learning_rate` and `decay_updates`.
+    The network gives `value` `[B]`, and `logits` `[B, num_actions]` for discrete actions, those of
+    all integers joined for `MultiDiscrete` ones, or `mean` and `log_std` `[B, n]` for a bounded
+    `Box` of floats. It may be recurrent: samples are then whole rollouts of some of the
+    environments, from the carry at the start of each. The `Config` is
+    a `PolicyGradientConfig`, the `Hyperparams` are `PolicyGradientHyperparams`.
     """
 
     Config = PolicyGradientConfig
+    Hyperparams = PolicyGradientHyperparams
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,7 +187,7 @@ class PolicyGradient(AgentBase):
         extras = {"raw": raw, **{name: heads[name] for name in kept}}
         return PolicyOutput(action=to_action(self.action_spec, raw), carry=carry, extras=extras)
 
-    def behaviour(self, trajectory: Trajectory) -> Categorical | SquashedGaussian:
+    def behaviour(self, trajectory: Trajectory) -> Policy:
         """Build the policy that collected a trajectory, from the heads that `act` kept."""
         return policy(self.action_spec, trajectory.extras, trajectory.action_mask)
 
@@ -233,7 +265,7 @@ class PolicyGradient(AgentBase):
 
     def evaluate(
         self, variables: Variables, batch: SamplesT, key: Key
-    ) -> tuple[Categorical | SquashedGaussian, jax.Array, SamplesT, PyTree]:
+    ) -> tuple[Policy, jax.Array, SamplesT, PyTree]:
         """Apply the network to samples, in a loss.
 
         Args:

@@ -63,6 +63,8 @@ class Tabular(AgentBase):
     hyper: Any = TabularHyperparams()
     optimizer: OptimizerFn = sgd
 
+    Config = TabularConfig
+    Hyperparams = TabularHyperparams
     title: ClassVar[str]  # for messages
     online = True
 

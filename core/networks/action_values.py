@@ -2,14 +2,20 @@
 
 from typing import Any
 
-from ..network import Network
 from ..specs import Box, Discrete, Spec
 from .architecture import MLP, SQRT_2, Head, NetworkSpec, Table, default_torso
-from .heads import check_heads, num_actions, require_parts
+from .heads import num_actions
 
 
 def q_network(
-    obs_spec: Spec, action_spec: Spec, config: Any, *, algorithm: str, head: str = "q", **how: Any
+    obs_spec: Spec,
+    action_spec: Spec,
+    config: Any,
+    *,
+    algorithm: str,
+    head: str = "q",
+    atoms: int | None = None,
+    noise: float | None = None,
 ) -> dict[str, NetworkSpec]:
     """Describe a network of action values, or of return distributions by action.
 
@@ -19,15 +25,16 @@ def q_network(
       config: has `hidden_sizes`, `dueling` and the options of `ConvolutionConfig`.
       algorithm: its name, for messages.
       head: the name of the head.
-      how: other fields of the head, such as `atoms`.
+      atoms: of the head, for distributions.
+      noise: of noisy layers at the start; None for plain layers.
 
     Returns:
       The `q_network`.
     """
     torso = default_torso(obs_spec, config.hidden_sizes, config, activation="relu")
     size = num_actions(action_spec, algorithm=algorithm)
-    values = Head(size=size, scale=1.0, dueling=config.dueling, **how)
-    return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),))}
+    values = Head(size=size, scale=1.0, dueling=config.dueling, atoms=atoms)
+    return {"q_network": NetworkSpec(obs_spec, torso, ((head, values),), noise=noise)}
 
 
 def implicit_quantile_network(
@@ -53,33 +60,9 @@ def implicit_quantile_network(
         torso = Table(init=1.0)  # at 0, a relu has no gradient
     actions = num_actions(action_spec, algorithm=algorithm)
     quantiles = Head(size=actions, scale=1.0, dueling=config.dueling)
-    inputs = _implicit_inputs(obs_spec, config)
+    cosines, product = Box((config.num_cosines,), low=-1.0, high=1.0), Box((size,), low=0.0)
     return {
         "obs_features": NetworkSpec(obs_spec, torso, (("obs_features", features),)),
-        "tau_features": NetworkSpec(inputs["tau_features"], linear, (("tau_features", features),)),
-        "quantiles": NetworkSpec(inputs["quantiles"], linear, (("quantiles", quantiles),)),
-    }
-
-
-def check_implicit_quantile_network(
-    network: Network, obs_spec: Spec, action_spec: Spec, config: Any, *, algorithm: str
-) -> None:
-    """Check a combination of networks against `implicit_quantile_network`; nothing is computed.
-
-    Raises:
-      TriglotError: if a part is missing or its outputs do not fit.
-    """
-    inputs, size = _implicit_inputs(obs_spec, config), config.hidden_sizes[-1]
-    parts = require_parts(network, tuple(inputs), algorithm=algorithm)
-    outputs = {"obs_features": size, "tau_features": size}
-    outputs["quantiles"] = num_actions(action_spec, algorithm=algorithm)
-    for name, given in inputs.items():
-        check_heads(parts[name], given, {name: (outputs[name],)}, algorithm=algorithm)
-
-
-def _implicit_inputs(obs_spec: Spec, config: Any) -> dict[str, Spec]:
-    return {
-        "obs_features": obs_spec,
-        "tau_features": Box((config.num_cosines,), low=-1.0, high=1.0),
-        "quantiles": Box((config.hidden_sizes[-1],), low=0.0),
+        "tau_features": NetworkSpec(cosines, linear, (("tau_features", features),)),
+        "quantiles": NetworkSpec(product, linear, (("quantiles", quantiles),)),
     }

@@ -176,6 +176,11 @@ class Head:
         if self.atoms is not None and (self.size is None or self.state_independent is not None):
             raise TriglotError("a head with atoms needs a size and cannot be state-independent.")
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its output, without the batch axis."""
+        return tuple(size for size in (self.size, self.atoms) if size is not None)
+
 
 def policy_head(num_actions: int) -> Head:
     """Describe the logits of a categorical policy, nearly uniform at the start."""

@@ -1,10 +1,7 @@
-"""Temporal-difference errors of return distributions, given by atoms or by quantiles."""
-
-import functools
+"""Return distributions by action, given by atoms or by quantiles."""
 
 import jax
 import jax.numpy as jnp
-import optax
 import rlax
 from jaxtyping import Array, Float
 
@@ -26,42 +23,37 @@ def categorical_mean(
     return jnp.sum(jax.nn.softmax(logits) * atoms[None, None], axis=-1)
 
 
-def categorical_q_learning(
-    logits: Float[Array, "B num_actions num_atoms"],
+def categorical_target(
     sample: Sample,
     next_logits: Float[Array, "B num_actions num_atoms"],
     next_q: Float[Array, "B num_actions"],
     atoms: Float[Array, " num_atoms"],
-) -> Float[Array, " B"]:
-    """Compute the divergence KL(Phi(r + discount * Z'(s', a*)) || Z(s, a)), a* = argmax_a next_q.
+) -> Float[Array, "B num_atoms"]:
+    """Project r + discount * Z(s', a*), a* = argmax_a next_q, onto the atoms.
 
-    Phi projects onto the atoms: each atom of the target gives its probability to its neighbours in
-    proportion to their nearness, and those beyond the range to the first or the last atom.
+    Each atom of it gives its probability to its two neighbours, in proportion to their nearness;
+    those beyond the range give it to the first or the last atom.
 
     Args:
-      logits: of Z, of the sampled observations.
       sample: `[B, ...]`.
-      next_logits: of Z', of the next observations, by the target network.
+      next_logits: of Z, of the next observations.
       next_q: the values by which the next action is chosen; those of forbidden actions the lowest.
       atoms: increasing.
 
     Returns:
-      Float `[B]`, at least 0; no gradient flows into the target.
+      Probabilities, float `[B, num_atoms]`, without gradient.
 
-    Source: Bellemare et al. 2017, equation 7 and algorithm 1, https://arxiv.org/abs/1707.06887. The
-    gradient is that of `rlax.categorical_double_q_learning`, which returns the cross-entropy: the
-    divergence and the target's entropy.
+    Source: Bellemare et al. 2017, equation 7, https://arxiv.org/abs/1707.06887, by
+    `rlax.categorical_l2_project`.
     """
 
     def project(reward: Array, discount: Array, logits: Array, q: Array) -> Array:
-        support = reward + discount * atoms
         probabilities = jax.nn.softmax(logits[q.argmax()])
+        support = reward + discount * atoms
         return jnp.asarray(rlax.categorical_l2_project(support, probabilities, atoms))
 
     target = jax.vmap(project)(sample.reward, sample.discount, next_logits, next_q)
-    chosen = jax.vmap(lambda row, action: row[action])(logits, sample.action)
-    target = jax.lax.stop_gradient(target)
-    return optax.losses.kl_divergence(jax.nn.log_softmax(chosen), target)
+    return jax.lax.stop_gradient(target)
 
 
 def tau_midpoints(batch_size: int, count: int) -> Float[Array, "B N"]:
@@ -74,37 +66,3 @@ def tau_midpoints(batch_size: int, count: int) -> Float[Array, "B N"]:
     """
     midpoints = (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
     return jnp.broadcast_to(midpoints, (batch_size, count))
-
-
-def quantile_q_learning(
-    quantiles: Float[Array, "B N num_actions"],
-    tau: Float[Array, "B N"],
-    sample: Sample,
-    next_quantiles: Float[Array, "B M num_actions"],
-    next_q: Float[Array, "B num_actions"],
-    huber_threshold: float,
-) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-    """Compute quantile regression losses, and the temporal-difference errors of the means.
-
-    L = sum_i mean_j |tau_i - 1{u_ij < 0}| Huber(u_ij), u_ij = r + discount * theta'_j(s', a*) -
-    theta_i(s, a), a* = argmax_a next_q; the error is the mean of u_ij.
-
-    Args:
-      quantiles: theta, of the sampled observations.
-      tau: the quantiles' fractions, within [0, 1].
-      sample: `[B, ...]`.
-      next_quantiles: theta', of the next observations, by the target network.
-      next_q: the values by which the next action is chosen; those of forbidden actions the lowest.
-      huber_threshold: error from which the Huber loss is linear; 0 for the absolute error.
-
-    Returns:
-      Losses and errors, float `[B]` each; no gradient flows into the target.
-
-    Source: Dabney et al. 2017, equations 9 and 10, https://arxiv.org/abs/1710.10044, by
-    `rlax.quantile_q_learning`.
-    """
-    learn = functools.partial(rlax.quantile_q_learning, huber_param=huber_threshold)
-    data = sample.action, sample.reward, sample.discount
-    losses = jax.vmap(learn)(quantiles, tau, *data, next_q[:, None], next_quantiles)
-    means = quantiles.mean(axis=1), *data, next_quantiles.mean(axis=1), next_q
-    return jnp.asarray(losses), jnp.asarray(jax.vmap(rlax.double_q_learning)(*means))

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import distrax
 import jax
@@ -203,9 +203,13 @@ def squashed_gaussian(
     return SquashedGaussian(mean, log_std)
 
 
+Policy: TypeAlias = Categorical | MultiCategorical | SquashedGaussian
+"""A distribution over actions: `sample`, `mode`, `log_prob` and `entropy`."""
+
+
 def policy(
     action_spec: Spec, heads: Mapping[str, jax.Array], action_mask: jax.Array | None = None
-) -> Categorical | MultiCategorical | SquashedGaussian:
+) -> Policy:
     """Build the distribution over actions from a network's heads.
 
     Args:
@@ -290,8 +294,8 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
     if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
         raise TriglotError(
             f"{algorithm} needs a bounded Box of float actions, and this environment's are "
-            f"{action_spec}: choose an environment with such actions, or PPO, which takes discrete "
-            "ones too."
+            f"{action_spec}: choose an environment with such actions, or PPO, which takes others "
+            "too."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
 

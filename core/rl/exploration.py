@@ -162,3 +162,19 @@ def soft_value(q: jax.Array, action_mask: jax.Array | None, temperature: Number)
     """
     value = temperature * jax.nn.logsumexp(mask_q(q, action_mask) / temperature, axis=-1)
     return jnp.maximum(value, jnp.finfo(q.dtype).min)
+
+
+def noisy(
+    action: jax.Array, std: Number, key: jax.Array, *, limit: Number | None = None
+) -> jax.Array:
+    """Add independent Gaussian noise to actions; the result is clipped to [-1, 1].
+
+    Args:
+      action: float `[B, n]` within [-1, 1].
+      std: standard deviation of the noise.
+      key: a typed key.
+      limit: the noise itself is clipped to `[-limit, limit]`; None: it is not.
+    """
+    noise = std * jax.random.normal(key, action.shape, action.dtype)
+    noise = noise if limit is None else jnp.clip(noise, -limit, limit)
+    return jnp.clip(action + noise, -1.0, 1.0)

@@ -200,6 +200,18 @@ def clipped_value_loss(
     return 0.5 * jnp.mean(jnp.maximum((value - target) ** 2, (clipped - target) ** 2))
 
 
+def ensemble_loss(q: Float[Array, "M B"], target: Float[Array, " B"]) -> Float[Array, ""]:
+    """Average half the squared errors over samples, and sum them over the members of an ensemble.
+
+    L = sum_i mean(0.5 * (q_i - target)^2)
+
+    Args:
+      q: float `[M, B]`, of `M` critics.
+      target: float `[B]`, the same for all.
+    """
+    return jnp.mean(jax.vmap(lambda own: rlax.l2_loss(own, target))(q), axis=1).sum()
+
+
 def explained_variance(
     prediction: Float[Array, "*batch"], target: Float[Array, "*batch"]
 ) -> Float[Array, ""]:

@@ -69,6 +69,19 @@ def step_model(model: Environment, node: TimeStep, action: jax.Array, key: jax.A
     return where_rows(ended, replace(node, reward=jnp.zeros_like(node.reward)), after)
 
 
+def require_model(owner: str, model: Any) -> None:
+    """Refuse a planner without a model.
+
+    Raises:
+      TriglotError: saying how to give it.
+    """
+    if not isinstance(model, Environment):
+        raise TriglotError(
+            f"{owner} needs a model, the environment in JAX in which it plans: use make_agent, "
+            "which gives it, or model=ENVIRONMENT."
+        )
+
+
 def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
     """Refuse environments in which a planner cannot plan; other agents may act in any.
 
@@ -85,9 +98,9 @@ def check_model(algorithm: Any, env: Environment | HostEnvironment) -> None:
     name = type(algorithm).__name__ if made else algorithm.__name__
     if isinstance(env, HostEnvironment):
         raise TriglotError(
-            f"{name} plans with the environment as its own model, and {env.name} is stepped in "
-            "Python, where no state can be copied: choose an environment in JAX, or MuZero, which "
-            "learns its model."
+            f"{name} plans with the environment as its own model, and this one is stepped in "
+            "Python, where no state can be copied: choose one in JAX, or MuZero, which learns its "
+            "model."
         )
     if not made or algorithm.model is env:
         return

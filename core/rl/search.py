@@ -55,7 +55,7 @@ class SearchHyperparams:
     pb_c_init: Number = 1.25
     pb_c_base: Number = positive(19652.0)
     gumbel_scale: Number = 1.0
-    value_scale: Number = 0.1
+    value_scale: Number = 0.02
     visit_offset: Number = 50.0
 
 

@@ -35,11 +35,9 @@ class SequenceReplayConfig(ReplayConfig):
 
     Attributes:
       batch_size: sequences in one gradient step, `B`.
-      prioritized: sample by the size of the last errors instead of uniformly.
     """
 
     batch_size: int = 32
-    prioritized: bool = False
 
     # Without annotations, so that these are not fields.
     sequence_length = 1

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import rlax
 
-from triglot.algorithms.a2c import A2C, A2CConfig, A2CHyperparams, Batch
+from triglot.algorithms.a2c import A2C, A2CConfig, A2CHyperparams
 from triglot.backends import build
+from triglot.core.families.policy_gradient import AdvantageSamples
 from triglot.core.network import Variables
 from triglot.core.specs import Discrete
 
@@ -18,7 +19,7 @@ ENTROPY = (np.log(2) - 0.8 * np.log(0.8) - 0.2 * np.log(0.2)) / 2
 HYPER = A2CHyperparams(value_coef=0.5, entropy_coef=0.01)
 
 
-def loss(batch: Batch, logits: Any = LOGITS, value: Any = VALUE, **config: Any) -> Any:
+def loss(batch: AdvantageSamples, logits: Any = LOGITS, value: Any = VALUE, **config: Any) -> Any:
     states, actions = Discrete(len(logits)), Discrete(len(logits[0]))
     agent = A2C(build("table", A2C.networks(states, actions)), states, actions, A2CConfig(**config))
     params = {
@@ -31,7 +32,7 @@ def loss(batch: Batch, logits: Any = LOGITS, value: Any = VALUE, **config: Any) 
 
 
 def test_the_terms() -> None:
-    batch = Batch(
+    batch = AdvantageSamples(
         obs=jnp.array([0, 1]),
         action_mask=None,
         action=jnp.array([0, 0]),
@@ -53,7 +54,7 @@ def test_the_policy_gradient_is_that_of_rlax() -> None:
     rng = np.random.default_rng(0)
     logits, obs, action = rng.normal(size=(5, 3)), rng.integers(0, 5, 64), rng.integers(0, 3, 64)
     advantage = rng.normal(size=64).astype(np.float32)
-    batch = Batch(
+    batch = AdvantageSamples(
         obs=jnp.asarray(obs),
         action_mask=None,
         action=jnp.asarray(action),

@@ -99,7 +99,7 @@ def test_every_visit_counts_if_asked_for() -> None:
 
 
 def test_without_a_constant_step_size_values_are_averages_of_the_returns() -> None:
-    averages = {"constant_step_size": False}
+    averages: dict[str, Any] = {"constant_step_size": False}
     # Of first visits, 3.5 and then 10: 6.75. The table's first values do not matter.
     again = steps((0, 1, 10.0, True, False, 2))
     found = learn(make(**averages), EPISODE, again)

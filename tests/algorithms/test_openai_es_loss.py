@@ -21,7 +21,7 @@ CARTPOLE = make_env("gymnax:CartPole-v1")
 SMALL = {"num_envs": 4, "rollout_length": 6, "hidden_sizes": (3,)}
 
 
-def make(backend: str = "linen", env: Any = CARTPOLE, **options: Any) -> ES:
+def make(backend: str = "linen", env: Any = CARTPOLE, **options: Any) -> Any:
     config = {**SMALL, **options.pop("config", {})}
     return make_agent("openai_es", env, backend=backend, config=config, **options)
 

@@ -75,7 +75,5 @@ def test_the_learning_rate_falls_to_zero_over_the_run(done: float) -> None:
     steps = done * made.config.num_epochs * made.config.num_minibatches
     learner = replace(state.learner, num_gradient_steps=jnp.asarray(steps, jnp.int32))
     later = replace(state, learner=learner)
-    np.testing.assert_allclose(
-        made.scheduled(later, made.config.num_epochs * made.config.num_minibatches).learning_rate,
-        max(0.0, 1.0 - done / 4.0),
-    )
+    rate = made.scheduled(later, made.config.num_epochs * made.config.num_minibatches).learning_rate
+    np.testing.assert_allclose(rate, max(0.0, 1.0 - done / 4.0))

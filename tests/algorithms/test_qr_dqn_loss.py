@@ -12,7 +12,6 @@ from triglot.backends import build
 from triglot.core.errors import TriglotError
 from triglot.core.families.action_values import ReplayedBatch
 from triglot.core.network import Variables
-from triglot.core.rl.distributional import quantile_q_learning
 from triglot.core.rl.replay import Sample
 from triglot.core.specs import Box, Discrete
 
@@ -92,30 +91,36 @@ def test_forbidden_actions_are_not_bootstrapped_on(double: bool) -> None:
 
 
 def test_against_equations_9_and_10() -> None:
-    keys = jax.random.split(jax.random.key(0), 6)
-    theta = jax.random.normal(keys[0], (8, 5, 3))
-    next_theta = jax.random.normal(keys[1], (8, 7, 3))
-    tau, next_q = jax.random.uniform(keys[2], (8, 5)), jax.random.normal(keys[3], (8, 3))
+    keys = jax.random.split(jax.random.key(0), 5)
+    weight, reward = jax.random.uniform(keys[0], (8,)), jax.random.normal(keys[1], (8,))
+    discount = jax.random.uniform(keys[2], (8,))
     given = sample(
-        action=jnp.arange(8) % 3,
-        reward=jax.random.normal(keys[4], (8,)),
-        discount=jax.random.uniform(keys[5], (8,)),
+        obs=jnp.arange(8) % 3,
+        action=jnp.arange(8) % 2,
+        next_obs=(jnp.arange(8) + 1) % 3,
+        reward=reward,
+        discount=discount,
     )
-    kappa = 0.4
-    learn = jax.jit(quantile_q_learning, static_argnums=5)
-    losses, errors = learn(theta, tau, given, next_theta, next_q, kappa)
-    own_all, next_all = np.asarray(theta, np.float64), np.asarray(next_theta, np.float64)
-    best, given, tau = np.argmax(next_q, axis=1), jax.tree.map(np.asarray, given), np.asarray(tau)
+    config = QRDQNConfig(num_quantiles=5, huber_threshold=0.4)
+    made = QRDQN(build("table", QRDQN.networks(OBS, ACTIONS, config)), OBS, ACTIONS, config)
+    online, target = (jax.random.normal(key, (3, 2, 5)) for key in keys[3:])
+    batch = ReplayedBatch(
+        sample=given, target=variables(target), weight=weight, hyper=QRDQNHyperparams()
+    )
+    value, (metrics, _) = jax.jit(made.loss)(variables(online), batch, jax.random.key(0))
+
+    theta, theta_bar = np.asarray(online, np.float64), np.asarray(target, np.float64)
+    total, kappa, tau = 0.0, 0.4, (np.arange(5) + 0.5) / 5
     for b in range(8):
-        own, future = own_all[b, :, b % 3], next_all[b, :, best[b]]
-        target = given.reward[b] + given.discount[b] * future
-        total = 0.0
-        for fraction, quantile in zip(tau[b], own, strict=True):
-            u = target - quantile
-            huber = np.where(abs(u) <= kappa, u**2 / 2, kappa * (abs(u) - kappa / 2))
-            total += np.mean(abs(fraction - (u < 0.0)) * huber)
-        np.testing.assert_allclose(losses[b], total, rtol=1e-5)
-        np.testing.assert_allclose(errors[b], target.mean() - own.mean(), rtol=1e-4, atol=1e-6)
+        own, future = theta[b % 3, b % 2], theta_bar[(b + 1) % 3]
+        best = future[np.argmax(future.mean(axis=1))]
+        goal = float(reward[b]) + float(discount[b]) * best
+        u = goal[None] - own[:, None]
+        huber = np.where(abs(u) <= kappa, u**2 / 2, kappa * (abs(u) - kappa / 2))
+        losses = abs(tau[:, None] - (u < 0.0)) * huber
+        total += float(weight[b]) * losses.mean(axis=1).sum() / 8
+        np.testing.assert_allclose(metrics["td_errors"][b], u.mean(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(value, total, rtol=1e-5)
 
 
 def test_the_values_are_the_means() -> None:

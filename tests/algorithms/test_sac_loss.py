@@ -1,7 +1,6 @@
 """SAC's losses against numbers worked out in NumPy, on networks that are plain functions."""
 
 from dataclasses import replace
-from typing import Any
 
 import chex
 import jax
@@ -10,77 +9,36 @@ import numpy as np
 import optax
 import pytest
 
+from tests.algorithms.toy_actor_critics import (
+    ACTIONS,
+    OBS,
+    SAMPLE,
+    batch,
+    critic,
+    gaussian_actor,
+    variables,
+)
 from triglot.algorithms.sac import SAC, SACConfig, SACHyperparams
-from triglot.core.families.actor_critic import ActorCriticBatch as Batch
-from triglot.core.network import Network, Variables
+from triglot.core.families.actor_critic import ActorCriticBatch, ActorCriticState
+from triglot.core.learner import LearnerState
 from triglot.core.networks.combinators import combine, ensemble, scalar
-from triglot.core.rl.replay import Sample, Step
-from triglot.core.specs import Box
+from triglot.core.rl.replay import Step
 
-OBS, ACTIONS = Box((1,)), Box((1,), "float32", -3.0, 5.0)
 TEMPERATURE = 0.5
-
-
-def actor() -> Network:
-    """A policy of mean `w * obs` and log-std `b`."""
-
-    def apply(variables: Variables, obs: Any, **_: Any) -> tuple[Any, Any]:
-        mean = variables.params["w"] * obs
-        return {"mean": mean, "log_std": jnp.broadcast_to(variables.params["b"], mean.shape)}, ()
-
-    start = {"w": jnp.float32(0.3), "b": jnp.float32(-0.5)}
-    return Network(
-        name="actor",
-        backend="core",
-        init=lambda key: Variables(params=start, state=()),
-        apply=apply,
-    )
-
-
-def critic() -> Network:
-    """A value `w * (obs + 2 * action)`; of two members, each with a weight drawn for itself."""
-
-    def apply(variables: Variables, inputs: Any, **_: Any) -> tuple[Any, Any]:
-        obs, action = inputs
-        return {"q": variables.params * (obs + 2.0 * action)[:, 0]}, ()
-
-    return Network(
-        name="critic",
-        backend="core",
-        init=lambda key: Variables(params=jax.random.normal(key), state=()),
-        apply=apply,
-    )
 
 
 @pytest.fixture(scope="module")
 def agent() -> SAC:
     parts = {
-        "actor": actor(),
+        "actor": gaussian_actor(0.3, -0.5),
         "critic": ensemble(critic(), 2),
         "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
     }
     return SAC(combine(parts), OBS, ACTIONS, SACConfig(), SACHyperparams())
 
 
-SAMPLE = Sample(
-    obs=jnp.array([[1.0], [-2.0]]),
-    action=jnp.array([[0.5], [-0.25]]),
-    reward=jnp.array([1.0, 3.0]),
-    discount=jnp.array([0.9, 0.0]),  # the second terminated
-    next_obs=jnp.array([[0.5], [4.0]]),
-    next_action_mask=None,
-    slot=jnp.array([0, 1]),
-    probability=jnp.array([0.5, 0.5]),
-)
-
-
-def batch(agent: SAC, critics: list[float]) -> Batch:
-    state = agent.init(jax.random.key(0), 8)
-    critic = state.learners["critic"]
-    critic = replace(critic, variables=replace(critic.variables, params=jnp.array(critics)))
-    target = Variables(params=jnp.array([0.7, 0.2]), state=critic.variables.state)
-    state = replace(state, learners={**state.learners, "critic": critic}, target=target)
-    return Batch(sample=SAMPLE, state=state)
+def with_learners(state: ActorCriticState, moved: dict[str, LearnerState]) -> ActorCriticState:
+    return replace(state, learners={**state.learners, **moved})
 
 
 def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -92,12 +50,8 @@ def drawn(mean: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     return np.tanh(raw), (gaussian - np.log(1.0 - np.tanh(raw) ** 2))[:, 0]
 
 
-def variables(batch: Batch, part: str) -> Variables:
-    return batch.state.learners[part].variables
-
-
 def test_the_critics_loss(agent: SAC) -> None:
-    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
     value, _ = agent.critic_loss(variables(given, "critic"), given, key)
     next_obs = np.array([[0.5], [4.0]])
     next_action, next_log_prob = drawn(0.3 * next_obs, jax.random.split(key)[0])
@@ -111,7 +65,7 @@ def test_the_critics_loss(agent: SAC) -> None:
 
 
 def test_the_actors_loss(agent: SAC) -> None:
-    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
     value, (metrics, _) = agent.actor_loss(variables(given, "actor"), given, key)
     obs = np.array([[1.0], [-2.0]])
     action, log_prob = drawn(0.3 * obs, jax.random.split(key)[0])
@@ -124,7 +78,7 @@ def test_the_actors_loss(agent: SAC) -> None:
 @pytest.mark.parametrize("target_entropy", [None, -3.0])
 def test_the_temperatures_loss(agent: SAC, target_entropy: float | None) -> None:
     """Without a target entropy it is minus the number of action dimensions, 1 here."""
-    key, given = jax.random.key(3), batch(agent, [1.0, -0.5])
+    key, given = jax.random.key(3), batch(agent, [1.0, -0.5], [0.7, 0.2])
     hyper = replace(given.state.hyper, target_entropy=target_entropy)
     given = replace(given, state=replace(given.state, hyper=hyper))
     value, (metrics, _) = agent.temperature_loss(variables(given, "temperature"), given, key)
@@ -160,11 +114,15 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
     after, metrics = agent.learn(state, sample, keys[1])
     _, actor_key, temperature_key = jax.random.split(keys[1], 3)
     moved = {"critic": after.learners["critic"]}
-    given = Batch(sample=sample, state=replace(state, learners={**state.learners, **moved}))
+    given = ActorCriticBatch(
+        sample=sample, state=replace(state, learners={**state.learners, **moved})
+    )
     value, _ = agent.actor_loss(variables(given, "actor"), given, actor_key)
     np.testing.assert_allclose(metrics["actor_loss"], value, rtol=1e-5)
     moved["actor"] = after.learners["actor"]
-    given = Batch(sample=sample, state=replace(state, learners={**state.learners, **moved}))
+    given = ActorCriticBatch(
+        sample=sample, state=replace(state, learners={**state.learners, **moved})
+    )
     value, _ = agent.temperature_loss(variables(given, "temperature"), given, temperature_key)
     np.testing.assert_allclose(metrics["temperature_loss"], value, rtol=1e-5)
     tau, old, new = 0.005, state.target.params, after.learners["critic"].variables.params
@@ -175,7 +133,7 @@ def test_each_part_steps_after_the_one_before(agent: SAC) -> None:
 
 def test_each_learner_has_its_own_rate() -> None:
     parts = {
-        "actor": actor(),
+        "actor": gaussian_actor(0.3, -0.5),
         "critic": ensemble(critic(), 2),
         "temperature": scalar(float(np.log(TEMPERATURE)), "log"),
     }

@@ -5,9 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from triglot.algorithms.vmpo import VMPO, Batch, VMPOConfig, VMPOHyperparams
 from triglot.backends import build
+from triglot.core.errors import TriglotError
 from triglot.core.network import Variables
 from triglot.core.specs import Discrete
 
@@ -98,8 +100,15 @@ def test_the_loss_is_that_of_the_paper_on_random_data() -> None:
         advantage=jnp.asarray(advantage, jnp.float32),
         target=jnp.asarray(target, jnp.float32),
     )
-    duals = (jnp.log(jnp.asarray(number)) for number in (eta, alpha))
-    total, metrics = loss(batch, *duals, logits, value)
+    temperature, multiplier = jnp.log(jnp.array(eta)), jnp.log(jnp.array(alpha))
+    total, metrics = loss(batch, temperature, multiplier, logits, value)
     np.testing.assert_allclose(metrics["policy_loss"], terms[0], rtol=1e-4)
     np.testing.assert_allclose(metrics["policy_kl"], kl, rtol=1e-4)
     np.testing.assert_allclose(total, sum(terms), rtol=1e-4)
+
+
+def test_a_minibatch_without_a_better_half_is_refused() -> None:
+    network = build("table", VMPO.networks(Discrete(2), Discrete(2)))
+    config = VMPOConfig(num_envs=1, rollout_length=4, num_minibatches=4)
+    with pytest.raises(TriglotError, match="less than one sample of a minibatch of 1"):
+        VMPO(network, Discrete(2), Discrete(2), config)

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from triglot.core.environment import TimeStep, first_step
 from triglot.core.specs import Box, Discrete, Spec
 
-from .sound_environments import Cell, Grid, Place, SplitsItsKey, Walk, where
+from .sound_environments import Cell, Grid, Parts, Place, SplitsItsKey, Walk, where
 
 
 class OtherSignature(Walk):
@@ -144,6 +144,21 @@ class ShortMask(Walk):
 
     def step(self, state: Place, action: jax.Array, key: jax.Array) -> TimeStep:
         return replace(super().step(state, action, key), action_mask=jnp.ones((2,), bool))
+
+
+class JointMask(Parts):
+    """A mask of the 3 x 2 combinations, where one of the 3 + 2 values is expected."""
+
+    def masked(self, step: TimeStep) -> TimeStep:
+        return replace(step, action_mask=jnp.ones((6,), bool))
+
+
+class NoneOfAPart(Parts):
+    """Allows some directions, and neither to run nor not to."""
+
+    def masked(self, step: TimeStep) -> TimeStep:
+        some = step.state.time < 10
+        return replace(step, action_mask=jnp.array([True, True, True, False, False]) | some)
 
 
 class FloatTime(Walk):
@@ -387,6 +402,7 @@ BROKEN: list[tuple[str, Any]] = [
     ("observation", OtherDtype()),
     ("action mask", LateMask()),
     ("action mask", ShortMask()),
+    ("action mask", JointMask()),
     ("scan", FloatTime()),
     ("scan", Grows()),
     ("compiles once", WeakReward()),
@@ -404,6 +420,7 @@ BROKEN: list[tuple[str, Any]] = [
     ("declared bounds", OneCellTooMany()),
     ("declared bounds", Fractions()),
     ("allowed actions", NothingAllowed()),
+    ("allowed actions", NoneOfAPart()),
     ("every action", FearsTheEdge()),
     ("every action", FearsTheLast()),
     ("no self-reset", ResetsItself()),

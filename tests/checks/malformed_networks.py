@@ -71,7 +71,12 @@ NETWORKS = [
     checked("init is no function", network(init=None), "its init is None"),
     checked("apply is no function", network(apply={}), "its apply is {}"),
     checked("recurrent is a word", network(recurrent="yes"), "its recurrent is 'yes'"),
-    checked("observations without a spec", network(), "expected a Box, Discrete or Dict", (4,)),
+    checked(
+        "observations without a spec",
+        network(),
+        "expected a Box, Discrete, MultiDiscrete or Dict",
+        (4,),
+    ),
     checked("no observations", network(), "the obs_spec is None", ()),
     checked("init raises", network(init=raising), "`init(key)` raised KeyError: 'torso'"),
     checked(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from triglot.core.environment import TimeLimit, TimeStep, first_step
-from triglot.core.specs import Box, Dict, Discrete, Spec
+from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 
 
 @jax.tree_util.register_dataclass
@@ -191,6 +191,21 @@ class Masks(Walk):
         return replace(step, action_mask=allowed)
 
 
+class Parts(Masks):
+    """Choose a direction, and whether to run; a mask allows both parts separately."""
+
+    action_spec: ClassVar[Spec] = MultiDiscrete((3, 2))
+
+    def push(self, action: jax.Array) -> jax.Array:
+        direction, run = action.astype(jnp.float32)
+        return (direction - 1.0) * (1.0 + run)
+
+    def masked(self, step: TimeStep) -> TimeStep:
+        may_run = jnp.array([True, False]) | (step.state.time % 2 == 0)
+        direction = jnp.ones((3,), bool).at[0].set(step.state.position > 0)
+        return replace(step, action_mask=jnp.concatenate([direction, may_run]))
+
+
 class Nested(Walk):
     """Observations and actions in dictionaries."""
 
@@ -259,6 +274,7 @@ SOUND: list[Any] = [
     Blank(),
     Masks(),
     Nested(),
+    Parts(),
     ContextsInTurn(),
     Lasts(),
     Endless(),

@@ -161,6 +161,7 @@ def trained(
     [
         "small_dqn:SmallDQN --learning-starts 16 --buffer-size 64 --batch-size 8",
         pytest.param("small_dqn:SmallDQN", marks=pytest.mark.slow),
+        pytest.param("greedy_plan:GreedyPlan", marks=pytest.mark.slow),
         pytest.param("monte_carlo:MonteCarlo", marks=pytest.mark.slow),
         pytest.param("small_td3:SmallTD3", marks=pytest.mark.slow),
     ],

@@ -86,7 +86,7 @@ def env_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "command, env",
     [
         ("ppo", "gymnax:CartPole-v1"),
-        ("sac", "gymnax:Pendulum-v1"),
+        ("td3", "gymnax:Pendulum-v1"),
         ("q_learning", "gridworld:4x4"),
         ("{own}:Continuous", "gymnax:Pendulum-v1"),
         ("{own}:Unguarded", "gymnax:Pendulum-v1"),
@@ -120,7 +120,7 @@ def test_the_first_environment_that_fits_is_chosen(
         ),
         ("{own}:Picky", "gymnax:Pendulum-v1: Picky dislikes Box"),
         ("{own}:Broken", "failed: RuntimeError: no networks today (own_"),  # once, not per env
-        ("sac --env gymnax:CartPole-v1", "SAC needs a bounded Box"),  # an explicit one is obeyed
+        ("td3 --env gymnax:CartPole-v1", "TD3 needs a bounded Box"),  # an explicit one is obeyed
         ("ppo --num-minibatches 7", "num_minibatches must divide"),
     ],
 )

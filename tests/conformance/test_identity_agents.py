@@ -68,6 +68,10 @@ SLOW = [
         300,
         id="sac-300",
     ),
+    *(
+        pytest.param(LIBRARIES, task(name, "gymnax:CartPole-v1"), 20, id=f"{name}-discrete")
+        for name in ("sac", "redq", "mpo")
+    ),
     pytest.param(LIBRARIES, task("dqn", **EVERY_OPTION, **LONG["dqn"]), 500, id="dqn-options"),
     pytest.param(LIBRARIES, task("dqn", hidden_sizes=(120, 84), **LONG["dqn"]), 500, id="dqn-500"),
     *(

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax.random import key_data
 
 import triglot
 from benchmarks.cases import CASES, LIBRARIES
 from triglot.cli import main as cli
-from triglot.core.types import by_path
+from triglot.core.types import by_path, is_key
 from triglot.registry.algorithms import find_algorithm
 
 FIRST, WHOLE = 4, 6  # updates; the replays hold enough after 2
@@ -34,7 +35,10 @@ def words(options: Mapping[str, Any]) -> list[str]:
 
 def numbers(folder: Path) -> dict[str, np.ndarray]:
     states: Any = triglot.load_run(folder).agent_states
-    return {path: np.asarray(leaf) for path, leaf in by_path(states).items()}
+    data = {
+        path: key_data(leaf) if is_key(leaf) else leaf for path, leaf in by_path(states).items()
+    }
+    return {path: np.asarray(leaf) for path, leaf in data.items()}
 
 
 def pairs() -> list[Any]:

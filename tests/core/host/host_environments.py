@@ -64,6 +64,26 @@ class Named(Counter):
         return {"count": self.count, "image": np.full((2, 2), self.count, np.uint8)}
 
 
+class Dials(gymnasium.Env):
+    """The probe `two-dials` of triglot, written for Gymnasium, whose integers have 64 bits."""
+
+    observation_space: Any = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space: Any = spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.shown = int(self.np_random.integers(2))
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        right = action == np.array([(0, 2), (1, 0)][self.shown])
+        return self.observe(), float(right.mean()), True, False, {}
+
+    def observe(self) -> Any:
+        return np.array([2 * self.shown - 1], np.float32)
+
+
 class Failing(Counter):
     """Do something wrong in the step `when` of the episode; 0 is its start."""
 
@@ -113,5 +133,5 @@ class Lifted(gymnasium.Env):
 
 
 made: Any
-for made in (Counter, Renderable, Named, Failing, Lifted):
+for made in (Counter, Renderable, Named, Dials, Failing, Lifted):
     gymnasium.register(f"triglot/{made.__name__}-v0", made)

@@ -1,5 +1,8 @@
 """Distributions against numbers worked out by hand and by integration."""
 
+from typing import Any
+
+import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +17,7 @@ from triglot.core.rl.distributions import (
     from_unit_box,
     multi_categorical,
     policy,
+    squashed_gaussian,
     to_action,
 )
 from triglot.core.specs import Box, MultiDiscrete
@@ -101,6 +105,37 @@ def test_masked_actions_count_for_nothing_in_every_precision(
     assert jnp.isfinite(policy.log_probs).all()
     actions = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 200))
     assert set(actions.tolist()) == {0, 2}
+
+
+def test_divergences_are_those_of_distrax() -> None:
+    rng = np.random.default_rng(0)
+    logits, other = jnp.asarray(rng.normal(size=(2, 7, 3)), jnp.float32)
+    found = categorical(logits).kl_terms(categorical(other))
+    expected: Any = distrax.Categorical(logits).kl_divergence(distrax.Categorical(other))
+    np.testing.assert_allclose(found["policy"], expected, rtol=1e-5)
+
+    mean, log_std, new_mean, new_log_std = jnp.asarray(rng.normal(size=(4, 7, 3)), jnp.float32)
+    old = squashed_gaussian(mean, log_std)
+    terms = old.kl_terms(squashed_gaussian(new_mean, new_log_std))
+
+    def gaussian(mean: jax.Array, log_std: jax.Array) -> Any:
+        return distrax.MultivariateNormalDiag(mean, jnp.exp(log_std))
+
+    for name, to in (("mean", (new_mean, log_std)), ("std", (mean, new_log_std))):
+        expected = gaussian(mean, log_std).kl_divergence(gaussian(*to))
+        np.testing.assert_allclose(terms[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_masked_action_adds_no_divergence() -> None:
+    mask = jnp.array([True, True, False])
+
+    def divergence(logits: jax.Array) -> jax.Array:
+        return categorical(jnp.zeros(3), mask).kl_terms(categorical(logits, mask))["policy"]
+
+    # From (1/2, 1/2) to (4/5, 1/5).
+    value, grad = jax.value_and_grad(divergence)(jnp.log(jnp.array([0.8, 0.2, 0.5])))
+    np.testing.assert_allclose(value, 0.5 * np.log(0.5 / 0.8) + 0.5 * np.log(0.5 / 0.2), rtol=1e-5)
+    np.testing.assert_allclose(grad, [0.3, -0.3, 0.0], rtol=1e-5, atol=1e-7)
 
 
 def test_two_integers_by_hand() -> None:

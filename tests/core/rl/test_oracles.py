@@ -1,4 +1,4 @@
-"""GAE, n-step returns and the replay, against NumPy written from the papers alone."""
+"""GAE, V-trace, n-step returns and the replay, against NumPy written from the papers alone."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from triglot.core.rl.losses import gae
+from triglot.core.rl.losses import gae, vtrace
 from triglot.core.rl.replay import Replay, Step, n_step_return
 from triglot.core.specs import Box, Discrete
 
@@ -68,6 +68,70 @@ def test_gae_is_the_sum_of_the_paper(
     )
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + value, rtol=1e-4, atol=1e-4)
+
+
+@examples(
+    quick=25,
+    slow=500,
+    seed=st.integers(0, 2**32 - 1),
+    num_steps=st.integers(1, 12),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    discount=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
+    trace_lambda=st.sampled_from([0.0, 0.95, 1.0]),
+    rho_clip=st.sampled_from([0.5, 1.0, 4.0]),
+    pg_rho_clip=st.sampled_from([0.5, 1.0, 4.0]),
+)
+def test_vtrace_is_the_sum_of_the_paper(
+    seed: int,
+    num_steps: int,
+    share: float,
+    discount: float,
+    trace_lambda: float,
+    rho_clip: float,
+    pg_rho_clip: float,
+) -> None:
+    """v_s = V(x_s) + sum_t discount^{t-s} (prod c_i) delta_t V (Espeholt et al. 2018, equation 1).
+
+    The sum ends with the episode or the rollout, as that of `gae`.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (num_steps, 2)
+    reward, value, next_value = rng.normal(size=(3, *shape))
+    ratio = np.exp(rng.normal(size=shape))
+    terminated, truncated = flags(rng, shape, share)
+    next_value[:-1] = np.where((terminated | truncated)[:-1], next_value[:-1], value[1:])
+    target, advantage = value.copy(), np.zeros(shape)
+    for env in range(shape[1]):
+        for start in reversed(range(num_steps)):
+            trace = 1.0
+            for step in range(start, num_steps):
+                successor = 0.0 if terminated[step, env] else next_value[step, env]
+                delta = reward[step, env] + discount * successor - value[step, env]
+                rho = min(rho_clip, ratio[step, env])
+                target[start, env] += discount ** (step - start) * trace * rho * delta
+                trace *= trace_lambda * min(1.0, ratio[step, env])
+                if terminated[step, env] or truncated[step, env]:
+                    break
+            after = 0.0 if terminated[start, env] else next_value[start, env]
+            if start + 1 < num_steps and not (terminated | truncated)[start, env]:
+                # rlax mixes the next target with the next value where the lambda is below 1.
+                after += trace_lambda * (target[start + 1, env] - value[start + 1, env])
+            q = reward[start, env] + discount * after
+            advantage[start, env] = min(pg_rho_clip, ratio[start, env]) * (q - value[start, env])
+    found = vtrace(
+        jnp.asarray(reward, jnp.float32),
+        jnp.asarray(terminated),
+        jnp.asarray(truncated),
+        jnp.asarray(value, jnp.float32),
+        jnp.asarray(next_value, jnp.float32),
+        jnp.asarray(ratio, jnp.float32),
+        discount,
+        trace_lambda,
+        rho_clip,
+        pg_rho_clip,
+    )
+    np.testing.assert_allclose(found[0], advantage, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[1], target, rtol=1e-4, atol=1e-4)
 
 
 def oracle_n_step(
