@@ -201,27 +201,6 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
-    "r2d2": Case(
-        family="recurrent action values",
-        envs=(CART, MAZE, HOST_CART),
-        config={**REPLAY, **SEQUENCES},
-        probes=(
-            Probe(
-                env="truncating",
-                config={
-                    **PROBE_REPLAY,
-                    **SEQUENCES,
-                    "target_update_period": 10,
-                    "rescale_values": False,
-                },
-                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
-                num_updates=400,
-            ),
-        ),
-        refused={
-            **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
-            GRID: "a table has no recurrent cell",
-        },
     "c51": Case(
         family="action values",
         envs=DISCRETE,
@@ -235,23 +214,6 @@ CASES: dict[str, Case] = {
             ),
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "C51 supports discrete actions"),
-    ),
-    "rainbow": Case(
-        family="action values",
-        envs=(CART, MAZE, HOST_CART, "probe:two-step"),
-        config={**REPLAY, "num_atoms": 5},
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21, "n_step": 1},
-                hyper={**EXPLORING, "epsilon_start": 1.0, "v_min": -2.0, "v_max": 2.0},
-                num_updates=400,
-            ),
-        ),
-        refused={
-            **dict.fromkeys(NOT_DISCRETE, "Rainbow supports discrete actions"),
-            GRID: "noisy layers are dense ones",
-        },
     ),
     "qr_dqn": Case(
         family="action values",
@@ -281,6 +243,45 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "IQN supports discrete actions"),
         table=False,
+    ),
+    "rainbow": Case(
+        family="action values",
+        envs=(CART, MAZE, HOST_CART, "probe:two-step"),
+        config={**REPLAY, "num_atoms": 5},
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_REPLAY, "target_update_period": 10, "num_atoms": 21, "n_step": 1},
+                hyper={**EXPLORING, "epsilon_start": 1.0, "v_min": -2.0, "v_max": 2.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "Rainbow supports discrete actions"),
+            GRID: "noisy layers are dense ones",
+        },
+    ),
+    "r2d2": Case(
+        family="recurrent action values",
+        envs=(CART, MAZE, HOST_CART),
+        config={**REPLAY, **SEQUENCES},
+        probes=(
+            Probe(
+                env="truncating",
+                config={
+                    **PROBE_REPLAY,
+                    **SEQUENCES,
+                    "target_update_period": 10,
+                    "rescale_values": False,
+                },
+                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
+                num_updates=400,
+            ),
+        ),
+        refused={
+            **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
+            GRID: "a table has no recurrent cell",
+        },
     ),
     "ddpg": Case(
         family="actor and critic",
@@ -349,20 +350,6 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "MuZero supports discrete actions"),
         table=False,
-    ),
-    "pqn": Case(
-        family="action values of rollouts",
-        envs=DISCRETE,
-        config=MINIBATCHES,
-        probes=(
-            Probe(
-                env="truncating",
-                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 4},
-                hyper=EXPLORING,
-                num_updates=120,
-            ),
-        ),
-        refused=dict.fromkeys(NOT_DISCRETE, "PQN supports discrete actions"),
     ),
     "q_learning": Case(
         family="tabular",

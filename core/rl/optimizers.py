@@ -3,7 +3,7 @@
 An agent has one field `optimizer`: `hyper -> optax.GradientTransformation`. It is called inside the
 compiled update with the traced hyperparameters, so that a sweep over them is one program. Each one
 here reads `hyper.learning_rate`, and what else it knows where the hyperparameters have it:
-`max_grad_norm` (clip the global gradient norm first) and `adam_eps`.
+`max_grad_norm` (clip the global gradient norm first), `adam_eps` and `adam_b1`.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -28,7 +28,8 @@ class OptimizerFn(Protocol):
 
 def adam(hyper: Any) -> optax.GradientTransformation:
     """Build Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980)."""
-    return _clipped(hyper, optax.adam(hyper.learning_rate, eps=_adam_eps(hyper)))
+    b1 = getattr(hyper, "adam_b1", 0.9)
+    return _clipped(hyper, optax.adam(hyper.learning_rate, b1, eps=_adam_eps(hyper)))
 
 
 def adamw(hyper: Any) -> optax.GradientTransformation:
