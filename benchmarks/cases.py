@@ -269,8 +269,8 @@ CASES: dict[str, Case] = {
             Probe(
                 env="truncating",
                 config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 4},
-                hyper=EXPLORING,
-                num_updates=120,
+                hyper={**EXPLORING, "decay_updates": 1e9},
+                num_updates=250,
             ),
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "PQN supports discrete actions"),
