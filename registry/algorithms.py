@@ -37,6 +37,22 @@ ALGORITHMS = {
     "openai_es": "triglot.algorithms.openai_es:ES",
 }
 
+FAMILIES = {
+    "policy gradients: on-policy; any actions, recurrent networks": (
+        "ppo", "a2c", "reinforce", "impala", "vmpo",
+    ),
+    "action values: discrete actions": (
+        "dqn", "c51", "qr_dqn", "iqn", "rainbow", "r2d2",
+    ),
+    "actors and critics: off-policy; continuous actions (sac, mpo: discrete ones too)": (
+        "ddpg", "td3", "sac", "redq", "mpo",
+    ),
+    "search: discrete actions": ("alphazero", "muzero"),
+    "tables: discrete observations and actions": ("q_learning", "monte_carlo", "dyna_q"),
+    "evolution: any actions, no gradients": ("openai_es",),
+}  # fmt: skip
+"""What the algorithms of a family share, for `triglot list algorithms`."""
+
 
 def algorithm_names() -> list[str]:
     """List the names of all algorithms, built-in ones first."""
