@@ -20,7 +20,7 @@ def build(
     Args:
       backend: `haiku`, `linen`, `nnx`, `equinox`, `table`, or the name of an installed library.
       specs: the networks that the algorithm asks for, by name; a `Network` is used as it is.
-      arithmetic: see `triglot.backends.arithmetic.canonical.with_arithmetic`.
+      arithmetic: see `triglot.backends.canonical.with_arithmetic`.
 
     Returns:
       The combination of the networks, `{name: {head: array}}`.
@@ -31,7 +31,7 @@ def build(
     from ..core.network import Network
     from ..core.networks.architecture import Table
     from ..core.networks.combinators import combine, ensemble, transform_outputs
-    from .arithmetic.canonical import with_arithmetic
+    from .canonical import with_arithmetic
 
     adapter = find(backend).load_adapter()
 

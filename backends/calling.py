@@ -10,8 +10,6 @@ from ..core.errors import TriglotError
 from ..core.network import Network
 from ..core.types import PyTree
 
-BATCH_AXIS = "batch"  # the name of the axis along which an adapter vmaps a module
-
 InitialCarry: TypeAlias = Callable[[int], PyTree]
 Inputs: TypeAlias = specs.Spec | tuple[specs.Spec, ...]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import libraries
-from ..backends.arithmetic.canonical import ARITHMETICS
+from ..backends.canonical import ARITHMETICS
 from ..core.errors import TriglotError, unknown, user_error_context
 from ..core.host_environment import require_jittable
 from ..core.hyper import fill_schedule_horizon

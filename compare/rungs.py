@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..backends.arithmetic.canonical import Arithmetic
+from ..backends.canonical import Arithmetic
 
 
 @dataclass(frozen=True)

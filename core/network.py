@@ -172,7 +172,7 @@ class Network:
         network; `()` for other networks.
       random_start: whether the initial parameters depend on the key.
       codec: the conversion to canonical parameters; None if there is none.
-      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.arithmetic`.
+      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`.
       parts: the networks by name, of a network made by `combine`.
     """
 

@@ -36,7 +36,7 @@ def make_agent(
       algorithm: a name, `package.module:object`, or the class itself.
       env: the environment to act in.
       backend: the library whose zoo the networks come from.
-      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.arithmetic`. None:
+      arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`. None:
         canonical for networks of the zoo, which costs nothing and makes the libraries agree
         (docs/measurements.md has the measurement), and native for custom networks.
       config: static configuration: the algorithm's `Config`, or values by field name.
@@ -53,7 +53,7 @@ def make_agent(
         fit each other.
     """
     from ..backends import build
-    from ..backends.arithmetic.canonical import with_arithmetic
+    from ..backends.canonical import with_arithmetic
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -114,7 +114,7 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 def _custom_networks(
     networks: "Mapping[str, Network]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
-    from ..backends.arithmetic.canonical import with_arithmetic
+    from ..backends.canonical import with_arithmetic
     from ..core.network import Network
     from ..core.networks.combinators import combine, ensemble
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ...backends.arithmetic.canonical import with_arithmetic
+from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
 from ...core.tracing.jaxprs import leaves_read, needed
 from ...core.types import PyTree

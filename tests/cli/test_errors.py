@@ -8,7 +8,7 @@ import pytest
 
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
-from triglot.backends.arithmetic.canonical import with_arithmetic
+from triglot.backends.canonical import with_arithmetic
 from triglot.backends.translate import translate
 from triglot.core.errors import MissingExtra, TriglotError, require
 from triglot.core.network import Network, Variables

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from triglot.backends import build
-from triglot.backends.arithmetic.canonical import ARITHMETICS
+from triglot.backends.canonical import ARITHMETICS
 from triglot.backends.translate import translate
 from triglot.core import specs
 from triglot.core.errors import TriglotError

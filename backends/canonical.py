@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ...core.errors import TriglotError, unknown
-from ...core.network import Codec, Network, Variables
-from ...core.tracing.jaxprs import bind, evaluate
+from ..core.errors import TriglotError, unknown
+from ..core.network import Codec, Network, Variables
+from ..core.tracing.jaxprs import bind, evaluate
 from .norms import has_norms, in_one_order
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from triglot.backends.arithmetic.canonical import params_on_the_right
+from triglot.backends.canonical import params_on_the_right
 
 W = jax.random.normal(jax.random.key(0), (5, 3))
 X = jax.random.normal(jax.random.key(1), (7, 3))

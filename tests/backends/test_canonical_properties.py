@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from triglot.backends.arithmetic.canonical import params_on_the_right
+from triglot.backends.canonical import params_on_the_right
 
 Layer = Callable[[dict[str, jax.Array], jax.Array], jax.Array]
 BATCH, NUM_SEEDS = 3, 2
