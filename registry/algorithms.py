@@ -42,10 +42,10 @@ FAMILIES = {
         "ppo", "a2c", "reinforce", "impala", "vmpo",
     ),
     "action values: discrete actions": (
-        "dqn", "c51", "qr_dqn", "iqn", "rainbow", "r2d2",
+        "dqn", "c51", "qr_dqn", "iqn", "rainbow", "pqn", "r2d2",
     ),
     "actors and critics: off-policy; continuous actions (sac, mpo: discrete ones too)": (
-        "ddpg", "td3", "sac", "redq", "mpo",
+        "ddpg", "td3", "sac", "redq", "crossq", "mpo",
     ),
     "search: discrete actions": ("alphazero", "muzero"),
     "tables: discrete observations and actions": ("q_learning", "monte_carlo", "dyna_q"),
