@@ -105,7 +105,7 @@ class IQN(rl.ReplayedQ):
 
         L = mean(w * sum_i E_j[|tau_i - 1{u_ij < 0}| Huber(u_ij) / kappa]), with the errors
         u_ij = r + discount * Z'_tau'_j(s', a*) - Z_tau_i(s, a), tau_i and tau'_j ~ U[0, 1], Z' of
-        the target network, and a* of the greatest mean of K quantiles by the target network; by the
+        the target network, and a* of the largest mean of K quantiles by the target network; by the
         online network if `double`. The `td_errors` are those of the means.
         """
         sample, hyper, config = batch.sample, batch.hyper, self.config

@@ -105,7 +105,7 @@ _CHOICES: dict[str, list[str]] = {
     "part": [ENVIRONMENT, *ALGORITHMS],
     "env": [ENVIRONMENT],
     "envs": [ENVIRONMENT],
-    "suite": [*suites(), "presets"],
+    "suite": [*suites(), "algorithms", "presets"],
     "backend": [*LIBRARIES],
     "backends": [*LIBRARIES],
     "arithmetic": ["native", "leaf_order", "canonical"],

@@ -10,7 +10,7 @@ from ..backends.libraries import LIBRARIES
 from ..core import plugins
 from ..core.errors import unknown
 from ..machine.version import package_version
-from ..registry.algorithms import ALGORITHMS
+from ..registry.algorithms import ALGORITHMS, FAMILIES
 from ..registry.environments import SUITES, load_suite, suites
 from ..registry.presets.describe import listing
 
@@ -54,16 +54,30 @@ def everything() -> str:
 
 
 def suite(name: str) -> str:
-    """List the environments of one suite, which imports its library; or the presets.
+    """List the environments of one suite, which imports its library; algorithms; or presets.
 
     Raises:
       TriglotError: if there is no such suite, or its library is not installed.
     """
     if name == "presets":
         return listing()
+    if name == "algorithms":
+        return algorithms()
     if name not in suites():
-        raise unknown("environment suite", name, [*suites(), "presets"])
+        raise unknown("environment suite", name, [*suites(), "algorithms", "presets"])
     return "\n".join(f"{name}:{environment}" for environment in load_suite(name).names())
+
+
+def algorithms() -> str:
+    """List the built-in algorithms by family, with a line that says when to choose each."""
+    lines = []
+    for family, names in FAMILIES.items():
+        rows = [(name, _about(ALGORITHMS[name].partition(":")[0])) for name in names]
+        lines += [family, *_aligned(rows, max(map(len, ALGORITHMS))), ""]
+    lines.append(
+        "docs/algorithms has a page on each; `triglot train NAME --help` lists its options."
+    )
+    return "\n".join(lines)
 
 
 def _clashes() -> list[str]:
@@ -99,9 +113,9 @@ def source_of(module: str) -> str:
     return PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text()
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _aligned(rows: Sequence[tuple[str, ...]], least: int = 0) -> list[str]:
     """Align the first two columns; a third stands below them, where a terminal has no place."""
-    width = max((len(name) for name, *_ in rows), default=0)
+    width = max([least, *(len(name) for name, *_ in rows)])
     lines = []
     for name, text, *rest in rows:
         lines += [f"  {name:<{width}}   {text}", *(f"      {each}" for each in rest)]

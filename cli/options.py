@@ -36,7 +36,8 @@ class ListOptions:
     """Options of `triglot list`.
 
     Attributes:
-      suite: list the environments of this suite, which imports its library; or presets.
+      suite: list the environments of this suite, which imports its library; or algorithms, by
+        family; or presets.
     """
 
     suite: Annotated[str | None, Arg("SUITE", "everything that can be listed", True)] = None

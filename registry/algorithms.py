@@ -21,11 +21,13 @@ ALGORITHMS = {
     "qr_dqn": "triglot.algorithms.qr_dqn:QRDQN",
     "iqn": "triglot.algorithms.iqn:IQN",
     "rainbow": "triglot.algorithms.rainbow:Rainbow",
+    "pqn": "triglot.algorithms.pqn:PQN",
     "r2d2": "triglot.algorithms.r2d2:R2D2",
     "ddpg": "triglot.algorithms.ddpg:DDPG",
     "td3": "triglot.algorithms.td3:TD3",
     "sac": "triglot.algorithms.sac:SAC",
     "redq": "triglot.algorithms.redq:REDQ",
+    "crossq": "triglot.algorithms.crossq:CrossQ",
     "mpo": "triglot.algorithms.mpo:MPO",
     "alphazero": "triglot.algorithms.alphazero:AlphaZero",
     "muzero": "triglot.algorithms.muzero:MuZero",
@@ -34,6 +36,22 @@ ALGORITHMS = {
     "dyna_q": "triglot.algorithms.dyna_q:DynaQ",
     "openai_es": "triglot.algorithms.openai_es:ES",
 }
+
+FAMILIES = {
+    "policy gradients: on-policy; any actions, recurrent networks": (
+        "ppo", "a2c", "reinforce", "impala", "vmpo",
+    ),
+    "action values: discrete actions": (
+        "dqn", "c51", "qr_dqn", "iqn", "rainbow", "pqn", "r2d2",
+    ),
+    "actors and critics: off-policy; continuous actions (sac, mpo: discrete ones too)": (
+        "ddpg", "td3", "sac", "redq", "crossq", "mpo",
+    ),
+    "search: discrete actions": ("alphazero", "muzero"),
+    "tables: discrete observations and actions": ("q_learning", "monte_carlo", "dyna_q"),
+    "evolution: any actions, no gradients": ("openai_es",),
+}  # fmt: skip
+"""What the algorithms of a family share, for `triglot list algorithms`."""
 
 
 def algorithm_names() -> list[str]:

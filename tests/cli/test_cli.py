@@ -1,6 +1,7 @@
 """The command line: what it shows, and that a mistake costs one sentence and nothing else."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from triglot.cli import main as cli
 from triglot.compare import compare
 from triglot.compare.options import CompareOptions
 from triglot.machine import version
+from triglot.registry.algorithms import ALGORITHMS, FAMILIES
 
 GOOD = ["train", "ppo", "probe:two-step"]
 
@@ -200,6 +202,16 @@ def test_list_says_what_is_there(
     assert "needs dm-haiku: pip install 'triglot[haiku]'" in shown
     assert "needs gymnax: pip install 'triglot[gymnax]'" in shown
     assert shown.count("installed") == 3
+
+
+def test_list_of_algorithms_names_each_once_with_when_to_choose_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert [name for names in FAMILIES.values() for name in names] == list(ALGORITHMS)
+    assert cli.main(["list", "algorithms"]) == 0
+    listed = capsys.readouterr().out
+    for name in ALGORITHMS:
+        assert re.search(rf"^  {name} +\S.*", listed, re.MULTILINE)
 
 
 def test_list_of_a_suite(capsys: pytest.CaptureFixture[str]) -> None:

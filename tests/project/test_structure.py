@@ -36,6 +36,7 @@ MAY_IMPORT["export"] = MAY_IMPORT["sweep"] = MAY_IMPORT["training"] | {"training
 MAY_IMPORT["compare"] = MAY_IMPORT["sweep"] | {"diff"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAX_MODULES = 15
+LISTS = {"algorithms"}  # one file each, found by name
 
 
 def forbidden_rooms(file: Path, root: Path = ROOT) -> set[str]:
@@ -88,7 +89,7 @@ def test_a_folder_has_few_modules() -> None:
     crowded = {
         str(folder.relative_to(ROOT)): number
         for folder, number in modules_per_folder(FILES).items()
-        if number > MAX_MODULES
+        if number > MAX_MODULES and folder.name not in LISTS
     }
     assert not crowded, f"more than {MAX_MODULES} modules in a folder"
 
