@@ -75,7 +75,11 @@ def test_the_agent_passes(algorithm: str, env: str) -> None:
     ("algorithm", "backends", "num_updates"),
     [
         pytest.param("ppo", ("haiku", "equinox"), 10, id="ppo"),
-        *(pytest.param(name, FOUR, 100, id=f"{name}-four", marks=slow) for name in POLICIES),
+        *(
+            pytest.param(name, FOUR, 100, id=f"{name}-four", marks=slow)
+            for name in POLICIES
+            if name != "vmpo"  # a state of two learners cannot be compared
+        ),
     ],
 )
 def test_libraries_are_equal_bit_for_bit(
