@@ -136,7 +136,7 @@ class MPO(rl.ActorCritic):
     def critic_loss(
         self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
-        """Average 0.5 (Q(s, a) - y)^2, with y = r + discount * mean_j Q'(s', a_j), a_j ~ pi'(s')."""
+        """Average 0.5 (Q(s, a) - y)^2, y = r + discount * mean_j Q'(s', a_j), a_j ~ pi'(s')."""
         sample, mask = batch.sample, batch.sample.next_action_mask
         draw_key, own_key = jax.random.split(key)
         next_q = self.draw(batch.state, sample.next_obs, mask, draw_key).q.mean(axis=0)
