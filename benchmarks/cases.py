@@ -201,30 +201,6 @@ CASES: dict[str, Case] = {
         ),
         refused=dict.fromkeys(NOT_DISCRETE, "DQN supports discrete actions"),
     ),
-    "r2d2": Case(
-        family="recurrent action values",
-        envs=(CART, MAZE, HOST_CART),
-        config={**REPLAY, **SEQUENCES},
-        probes=(
-            Probe(
-                env="truncating",
-                config={
-                    **PROBE_REPLAY,
-                    **SEQUENCES,
-                    "target_update_period": 10,
-                    "rescale_values": False,
-                },
-                hyper={**EXPLORING, "epsilon_start": 1.0, "epsilon_alpha": 0.0},
-                num_updates=400,
-            ),
-        ),
-        refused={
-            **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
-            GRID: "a table has no recurrent cell",
-        },
-        table=False,
-        unequal="each library orders the products of a recurrent cell in its own way",
-    ),
     "c51": Case(
         family="action values",
         envs=DISCRETE,
@@ -306,6 +282,8 @@ CASES: dict[str, Case] = {
             **dict.fromkeys(NOT_DISCRETE, "R2D2 supports discrete actions"),
             GRID: "a table has no recurrent cell",
         },
+        table=False,
+        unequal="each library orders the products of a recurrent cell in its own way",
     ),
     "ddpg": Case(
         family="actor and critic",
