@@ -42,6 +42,34 @@ TITLES = {
 EQUAL, DIFFERENT, NONE = "#d7efe3", "#fbe3d0", "#f4f6f8"
 INK, QUIET, GREEN, ORANGE = "#1d2733", "#5a6675", "#00734f", "#b34a00"
 
+PAGE = """# Algorithms and libraries
+
+Every algorithm is written once and runs on every network library. {equal} of {trained} small
+trainings are equal bit for bit to those of the other libraries from the same weights: parameters
+after each update, and all metrics ([canonical arithmetic](guide/libraries.md)).
+`python -m benchmarks.matrix` writes this page; it trains the cases of `benchmarks/cases.py`.
+
+![Algorithms and libraries](images/matrix.svg)
+
+Code lines are those of the algorithm's file without docstrings, comments and blank lines. Its own
+are options, `act`, `update`, `loss` and what they call, without the set-up of networks and replay.
+
+{table}
+
+✓: equal. Otherwise: the first update after which a parameter or a metric differs from those of the
+libraries that are equal.
+
+{differences}
+
+## Seconds to compile, and steps/s
+
+Of these trainings with networks of 8 units, on two cores of {cpu} that other programs used too:
+they compare libraries with each other. Trainings of a realistic size:
+[measurements](measurements.md) and [peers](peers.md).
+
+{times}
+"""
+
 
 def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, Any]:
     """Train one algorithm on all its libraries.
@@ -174,31 +202,16 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         for library, one in row["libraries"].items()
         if not one.get("equal")
     ]
-    return f"""# Algorithms and libraries
-
-Every algorithm, written once, on every network library. {equal} of {trained} small trainings are equal bit for bit,
-parameters after each update and all metrics, to those of the other libraries from the same weights
-([canonical arithmetic](guide/libraries.md)). Written by `python -m benchmarks.matrix`, which trains the cases of
-`benchmarks/cases.py`.
-
-![Algorithms and libraries](images/matrix.svg)
-
-Code lines are those of the algorithm's file without docstrings, comments and blank lines; its own are its options,
-`act`, `update`, `loss` and what they call, without the set-up of networks and replay.
-
-{harness.table(["algorithm", "code lines", "own", *titles], cells)}
-
-✓: equal. Otherwise the update after which a parameter or a metric first differs from the libraries that are equal:
-
-{chr(10).join(differences) or "- None differs."}
-
-## Seconds to compile, and steps/s
-
-Of these trainings with networks of 8 units on {machine.get("cpu", "one machine")}, on other work's leftovers: they compare
-libraries with each other. Trainings of a realistic size: [measurements](measurements.md) and [peers](peers.md).
-
-{harness.table(["algorithm", *(f"{t}, s" for t in titles), *(f"{t}, steps/s" for t in titles)], times)}
-"""
+    table = harness.table(["algorithm", "code lines", "own", *titles], cells)
+    timed = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
+    return PAGE.format(
+        equal=equal,
+        trained=trained,
+        table=table,
+        differences="\n".join(differences) or "- None differs.",
+        cpu=machine.get("cpu", "one machine"),
+        times=harness.table(["algorithm", *timed], times),
+    )
 
 
 def mark(one: Mapping[str, Any]) -> str:
