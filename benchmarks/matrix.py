@@ -174,7 +174,7 @@ def with_identity(
 def where(first: Mapping[str, Any]) -> str:
     """Say where a training differs."""
     kind = "metric" if "metric" in first else "leaf"
-    return f"{first[kind]} at update {first['update']}"
+    return f"`{first[kind]}` at update {first['update']}"
 
 
 def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
@@ -195,7 +195,7 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
     equal, trained = counts(rows)
     differences = [
         f"- `{name}`, {TITLES[library]}: "
-        + (one["error"] if "error" in one else f"differs first in `{where(one['first'])}`")
+        + (one["error"] if "error" in one else f"differs first in {where(one['first'])}")
         + (f"; {CASES[name].unequal}" if name in CASES and CASES[name].unequal else "")
         + "."
         for name, row in rows.items()
@@ -248,7 +248,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     families = in_families(rows)
-    height = sum(len(members) + 0.9 for _, members in families) + 1.5
+    height = sum(len(members) + 1.0 for _, members in families) + 1.4
     style = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
     with pyplot.rc_context(style):
         figure = pyplot.figure(figsize=(9.0, 0.27 * height), facecolor="white")
@@ -264,11 +264,12 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
         for library, x in centers.items():
             write(x, 0.75, TITLES[library], weight="bold")
         write(8.0, 0.75, "code lines", weight="bold")
+        write(8.0, 1.3, "dark: the algorithm's own", color=QUIET, size=7)
         longest = max(row["code_lines"] for row in rows.values())
-        y = 1.5
+        y = 1.2
         for title, members in families:
-            write(0.12, y + 0.35, title, ha="left", color=QUIET, size=8, style="italic")
-            y += 0.9
+            write(0.12, y + 0.65, title, ha="left", color=QUIET, size=8, style="italic")
+            y += 1.0
             for name in members:
                 row = rows[name]
                 write(0.12, y + 0.5, name, ha="left", family="DejaVu Sans Mono")

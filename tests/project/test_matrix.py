@@ -28,7 +28,7 @@ def test_libraries_are_compared_with_the_largest_group_that_is_equal() -> None:
     traces = {"haiku": trace(1, 2, 4), "linen": trace(1, 3, 5), "nnx": trace(1, 3, 5)}
     rows = matrix.with_identity({name: {} for name in (*traces, "equinox")}, traces, 8)
     assert [rows[name].get("equal") for name in rows] == [False, True, True, None]
-    assert matrix.where(rows["haiku"]["first"]) == "w at update 2"
+    assert matrix.where(rows["haiku"]["first"]) == "`w` at update 2"
     assert [matrix.mark(one) for one in rows.values()] == ["update 2", "✓", "✓", ""]
 
 
@@ -51,7 +51,7 @@ def test_the_page_says_what_differs() -> None:
     text = matrix.page(ROWS, {"cpu": "a processor"})
     assert "4 of 5 small\ntrainings are equal" in text
     assert "| `r2d2`    |        120 | 60% | update 3 |          ✓ |" in text
-    assert "- `r2d2`, Haiku: differs first in `loss at update 3`; each library orders" in text
+    assert "- `r2d2`, Haiku: differs first in `loss` at update 3; each library orders" in text
     assert "1,234" in text
 
 
