@@ -261,6 +261,20 @@ CASES: dict[str, Case] = {
             GRID: "noisy layers are dense ones",
         },
     ),
+    "pqn": Case(
+        family="action values of rollouts",
+        envs=DISCRETE,
+        config=MINIBATCHES,
+        probes=(
+            Probe(
+                env="truncating",
+                config={**PROBE_ROLLOUTS, "num_epochs": 2, "num_minibatches": 4},
+                hyper={**EXPLORING, "decay_updates": 1e9},
+                num_updates=250,
+            ),
+        ),
+        refused=dict.fromkeys(NOT_DISCRETE, "PQN supports discrete actions"),
+    ),
     "r2d2": Case(
         family="recurrent action values",
         envs=(CART, MAZE, HOST_CART),
@@ -310,6 +324,20 @@ CASES: dict[str, Case] = {
         envs=(*CONTINUOUS, CART),
         config={**REPLAY, "policy_delay": 2, "num_critics": 3},
         probes=(SOFT_REACHING,),
+    ),
+    "crossq": Case(
+        family="actor and critic",
+        envs=CONTINUOUS,
+        config={**REPLAY, "policy_delay": 2, "critic_hidden_sizes": (8,)},
+        probes=(
+            replace(
+                SOFT_REACHING,
+                config={**SOFT_REACHING.config, "policy_delay": 2, "critic_hidden_sizes": (16,)},
+            ),
+        ),
+        refused=dict.fromkeys(NOT_CONTINUOUS, "CrossQ needs a bounded Box of float actions"),
+        unequal="Equinox's BatchNorm averages squares of centred inputs, the others subtract the "
+        "mean's square: the first operation that differs is the variance",
     ),
     "mpo": Case(
         family="actor and critic",

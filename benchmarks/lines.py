@@ -40,7 +40,7 @@ def code_lines(source: str) -> set[int]:
 
 
 def algorithm_lines(source: str) -> set[int]:
-    """Return the code lines of options, of the agent's methods besides `SETUP`, and their calls.
+    """Return the code lines of the options, of the methods besides `SETUP`, and of their calls.
 
     Options are the annotated fields of `...Hyperparams` and `...Config`, without those inherited.
     Followed are the functions of the file, and the classes of the file that are constructed. The

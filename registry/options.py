@@ -19,8 +19,8 @@ class SharedOptions:
       seed: random seed.
       total_steps: environment steps per seed, rounded up to whole rollouts.
       eval_episodes: greedy evaluation episodes per seed after training.
-      optimizer: adam, adamw, rmsprop, sgd or lion, or package.module:object, a function of the
-        hyperparameters that returns an optax.GradientTransformation.
+      optimizer: adam, adamw, radam, rmsprop, sgd or lion, or package.module:object, a function of
+        the hyperparameters that returns an optax.GradientTransformation.
       no_preset: leave out the tuned settings for this algorithm and environment that ship with
         triglot (`triglot list presets`). A setting that is given wins over the preset's.
       preset: the preset that the command line used, with the settings that were given instead of

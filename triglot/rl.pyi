@@ -83,6 +83,7 @@ from .core.rl.losses import (
     ensemble_loss,
     explained_variance,
     gae,
+    lambda_returns,
     successor_values,
     vtrace,
 )
@@ -94,7 +95,7 @@ from .core.rl.normalize import (
     normalized,
     require_normalizable,
 )
-from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, rmsprop, sgd
+from .core.rl.optimizers import OptimizerFn, adam, adamw, lion, radam, rmsprop, sgd
 from .core.rl.planning import Planner, require_model, root_of, step_model
 from .core.rl.replay import (
     PrioritizedReplayConfig,
@@ -141,7 +142,7 @@ __all__ = [
     "check_divides", "as_float32", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
-    "lion", "rmsprop", "sgd",
+    "lion", "radam", "rmsprop", "sgd",
     # Policies and exploration
     "policy", "to_action", "categorical", "Categorical", "squashed_gaussian", "SquashedGaussian",
     "squashed", "weighted_actions", "WeightedActions", "unit_box", "unit_actions", "from_unit_box",
@@ -151,8 +152,9 @@ __all__ = [
     # Rollouts to samples and minibatches
     "epochs_of_minibatches", "linear_decay", "flatten", "swap_time",
     # Returns and losses
-    "gae", "vtrace", "discounted_sums", "successor_values", "clipped_value_loss", "ensemble_loss",
-    "explained_variance", "categorical_mean", "categorical_target", "tau_midpoints",
+    "gae", "lambda_returns", "vtrace", "discounted_sums", "successor_values",
+    "clipped_value_loss", "ensemble_loss", "explained_variance", "categorical_mean",
+    "categorical_target", "tau_midpoints",
     # Replay and target networks
     "ReplayConfig", "PrioritizedReplayConfig", "Replay", "ReplayState", "Sample",
     "importance_weights", "target_of", "polyak", "SequenceReplayConfig", "SequenceReplay",

@@ -307,6 +307,13 @@ class NetworkSpec:
                 heads[name] = value + rows - rows.mean(axis=1, keepdims=True)
         return heads
 
+    def normalized(self, normalization: str, *, inputs: bool = False) -> "NetworkSpec":
+        """Normalize the outputs of its layers, and its `inputs`; a table has none."""
+        if isinstance(self.torso, Table):
+            return self
+        how = {"normalization": normalization, "normalize_inputs": inputs}
+        return replace(self, torso=replace(self.torso, **how))
+
     @property
     def layers(self) -> Layers:
         """The torso, which must have layers."""

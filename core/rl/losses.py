@@ -41,15 +41,42 @@ def gae(
       Advantages and value targets (advantage + value), float `[T, N]` each, without gradient.
 
     Source: Schulman et al. 2016, equations 11-16, https://arxiv.org/abs/1506.02438; through
-    `rlax.lambda_returns`, since `rlax.truncated_generalized_advantage_estimation` takes one
+    `lambda_returns`, since `rlax.truncated_generalized_advantage_estimation` takes one
     `values[T+1]` and cannot use V of the true successor in the middle of a rollout.
     """
+    target = lambda_returns(reward, terminated, truncated, next_value, discount, gae_lambda)
+    return target - jax.lax.stop_gradient(value), target
+
+
+def lambda_returns(
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    next_value: Float[Array, "T N"],
+    discount: Number,
+    trace_decay: Number,
+) -> Float[Array, "T N"]:
+    """Mix the n-step returns of all n.
+
+    G_t = r_t + discount * ((1 - trace_decay) * V(s'_t) + trace_decay * G_{t+1}), with
+    G_t = r_t + discount * V(s'_t) where the rollout ends or a time limit ended the episode, and
+    G_t = r_t where it terminated.
+
+    Args:
+      reward: float `[T, N]`.
+      terminated, truncated: bool `[T, N]`.
+      next_value: float `[T, N]`, V(s'_t) of the true successor, from before any reset.
+      discount: float `[]` within [0, 1].
+      trace_decay: float `[]` within [0, 1], lambda.
+
+    Returns:
+      float `[T, N]`, without gradient.
+    """
     discount_t = discount * (1.0 - terminated.astype(jnp.float32))
-    lambda_t = gae_lambda * (1.0 - truncated.astype(jnp.float32))
+    lambda_t = trace_decay * (1.0 - truncated.astype(jnp.float32))
     returns = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)
     target = jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
-    target = jax.lax.stop_gradient(target)
-    return target - jax.lax.stop_gradient(value), target
+    return jax.lax.stop_gradient(target)
 
 
 def vtrace(
@@ -69,7 +96,9 @@ def vtrace(
     v_t = V(s_t) + min(rho_clip, ratio_t) * delta_t + discount * c_t * (v_{t+1} - V(s_{t+1})), with
     delta_t = r_t + discount * (1 - terminated_t) * V(s'_t) - V(s_t) and
     c_t = trace_lambda * min(1, ratio_t), which is 0 after an episode's end (equation 1);
-    A_t = min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) (section 4.2).
+    A_t = min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) (section 4.2), where
+    v_{t+1} is V of the true successor at the end of an episode or of the rollout; before it,
+    with a `trace_lambda` below 1, V(s_{t+1}) + trace_lambda * (v_{t+1} - V(s_{t+1})), as in rlax.
 
     Args:
       reward, terminated, truncated, value, next_value, discount: as `gae` takes them; the values

@@ -3,7 +3,7 @@
 An agent has one field `optimizer`: `hyper -> optax.GradientTransformation`. It is called inside the
 compiled update with the traced hyperparameters, so that a sweep over them is one program. Each one
 here reads `hyper.learning_rate`, and what else it knows where the hyperparameters have it:
-`max_grad_norm` (clip the global gradient norm first) and `adam_eps`.
+`max_grad_norm` (clip the global gradient norm first), `adam_eps` and `adam_b1`.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -28,7 +28,8 @@ class OptimizerFn(Protocol):
 
 def adam(hyper: Any) -> optax.GradientTransformation:
     """Build Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980)."""
-    return _clipped(hyper, optax.adam(hyper.learning_rate, eps=_adam_eps(hyper)))
+    b1 = getattr(hyper, "adam_b1", 0.9)
+    return _clipped(hyper, optax.adam(hyper.learning_rate, b1, eps=_adam_eps(hyper)))
 
 
 def adamw(hyper: Any) -> optax.GradientTransformation:
@@ -41,6 +42,11 @@ def lion(hyper: Any) -> optax.GradientTransformation:
     return _clipped(hyper, optax.lion(hyper.learning_rate))
 
 
+def radam(hyper: Any) -> optax.GradientTransformation:
+    """Build rectified Adam (Liu et al. 2020, https://arxiv.org/abs/1908.03265)."""
+    return _clipped(hyper, optax.radam(hyper.learning_rate, eps=_adam_eps(hyper)))
+
+
 def rmsprop(hyper: Any) -> optax.GradientTransformation:
     """Build RMSProp, as optax defines it."""
     return _clipped(hyper, optax.rmsprop(hyper.learning_rate))
@@ -51,7 +57,9 @@ def sgd(hyper: Any) -> optax.GradientTransformation:
     return _clipped(hyper, optax.sgd(hyper.learning_rate))
 
 
-OPTIMIZERS: dict[str, OptimizerFn] = {f.__name__: f for f in (adam, adamw, lion, rmsprop, sgd)}
+OPTIMIZERS: dict[str, OptimizerFn] = {
+    f.__name__: f for f in (adam, adamw, lion, radam, rmsprop, sgd)
+}
 
 
 @pytree_dataclass

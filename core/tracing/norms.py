@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ..core.tracing.jaxprs import bind, context_of, walk
-from ..core.types import is_key
+from ..types import is_key
+from .jaxprs import bind, context_of, walk
 
 BROADCASTING = ("add", "sub", "mul", "div", "max", "min")
 COMMUTATIVE = ("add", "mul")
@@ -140,19 +140,19 @@ class _Graph:
             known |= {variable: self.constant(array) for variable, array in constants}
             return self.add(inner.jaxpr, known)
         results = [variable.aval for variable in equation.outvars]
-        if operands and all(operand.is_number for operand in operands):
-            if all(result.size == 1 and not is_key(result) for result in results):
-                with jax.ensure_compile_time_eval():
-                    arrays = bind(equation, [jnp.asarray(operand.array) for operand in operands])
-                    return [self.constant(np.asarray(array)) for array in arrays]
+        are_numbers = all(result.size == 1 and not is_key(result) for result in results)
+        if operands and are_numbers and all(operand.is_number for operand in operands):
+            with jax.ensure_compile_time_eval():
+                arrays = bind(equation, [jnp.asarray(operand.array) for operand in operands])
+                return [self.constant(np.asarray(array)) for array in arrays]
         if name == "select_n" and operands[0].is_number:
             return [operands[1 + int(operands[0].array.item())]]
         if name in ("reshape", "broadcast_in_dim") and operands[0].size == results[0].size:
             return [self._reshaped(operands[0], results[0].shape)]
-        in_place = tuple(range(len(operands[0].shape))) if operands else ()
-        if name == "broadcast_in_dim" and params["broadcast_dimensions"] == in_place:
-            if operands[0].reads_inputs and len(in_place) == len(results[0].shape):
-                return [self._spread(operands[0], results[0].shape)]
+        in_place = tuple(range(len(results[0].shape)))
+        is_spread = name == "broadcast_in_dim" and params["broadcast_dimensions"] == in_place
+        if is_spread and operands[0].reads_inputs:
+            return [self._spread(operands[0], results[0].shape)]
         if name in BROADCASTING:
             operands = [self._spread(operand, results[0].shape) for operand in operands]
         if name == "mul":
@@ -182,7 +182,10 @@ class _Graph:
         return self._named("reshape", {"shape": shape}, [value], compute, [shape])[0]
 
     def _spread(self, value: _Value, shape: tuple[int, ...]) -> _Value:
-        """Broadcast what reads inputs along its axes of size 1, as an equation of its own."""
+        """Broadcast what reads inputs along its axes of size 1, as an equation of its own.
+
+        All other arrays broadcast where they are used.
+        """
         if value.shape in ((), shape) or not value.reads_inputs:
             return value
         axes = tuple(range(len(shape)))
