@@ -62,7 +62,8 @@ class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.SequenceReplayConfi
     num_envs: int = 16
     rollout_length: int = 16
     num_gradient_steps: int = 16
-    batch_size: int = 64
+    batch_size: int = 128
+    buffer_size: int = 4096
     learning_starts: int = 1024
     gumbel: bool = True
     unroll_steps: int = 5

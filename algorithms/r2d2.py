@@ -193,16 +193,16 @@ class R2D2(rl.ReplayedQ):
         if not cut:
             return steps.carry
         obs, first = jax.tree.map(lambda leaf: leaf[:cut], (steps.obs, steps.first))
-        _, carry, _ = nn.unroll(self.network, variables, obs, first, steps.carry)
-        return jax.lax.stop_gradient(carry)
+        fixed = jax.lax.stop_gradient(variables)
+        return nn.unroll(self.network, fixed, obs, first, steps.carry)[1]
 
     def _next_q(self, variables: nn.Variables, steps: rl.Trajectory, carry: Any) -> jax.Array:
         """Estimate the action values of the true successors, `[L, B, A]`, without gradient."""
-        _, after = nn.carries(self.network, variables, steps.obs, steps.first, carry)
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (steps.next_obs, after))
-        outputs, _ = self.network.apply(variables, rows)
-        q = nn.merge_heads(outputs[0])["q"]
-        return jax.lax.stop_gradient(q).reshape(*steps.reward.shape, -1)
+        fixed = jax.lax.stop_gradient(variables)
+        _, after = nn.carries(self.network, fixed, steps.obs, steps.first, carry)
+        rows = jax.tree.map(rl.flatten, (steps.next_obs, after))
+        outputs, _ = self.network.apply(fixed, rows)
+        return nn.merge_heads(outputs[0])["q"].reshape(*steps.reward.shape, -1)
 
 
 def _n_step_returns(

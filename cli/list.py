@@ -54,7 +54,7 @@ def everything() -> str:
 
 
 def suite(name: str) -> str:
-    """List the environments of one suite, which imports its library; the algorithms; or the presets.
+    """List the environments of one suite, which imports its library; algorithms; or presets.
 
     Raises:
       TriglotError: if there is no such suite, or its library is not installed.

@@ -9,6 +9,9 @@ import jax
 import numpy as np
 
 from ..algorithms.dqn import DQN
+from ..algorithms.dyna_q import DynaQ
+from ..algorithms.monte_carlo import MonteCarlo
+from ..algorithms.openai_es import ES
 from ..algorithms.ppo import PPO
 from ..algorithms.q_learning import QLearning
 from ..algorithms.sac import SAC
@@ -28,6 +31,7 @@ from .styles import LIBRARIES, Style
 MODEL, WEIGHTS = "model.py", "weights.npz"
 # The algorithms whose greedy action `model.py` can compute, and the head of discrete ones.
 GREEDY = {PPO: "logits", DQN: "q", QLearning: "q", SAC: "mean"}
+GREEDY |= {MonteCarlo: "q", DynaQ: "q", ES: "logits"}
 
 HEAD = '''"""{title}
 

@@ -1,4 +1,4 @@
-"""triglot beside rejax, PureJaxRL, Stoix, CleanRL and Stable-Baselines3: speed and return.
+"""triglot beside rejax, PureJaxRL, purejaxql, Stoix, CleanRL and Stable-Baselines3.
 
 Each row trains one algorithm at one setting in all frameworks that are installed, in one process
 (CleanRL and Stable-Baselines3 in their own), in interleaved rounds (`benchmarks.harness`). A round
@@ -26,13 +26,14 @@ from .rows import ROWS, Row
 
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",
-    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "cold-start",
+    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "cold-start",
 ]  # fmt: skip
 
 
 def main(
     row: Name,
     purejaxrl: Path | None = None,
+    purejaxql: Path | None = None,
     stoix: Path | None = None,
     cleanrl: Path | None = None,
     sb3: Path | None = None,
@@ -48,6 +49,7 @@ def main(
     Args:
       row: what to compare, see `benchmarks/peers/rows.py`.
       purejaxrl: folder of a clone of PureJaxRL's repository.
+      purejaxql: folder of a clone of purejaxql's repository.
       stoix: folder of a clone of Stoix's repository.
       cleanrl: folder of a clone of CleanRL's repository, with its environment in `.venv`.
       sb3: the interpreter of an environment with Stable-Baselines3.
@@ -63,7 +65,13 @@ def main(
     before = harness.environment()
     chosen = ROWS[row]
     budget = total_steps or chosen.total_steps
-    paths = {"PureJaxRL": purejaxrl, "Stoix": stoix, "CleanRL": cleanrl, "Stable-Baselines3": sb3}
+    paths = {
+        "PureJaxRL": purejaxrl,
+        "purejaxql": purejaxql,
+        "Stoix": stoix,
+        "CleanRL": cleanrl,
+        "Stable-Baselines3": sb3,
+    }
     result = measure(
         chosen,
         contenders(chosen, budget, backend, paths),
@@ -77,6 +85,13 @@ def main(
     head["load_average_after"] = harness.environment()["load_average"]
     harness.write_json(path, {**head, **result})
     print(report(chosen, budget, result["programs"]))
+    if found := result["peak"]:
+        print(
+            f"matrix products of triglot: {found['matrix_flops_per_step'] / 1e3:.0f} kFLOP a step, "
+            f"{found['matrix_flops_per_second'].median / 1e9:.1f} GFLOP/s, "
+            f"{found['share_of_peak']} of this machine's "
+            f"{found['peak_flops_per_second'].median / 1e9:.1f} GFLOP/s in float32."
+        )
     print(f"written to {path}")
 
 

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import harness
-from . import cold, foreign, ours, purejaxrl, rejax, stoix
+from .. import harness, peak
+from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .rows import Row
 
-TRIGLOT = "triglot"
+TRIGLOT, PEAK = "triglot", "matrix peak"
 BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "PureJaxRL": purejaxrl.contender,
+    "purejaxql": purejaxql.contender,
     "rejax": rejax.contender,
     "Stoix": stoix.contender,
     "CleanRL": foreign.cleanrl,
@@ -89,7 +90,8 @@ def measure(
       say: called with what is done next.
 
     Returns:
-      Entries by framework, and the seconds of each round.
+      Entries by framework, the seconds of each round, and triglot's share of the matrix peak where
+      the row `shows_peak`.
     """
     keys = jax.random.split(jax.random.key(seed), (rounds, row.num_seeds))
     programs: dict[str, Train] = {}
@@ -106,7 +108,10 @@ def measure(
 
     say("training")
     # Without a warmup: the programs are compiled, and each run takes seconds.
-    thunks = {name: partial(train, name) for name in programs}
+    thunks: dict[str, harness.Thunk] = {name: partial(train, name) for name in programs}
+    if row.shows_peak:
+        jax.block_until_ready(peak.product())
+        thunks[PEAK] = peak.product
     seconds = harness.measure(thunks, rounds=rounds, warmups=0, max_seconds=max_seconds)
     play_key, entries = jax.random.key(seed + 1), {}
     for name, one in found.items():
@@ -124,4 +129,15 @@ def measure(
             "compile_seconds": compile_seconds[name],
             "greedy_return": returns,
         }
-    return {"programs": entries, "seconds": seconds}
+    shares = {}
+    if row.shows_peak:
+        per_step = ours.matrix_flops_per_step(row)
+        reached = per_step * total_steps * row.num_seeds / seconds[TRIGLOT]
+        highest = peak.FLOPS / seconds[PEAK]
+        shares = {
+            "matrix_flops_per_step": per_step,
+            "matrix_flops_per_second": harness.interval(reached),
+            "peak_flops_per_second": harness.interval(highest),
+            "share_of_peak": harness.interval(reached / highest),
+        }
+    return {"programs": entries, "seconds": seconds, "peak": shares}

@@ -9,9 +9,10 @@ import triglot
 from triglot.core.agent import PolicyInput
 from triglot.core.hyper import fill_schedule_horizon
 from triglot.core.loop.chunks import run_chunks
-from triglot.core.loop.trainer import init_seeds, updates_for
+from triglot.core.loop.trainer import Trainer, init_seeds, updates_for
 from triglot.core.trainers import make_trainer
 
+from .. import peak
 from .contender import Contender, Train
 from .rows import Row
 
@@ -54,3 +55,13 @@ def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:
         return agent.act(state, carry, inputs, jax.random.key(0), explore=False).action
 
     return Contender(compile=compile, act=greedy, version=triglot.__version__)
+
+
+def matrix_flops_per_step(row: Row) -> float:
+    """Count the floating-point operations of matrix products per environment step."""
+    env = triglot.make_env(f"{row.suites[0]}:{row.env_id}")
+    agent = triglot.make_agent(row.algorithm, env, config=row.config, hyper=row.hyper)
+    trainer = make_trainer(agent, env)
+    assert isinstance(trainer, Trainer)
+    traced = jax.make_jaxpr(trainer.update)(jax.eval_shape(lambda: trainer.init(jax.random.key(0))))
+    return peak.matrix_flops(traced.jaxpr) / trainer.steps_per_update

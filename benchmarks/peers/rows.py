@@ -24,6 +24,7 @@ class Row:
       config: of `make_agent`.
       hyper: of `make_agent`.
       whole_process: whether each run is a process, from Python's start.
+      shows_peak: whether triglot's matrix products are set beside this machine's peak.
       peers: the frameworks that take part.
       differences: what is not equal, whatever the options.
     """
@@ -37,6 +38,7 @@ class Row:
     config: Options
     hyper: Options = field(default_factory=dict)
     whole_process: bool = False
+    shows_peak: bool = False
     peers: tuple[str, ...]
     differences: tuple[str, ...] = ()
 
@@ -72,6 +74,11 @@ NAMES = {
     "learning_starts": ("LEARNING_STARTS", "fill_buffer", None, None),
     "epsilon_decay_steps": ("EPSILON_ANNEAL_TIME", None, None, None),
     "double": (None, "ddqn", None, None),
+    "policy_delay": (None, "policy_delay", None, None),
+    "q_lambda": (None, "td_lambda", None, None),
+    "num_tau": (None, "num_tau_samples", None, None),
+    "num_target_tau": (None, "num_tau_prime_samples", None, None),
+    "huber_threshold": (None, "kappa", None, None),
     "tau": ("TAU", None, None, None),
     "normalize_obs": (None, "normalize_observations", None, None),
 }
@@ -91,6 +98,7 @@ PPO = Row(
     rounds=10,
     config={"num_envs": 4, "rollout_length": 128, "num_epochs": 4, "num_minibatches": 4},
     hyper=PPO_HYPER,
+    shows_peak=True,
     peers=("PureJaxRL", "rejax", "Stoix"),
     differences=(
         "time limits: triglot bootstraps from the true last observation; the others treat them as "
@@ -139,6 +147,7 @@ CLEANRL_CLOCK = (
 # The defaults of either in the row with Stable-Baselines3.
 SB3 = replace(
     PPO,
+    shows_peak=False,
     total_steps=49_152,
     rounds=6,
     suites=("gymnasium",),
@@ -181,11 +190,17 @@ ROWS: Mapping[str, Row] = {
         PPO, total_steps=50_000, num_seeds=16, rounds=8, peers=("PureJaxRL", "rejax")
     ),
     "cold-start": replace(
-        PPO, total_steps=51_200, rounds=5, whole_process=True, peers=("PureJaxRL", "rejax")
+        PPO,
+        total_steps=51_200,
+        rounds=5,
+        whole_process=True,
+        shows_peak=False,
+        peers=("PureJaxRL", "rejax"),
     ),
     # The rows of CleanRL have the defaults of its scripts, from which PureJaxRL's and ours come.
     "ppo-cleanrl": replace(
         PPO,
+        shows_peak=False,
         suites=("gymnasium", "gymnax"),
         total_steps=51_200,
         rounds=8,
@@ -265,6 +280,102 @@ ROWS: Mapping[str, Row] = {
             "its first 256 actions are the policy's, triglot's are uniform",
             "rejax has the log probabilities of its action for the temperature's loss, triglot "
             "applies the actor again",
+        ),
+    ),
+    "td3": Row(
+        algorithm="td3",
+        env_id="Pendulum-v1",
+        total_steps=10_000,
+        rounds=8,
+        config={
+            "num_envs": 1,
+            "rollout_length": 2,
+            "num_gradient_steps": 2,
+            "policy_delay": 2,
+            "batch_size": 256,
+            "buffer_size": 10_000,
+            "learning_starts": 256,
+            "hidden_sizes": (64, 64),
+        },
+        hyper={
+            "learning_rate": 1e-3,
+            "critic_learning_rate": 1e-3,
+            "discount": 0.99,
+            "tau": 0.01,
+            "exploration_noise": 0.1,
+            "target_noise": 0.2,
+            "target_noise_clip": 0.5,
+        },
+        peers=("rejax",),
+        differences=(
+            "rejax samples its minibatches without replacement, by random keys for the whole "
+            "buffer",
+            "rejax stores the first observation of the next episode where a time limit ends one, "
+            "as a termination",
+            "rejax averages both critics in the actor's loss, triglot takes the first",
+        ),
+    ),
+    "iqn": Row(
+        algorithm="iqn",
+        env_id="CartPole-v1",
+        total_steps=20_000,
+        rounds=6,
+        config={
+            "num_envs": 10,
+            "num_gradient_steps": 5,
+            "batch_size": 64,
+            "buffer_size": 10_000,
+            "learning_starts": 1_000,
+            "target_update_period": 1,
+            "double": True,
+            "hidden_sizes": (64, 64),
+            "num_tau": 8,
+            "num_target_tau": 8,
+            "huber_threshold": 1.0,
+        },
+        hyper={
+            "learning_rate": 5e-4,
+            "discount": 0.99,
+            "epsilon_decay_steps": 10_000.0,
+            "tau": 0.02,
+            "max_grad_norm": 10.0,
+        },
+        peers=("rejax",),
+        differences=(
+            *DQN.differences,
+            "rejax's network has one layer of 64 units more, after the features of tau",
+            "rejax's targets are those of the learned network; it moves its target once per 5 "
+            "gradient steps, and does not read it",
+        ),
+    ),
+    "pqn": Row(
+        algorithm="pqn",
+        env_id="CartPole-v1",
+        total_steps=200_704,
+        rounds=6,
+        config={
+            "num_envs": 32,
+            "rollout_length": 64,
+            "num_epochs": 4,
+            "num_minibatches": 16,
+            "hidden_sizes": (128, 128),
+        },
+        hyper={
+            "learning_rate": 5e-4,
+            "discount": 0.99,
+            "q_lambda": 0.95,
+            "epsilon_end": 0.2,
+            "epsilon_decay_steps": 40_000.0,
+            "max_grad_norm": 10.0,
+        },
+        peers=("purejaxql", "rejax"),
+        differences=(
+            "time limits: triglot bootstraps from the true last observation; the others treat them "
+            "as terminations",
+            "rejax has Adam and a constant learning rate, the others RAdam and one that falls to "
+            "0; rejax clips each gradient, the others the norm of all",
+            "triglot's layers start orthogonal, the others as Flax's do",
+            "purejaxql also keeps running statistics of its batches, which it does not use",
         ),
     ),
 }

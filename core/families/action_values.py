@@ -14,7 +14,7 @@ from ..networks.architecture import ConvolutionConfig, NetworkSpec
 from ..networks.heads import require_recurrent, require_single_steps
 from ..rl.exploration import epsilon_greedy, greedy, linear_schedule
 from ..rl.learning import replay_and_learn
-from ..rl.replay import PrioritizedReplayConfig, Replay, ReplayState, Sample, importance_weights
+from ..rl.replay import PrioritizedReplayConfig, Replay, importance_weights
 from ..rl.targets import polyak, target_of
 from ..specs import Spec
 from ..types import Metrics, PyTree, pytree_dataclass
@@ -73,10 +73,15 @@ class ReplayedQConfig(ConvolutionConfig, PrioritizedReplayConfig):
 
 @pytree_dataclass
 class ReplayedQState(AgentState):
-    """Training state; `target` has the target network's variables."""
+    """Training state.
+
+    Attributes:
+      target: the target network's variables.
+      replay: the replay's state.
+    """
 
     target: Variables
-    replay: ReplayState
+    replay: Any
 
 
 @pytree_dataclass
@@ -84,13 +89,13 @@ class ReplayedBatch:
     """What a loss reads.
 
     Attributes:
-      sample: `[B, ...]`.
+      sample: a `Sample` `[B, ...]`, or `Sequences` where the network is recurrent.
       target: the target network's variables.
       weight: of each sample, float32 `[B]`.
       hyper: float32 `[]` each.
     """
 
-    sample: Sample
+    sample: Any
     target: Variables
     weight: jax.Array
     hyper: Any
@@ -147,8 +152,8 @@ class ReplayedQ(AgentBase, ABC):
         return {name: head.shape for spec in described.values() for name, head in spec.heads}
 
     @property
-    def replay(self) -> Replay:
-        """The replay buffer."""
+    def replay(self) -> Any:
+        """The replay buffer, by default a `Replay`."""
         return Replay.of(self.config, self.obs_spec, self.action_spec)
 
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> ReplayedQState:
@@ -209,7 +214,7 @@ class ReplayedQ(AgentBase, ABC):
         return state, {**metrics, "epsilon": epsilon}
 
     def _learn_from(
-        self, state: ReplayedQState, sample: Sample, key: jax.Array
+        self, state: ReplayedQState, sample: Any, key: jax.Array
     ) -> tuple[ReplayedQState, Metrics]:
         """Take one gradient step; then update the priorities and the target network."""
         hyper = state.hyper

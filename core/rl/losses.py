@@ -96,7 +96,9 @@ def vtrace(
     v_t = V(s_t) + min(rho_clip, ratio_t) * delta_t + discount * c_t * (v_{t+1} - V(s_{t+1})), with
     delta_t = r_t + discount * (1 - terminated_t) * V(s'_t) - V(s_t) and
     c_t = trace_lambda * min(1, ratio_t), which is 0 after an episode's end (equation 1);
-    A_t = min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) (section 4.2).
+    A_t = min(pg_rho_clip, ratio_t) * (r_t + discount * v_{t+1} - V(s_t)) (section 4.2), where
+    v_{t+1} is V of the true successor at the end of an episode or of the rollout; before it,
+    with a `trace_lambda` below 1, V(s_{t+1}) + trace_lambda * (v_{t+1} - V(s_{t+1})), as in rlax.
 
     Args:
       reward, terminated, truncated, value, next_value, discount: as `gae` takes them; the values

@@ -74,6 +74,11 @@ SLOW = [
     ),
     pytest.param(LIBRARIES, task("dqn", **EVERY_OPTION, **LONG["dqn"]), 500, id="dqn-options"),
     pytest.param(LIBRARIES, task("dqn", hidden_sizes=(120, 84), **LONG["dqn"]), 500, id="dqn-500"),
+    pytest.param(LIBRARIES, task("dqn", munchausen=True), 100, id="munchausen"),
+    *(
+        pytest.param(LIBRARIES, task(name, **EVERY_OPTION), 100, id=f"{name}-options")
+        for name in ("c51", "qr_dqn", "iqn", "rainbow")
+    ),
     *(
         pytest.param(
             CASES["q_learning"].backends(), task("q_learning", method=method), 20, id=method

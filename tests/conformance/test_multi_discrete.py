@@ -28,7 +28,7 @@ LEARNS = {"learning_rate": 1e-2, "discount": 0.5}
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "ppo": (MINIBATCHES, {**LEARNS, "entropy_coef": 0.0}),
     "a2c": (TINY, {**LEARNS, "entropy_coef": 0.01}),
-    "reinforce": (TINY, {**LEARNS, "entropy_coef": 0.01}),
+    "reinforce": (TINY, LEARNS),
     "impala": (TINY, {**LEARNS, "entropy_coef": 0.01}),
     "vmpo": (MINIBATCHES, LEARNS),
 }
@@ -75,7 +75,11 @@ def test_the_agent_passes(algorithm: str, env: str) -> None:
     ("algorithm", "backends", "num_updates"),
     [
         pytest.param("ppo", ("haiku", "equinox"), 10, id="ppo"),
-        *(pytest.param(name, FOUR, 100, id=f"{name}-four", marks=slow) for name in POLICIES),
+        *(
+            pytest.param(name, FOUR, 100, id=f"{name}-four", marks=slow)
+            for name in POLICIES
+            if name != "vmpo"  # a state of two learners cannot be compared
+        ),
     ],
 )
 def test_libraries_are_equal_bit_for_bit(

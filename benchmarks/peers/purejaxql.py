@@ -1,0 +1,98 @@
+"""purejaxql (https://github.com/mttga/purejaxql): PQN by its authors, in one file.
+
+It is imported from a folder that the user names.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gymnax.wrappers.compat import LegacyStepAPIWrapper
+
+from .contender import (
+    Contender,
+    NotInstalled,
+    compile_one_program,
+    empty_modules,
+    revision_of,
+)
+from .rows import Row
+
+UNUSED: Mapping[str, tuple[str, ...]] = {"wandb": (), "hydra": (), "omegaconf": ("OmegaConf",)}
+PATCHES = (
+    "wandb, hydra and omegaconf replaced by empty modules: for its command line and logs alone",
+    "its LogWrapper wrapped in gymnax's LegacyStepAPIWrapper: it unpacks five values from step, "
+    "and gymnax 1.x returns six",
+)
+
+
+def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
+    """Build purejaxql's program.
+
+    Args:
+      row: of PQN, on gymnax.
+      total_steps: environment steps of each seed.
+      folder: of its repository.
+
+    Raises:
+      NotInstalled: if the folder does not hold its file.
+    """
+    if folder is None or not (folder / "purejaxql" / "pqn_gymnax.py").exists():
+        raise NotInstalled("give --purejaxql the folder of a clone of its repository")
+    given, module = row.setting, _patched(folder / "purejaxql")
+    sizes = given["hidden_sizes"]
+    config = {
+        "ENV_NAME": row.env_id,
+        "TOTAL_TIMESTEPS": total_steps,
+        "TOTAL_TIMESTEPS_DECAY": total_steps,
+        "NUM_ENVS": given["num_envs"],
+        "NUM_STEPS": given["rollout_length"],
+        "NUM_EPOCHS": given["num_epochs"],
+        "NUM_MINIBATCHES": given["num_minibatches"],
+        "HIDDEN_SIZE": sizes[0],
+        "NUM_LAYERS": len(sizes),
+        "NORM_TYPE": "layer_norm",
+        "LR": given["learning_rate"],
+        "LR_LINEAR_DECAY": True,
+        "MAX_GRAD_NORM": given["max_grad_norm"],
+        "GAMMA": given["discount"],
+        "LAMBDA": given["q_lambda"],
+        "EPS_START": 1.0,
+        "EPS_FINISH": given["epsilon_end"],
+        "EPS_DECAY": given["epsilon_decay_steps"] / total_steps,
+        "WANDB_MODE": "disabled",
+    }
+    num_actions = module.gymnax.make(row.env_id)[0].num_actions
+    network = module.QNetwork(num_actions, hidden_size=sizes[0], num_layers=len(sizes))
+    train = module.make_train(config)
+
+    def greedy(state: Any, obs: jax.Array) -> jax.Array:
+        variables = {"params": state.params, "batch_stats": state.batch_stats}
+        return jnp.argmax(network.apply(variables, obs, train=False), axis=-1)
+
+    return Contender(
+        compile=compile_one_program(train, lambda out: out["runner_state"][0]),
+        act=greedy,
+        version=revision_of(folder),
+        patches=PATCHES,
+    )
+
+
+def _patched(sources: Path) -> Any:
+    """Import its file, adapted to the installed libraries."""
+    sys.path.insert(0, str(sources))
+    try:
+        with empty_modules(UNUSED):
+            vars(sys.modules["hydra"])["main"] = lambda **how: lambda function: function
+            module: Any = importlib.import_module("pqn_gymnax")
+    except ImportError as error:
+        raise NotInstalled(f"{error}; pip install it") from error
+    finally:
+        sys.path.remove(str(sources))
+    log = module.LogWrapper
+    module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
+    return module
