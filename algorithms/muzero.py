@@ -76,12 +76,8 @@ class MuZero(rl.TreeSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        specs = self.networks(self.obs_spec, self.action_spec, self.config)
-        parts = nn.require_parts(self.network, tuple(specs), algorithm="MuZero")
-        nn.require_single_steps("MuZero", self.network)
-        for name, spec in specs.items():
-            heads = {head: (one.size,) for head, one in spec.heads}
-            nn.check_heads(parts[name], spec.obs_spec, heads, algorithm=f"MuZero's {name}")
+        described = self.networks(self.obs_spec, self.action_spec, self.config)
+        nn.check_parts(self.network, described, algorithm="MuZero")
 
     @staticmethod
     def networks(
