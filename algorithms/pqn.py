@@ -195,21 +195,10 @@ class PQN(rl.AgentBase):
             heads = nn.merge_heads(outputs[0] if self.network.recurrent else outputs)
             return rl.mask_q(heads["q"], seen["mask"]).max(axis=-1)
 
-        next_value = rl.successor_values(
-            value_of,
-            t.extras["value"],
-            {"successor": successors, "mask": t.next_action_mask},
-            t.terminated,
-            t.truncated,
-        )
-        target = rl.lambda_returns(
-            t.reward,
-            t.terminated,
-            t.truncated,
-            next_value,
-            state.hyper.discount,
-            state.hyper.q_lambda,
-        )
+        hyper, ended = state.hyper, (t.terminated, t.truncated)
+        seen = {"successor": successors, "mask": t.next_action_mask}
+        next_value = rl.successor_values(value_of, t.extras["value"], seen, *ended)
+        target = rl.lambda_returns(t.reward, *ended, next_value, hyper.discount, hyper.q_lambda)
         steps = Batch(obs=t.obs, action=t.action, target=target)
         if not self.network.recurrent:
             return rl.flatten(steps)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
-from .norms import has_norms, in_one_order
+from ..core.tracing.norms import has_norms, in_one_order
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")

@@ -11,11 +11,10 @@ from ..core.errors import TriglotError, require, user_error_context
 from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
-from .objects import codec_of, constructor
-from .zoos import lift_zoo
+from .objects import BATCH_AXIS, codec_of, constructor
+from .zoo.lifting import lift_zoo
 
 LEAF_NAMES = {"weight": "kernel"}
-BATCH_AXIS = "batch"
 
 
 def from_equinox(

@@ -10,7 +10,7 @@ from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import calling, functional
 from .layers.describe import Words
-from .zoos import inputs_of, lift_zoo
+from .zoo.lifting import inputs_of, lift_zoo
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
 

@@ -9,7 +9,7 @@ from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import calling, functional
 from .layers.describe import Words
-from .zoos import inputs_of, lift_zoo
+from .zoo.lifting import inputs_of, lift_zoo
 
 
 def from_linen(

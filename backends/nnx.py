@@ -10,7 +10,7 @@ from ..core.network import Network, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
 from .objects import codec_of, constructor
-from .zoos import lift_zoo
+from .zoo.lifting import lift_zoo
 
 
 def from_nnx(

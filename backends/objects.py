@@ -14,6 +14,8 @@ from .calling import parameters
 from .layers.describe import describe, walk
 from .naming import words_of
 
+BATCH_AXIS = "batch"  # the name of the axis over which Equinox's modules are vmapped
+
 
 def constructor(
     module: Any, argument: str, convert: Callable[[jax.Array], Any]

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-NAMES = ("peers", "gpu", "seams", "versions", "time_to_return", "devices", "fingerprints")
+NAMES = ("peers", "gpu", "seams", "versions", "time_to_return", "devices", "fingerprints", "matrix")
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from ...core.networks.architecture import (
     joined,
 )
 from ...core.networks.noise import of_layer, sigma_start
-from ..equinox import BATCH_AXIS
+from ..objects import BATCH_AXIS
 from .initializers import kernel_initializer
 
 

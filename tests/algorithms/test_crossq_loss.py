@@ -133,6 +133,7 @@ def test_adams_decay_is_half() -> None:
     """
     optimizer = agent().optimizer(replace(CrossQHyperparams(), learning_rate=1.0))
     params = jnp.zeros(())
+    update: Any
     state, steps = optimizer.init(params), []
     for gradient in (1.0, -1.0):
         with jax.numpy_dtype_promotion("standard"):  # as `Learner` does

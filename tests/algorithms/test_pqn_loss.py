@@ -12,6 +12,7 @@ from triglot.algorithms.pqn import PQN, Batch, PQNConfig, PQNHyperparams
 from triglot.backends import build
 from triglot.core.agent import AgentState, Trajectory
 from triglot.core.errors import TriglotError
+from triglot.core.learner import LearnerState
 from triglot.core.network import Variables
 from triglot.core.rl.losses import lambda_returns
 from triglot.core.specs import Box, Discrete
@@ -100,7 +101,7 @@ def test_lambda_returns_against_numpy(trace_decay: float) -> None:
 def test_epsilon_falls_with_the_environment_steps() -> None:
     own = agent(num_epochs=2)
     begun = state(own, epsilon_start=1.0, epsilon_end=0.5, epsilon_decay_steps=24.0)
-    learner = triglot.core.learner.LearnerState(
+    learner = LearnerState(
         variables=begun.learner.variables,
         opt_state=begun.learner.opt_state,
         num_gradient_steps=jnp.array(4),  # 2 updates of 6 steps each

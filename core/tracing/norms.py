@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ..core.tracing.jaxprs import bind, context_of, walk
-from ..core.types import is_key
+from ..types import is_key
+from .jaxprs import bind, context_of, walk
 
 BROADCASTING = ("add", "sub", "mul", "div", "max", "min")
 COMMUTATIVE = ("add", "mul")

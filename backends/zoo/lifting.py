@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..core.network import Network, Statistics, Variables
-from ..core.networks.architecture import NetworkSpec
-from ..core.networks.noise import draw_noise
-from ..core.specs import Box, Dict
-from .calling import Inputs, arguments
-from .cells import match_initializers
-from .naming import normalize_separators, words_of
+from ...core.network import Network, Statistics, Variables
+from ...core.networks.architecture import NetworkSpec
+from ...core.networks.noise import draw_noise
+from ...core.specs import Box, Dict
+from ..calling import Inputs, arguments
+from ..cells import match_initializers
+from ..naming import normalize_separators, words_of
 
 # Names a running statistic by its path in a library's state; None for a counter.
 Statistic: TypeAlias = Callable[[Sequence[str]], str | None]

@@ -1,0 +1,349 @@
+"""Every algorithm on every library: equal bit for bit, seconds to compile, steps/s, code lines.
+
+    python -m benchmarks.matrix
+    python -m benchmarks.matrix --only dqn sac --resume
+
+Each algorithm trains its small case (`benchmarks.cases`) on each library that fits, in canonical
+arithmetic and from the first library's weights. Times are of these small trainings, warm, one after
+the other in one process: they compare libraries, not machines. Identity needs XLA's default flags.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from safetensors.numpy import save_file
+from tqdm import tqdm
+
+from triglot.compare.options import CompareOptions
+from triglot.compare.training.session import Session
+from triglot.core.errors import TriglotError
+from triglot.registry.algorithms import ALGORITHMS, FAMILIES, find_algorithm
+from triglot.training.identity import Trace, compare_traces
+
+from . import harness
+from .cases import CASES, LIBRARIES, Case
+from .lines import algorithm_lines, code_lines
+
+ROOT = Path(__file__).parents[1]
+COLUMNS = (*LIBRARIES, "table")
+TITLES = {
+    "haiku": "Haiku",
+    "linen": "Flax Linen",
+    "nnx": "Flax NNX",
+    "equinox": "Equinox",
+    "table": "tables",
+}
+EQUAL, DIFFERENT, NONE = "#d7efe3", "#fbe3d0", "#f4f6f8"
+INK, QUIET, GREEN, ORANGE = "#1d2733", "#5a6675", "#00734f", "#b34a00"
+
+PAGE = """# Algorithms and libraries
+
+Every algorithm is written once and runs on every network library. {equal} of {trained} small
+trainings are equal bit for bit to those of the other libraries from the same weights: parameters
+after each update, and all metrics ([canonical arithmetic](guide/libraries.md)).
+`python -m benchmarks.matrix` writes this page; it trains the cases of `benchmarks/cases.py`.
+
+![Algorithms and libraries](images/matrix.svg)
+
+Code lines are those of the algorithm's file without docstrings, comments and blank lines. Its own
+are options, `act`, `update`, `loss` and what they call, without the set-up of networks and replay.
+
+{table}
+
+✓: equal. Otherwise: the first update after which a parameter or a metric differs from those of the
+libraries that are equal.
+
+{differences}
+
+## Seconds to compile, and steps/s
+
+Of these trainings with networks of 8 units, on two cores of {cpu} that other programs used too:
+they compare libraries with each other. Trainings of a realistic size:
+[measurements](measurements.md) and [peers](peers.md).
+
+{times}
+"""
+
+
+def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, Any]:
+    """Train one algorithm on all its libraries.
+
+    Args:
+      name: of the algorithm.
+      case: its small case.
+      num_updates: of the trainings that are compared.
+      rounds: chunks of updates after them, each timed.
+
+    Returns:
+      A row of the matrix: of each library, whether it is `equal` to the largest group of libraries
+      that are equal among themselves, where it `first` differs, and its times.
+    """
+    found = find_algorithm(name)
+    source = (
+        ROOT / "algorithms" / f"{ALGORITHMS[name].split(':')[0].split('.')[-1]}.py"
+    ).read_text()
+    lines = code_lines(source)
+    steps_per_update = found.Config(**case.config).steps_per_update
+    traces: dict[str, Trace] = {}
+    libraries: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights.safetensors"
+        for backend in case.backends():
+            try:
+                traces[backend], libraries[backend] = train(
+                    name, case, backend, weights, num_updates * steps_per_update, rounds
+                )
+            except TriglotError as error:
+                libraries[backend] = {"error": str(error)}
+    return {
+        "env": case.envs[0],
+        "settings": settings(case, num_updates),
+        "code_lines": len(lines),
+        "own_share": round(len(algorithm_lines(source)) / len(lines), 3),
+        "libraries": with_identity(libraries, traces, steps_per_update),
+    }
+
+
+def settings(case: Case, num_updates: int) -> Any:
+    """Describe what a row depends on, as JSON has it."""
+    how = {"config": case.config, "hyper": case.hyper, "num_updates": num_updates}
+    return json.loads(json.dumps(how))
+
+
+def train(
+    name: str, case: Case, backend: str, weights: Path, total_steps: int, rounds: int
+) -> tuple[Trace, dict[str, Any]]:
+    """Train on one library; the first one writes the weights from which the others start."""
+    options = CompareOptions(
+        algorithm=name,
+        env=case.envs[0],
+        config=dict(case.config),
+        hyper=dict(case.hyper),
+        total_steps=total_steps,
+        num_seeds=1,
+        seed=0,
+    )
+    session = Session(options, backend)
+    own = session.init()
+    if not weights.exists():
+        save_file(own, weights)
+    session.load(weights)
+    session.compile()
+    size = session.facts["chunk_size"]
+    history = [
+        session.train(min(size, session.num_updates - done))[1]
+        for done in range(0, session.num_updates, size)
+    ]
+    metrics = {name: np.concatenate([one[name] for one in history], axis=1) for name in history[0]}
+    trace = Trace(metrics=metrics, params=session.named_params())
+    seconds = [session.train(size)[0]["seconds"] for _ in range(rounds)]
+    steps = size * session.facts["steps_per_update"]
+    return trace, {
+        "compile_seconds": round(session.facts["compile_seconds"], 2),
+        "steps_per_second": round(steps / float(np.median(seconds))),
+    }
+
+
+def with_identity(
+    libraries: Mapping[str, Mapping[str, Any]], traces: Mapping[str, Trace], steps_per_update: int
+) -> dict[str, dict[str, Any]]:
+    """Add to each library's times whether it is equal, and where it first differs."""
+    if not traces:
+        return {name: dict(row) for name, row in libraries.items()}
+    groups = compare_traces(traces, steps_per_update)["groups"]
+    largest = max(groups, key=len)
+    leader = {largest[0]: traces[largest[0]]}
+    rows = compare_traces({**leader, **traces}, steps_per_update)["backends"]
+    result = {}
+    for name, row in libraries.items():
+        result[name] = dict(row)
+        if name in traces:
+            places = rows[name]["first_difference"], rows[name]["first_metric_difference"]
+            found = [place for place in places if place is not None]
+            first = min(found, key=lambda place: place["update"], default=None)
+            result[name] |= {"equal": first is None, "first": first}
+    return result
+
+
+def where(first: Mapping[str, Any]) -> str:
+    """Say where a training differs."""
+    kind = "metric" if "metric" in first else "leaf"
+    return f"`{first[kind]}` at update {first['update']}"
+
+
+def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
+    """Write the matrix as a page of the docs."""
+    cells, times = [], []
+    for name, row in rows.items():
+        marks, seconds, speeds = [], [], []
+        for library in COLUMNS:
+            one = row["libraries"].get(library, {})
+            marks.append(mark(one))
+            seconds.append(f"{one['compile_seconds']:.1f}" if "compile_seconds" in one else "")
+            speeds.append(
+                harness.rounded(one["steps_per_second"]) if one.get("steps_per_second") else ""
+            )
+        cells.append([f"`{name}`", row["code_lines"], f"{row['own_share']:.0%}", *marks])
+        times.append([f"`{name}`", *seconds, *speeds])
+    titles = [TITLES[library] for library in COLUMNS]
+    equal, trained = counts(rows)
+    differences = [
+        f"- `{name}`, {TITLES[library]}: "
+        + (one["error"] if "error" in one else f"differs first in {where(one['first'])}")
+        + (f"; {CASES[name].unequal}" if name in CASES and CASES[name].unequal else "")
+        + "."
+        for name, row in rows.items()
+        for library, one in row["libraries"].items()
+        if not one.get("equal")
+    ]
+    table = harness.table(["algorithm", "code lines", "own", *titles], cells)
+    timed = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
+    return PAGE.format(
+        equal=equal,
+        trained=trained,
+        table=table,
+        differences="\n".join(differences) or "- None differs.",
+        cpu=machine.get("cpu", "one machine"),
+        times=harness.table(["algorithm", *timed], times),
+    )
+
+
+def mark(one: Mapping[str, Any]) -> str:
+    """Show one library's identity."""
+    if "error" in one:
+        return "failed"
+    if not one:
+        return ""
+    return "✓" if one["equal"] else f"update {one['first']['update']}"
+
+
+def counts(rows: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the equal trainings, and all."""
+    ones = [one for row in rows.values() for one in row["libraries"].values()]
+    return sum(bool(one.get("equal")) for one in ones), len(ones)
+
+
+def in_families(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Group algorithms by family, in the order of `triglot list algorithms`."""
+    names = list(names)
+    groups = [
+        (title.partition(":")[0], [name for name in members if name in names])
+        for title, members in FAMILIES.items()
+    ]
+    return [(title, members) for title, members in groups if members]
+
+
+def draw(rows: Mapping[str, Any], path: Path) -> None:
+    """Draw the matrix: a row for each algorithm, by family, and a column for each library."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.patches import FancyBboxPatch
+
+    families = in_families(rows)
+    height = sum(len(members) + 1.0 for _, members in families) + 1.4
+    style = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
+    with pyplot.rc_context(style):
+        figure = pyplot.figure(figsize=(9.0, 0.27 * height), facecolor="white")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, 9.0), ylim=(height, 0))
+        axes.axis("off")
+
+        def write(x: float, y: float, text: str, **how: Any) -> None:
+            how = {"ha": "center", "va": "center", "color": INK, **how}
+            axes.text(x, y, text, **how)
+
+        centers = {library: 2.15 + 1.02 * index for index, library in enumerate(COLUMNS)}
+        for library, x in centers.items():
+            write(x, 0.75, TITLES[library], weight="bold")
+        write(8.0, 0.75, "code lines", weight="bold")
+        write(8.0, 1.3, "dark: the algorithm's own", color=QUIET, size=7)
+        longest = max(row["code_lines"] for row in rows.values())
+        y = 1.2
+        for title, members in families:
+            write(0.12, y + 0.65, title, ha="left", color=QUIET, size=8, style="italic")
+            y += 1.0
+            for name in members:
+                row = rows[name]
+                write(0.12, y + 0.5, name, ha="left", family="DejaVu Sans Mono")
+                for library, x in centers.items():
+                    one = row["libraries"].get(library)
+                    fill = NONE if not one else EQUAL if one.get("equal") else DIFFERENT
+                    box = FancyBboxPatch(
+                        (x - 0.47, y + 0.08), 0.94, 0.84, boxstyle="round,pad=0,rounding_size=0.06",
+                        facecolor=fill, edgecolor="none", mutation_aspect=3.0,
+                    )  # fmt: skip
+                    axes.add_patch(box)
+                    if one:
+                        equal, text = one.get("equal"), mark(one)
+                        color, size = (GREEN, 10) if equal else (ORANGE, 7.5)
+                        write(x, y + 0.5, text, color=color, size=size)
+                width = 1.1 * row["code_lines"] / longest
+                own = width * row["own_share"]
+                axes.barh(y + 0.5, width, 0.62, left=7.45, color="#c6d9ea")
+                axes.barh(y + 0.5, own, 0.62, left=7.45, color="#74a4cb")
+                write(7.5 + width, y + 0.5, str(row["code_lines"]), ha="left", size=8)
+                y += 1.0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = path.suffix.removeprefix(".")
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(path, format=kind, dpi=150, metadata=metadata)
+        pyplot.close(figure)
+
+
+def main(
+    out: Path = Path("benchmarks/results/matrix.json"),
+    page_path: Path = Path("docs/matrix.md"),
+    picture: Path = Path("docs/images/matrix.svg"),
+    only: tuple[str, ...] = (),
+    num_updates: int | None = None,
+    rounds: int = 7,
+    resume: bool = False,
+) -> None:
+    """Measure the matrix, and write it as JSON, as a page and as a picture.
+
+    Args:
+      out: the JSON file; written after each algorithm.
+      page_path: the page, in Markdown.
+      picture: the picture, .svg or .png.
+      only: names of algorithms; all by default. Rows of others that `out` has are kept.
+      num_updates: of each training; by default that of its case.
+      rounds: timed chunks of each training.
+      resume: keep the rows of `out` that were measured with the same settings.
+    """
+    if unknown := sorted(set(only) - CASES.keys()):
+        raise SystemExit(f"no algorithm {unknown[0]}; choose from {', '.join(CASES)}.")
+    kept = json.loads(out.read_text())["algorithms"] if out.exists() and (resume or only) else {}
+    rows: dict[str, Any] = {}
+    with tqdm(CASES.items(), unit="algorithm") as bar:
+        for name, case in bar:
+            bar.set_postfix_str(name)
+            updates = num_updates or case.num_updates
+            same = name in kept and kept[name]["settings"] == settings(case, updates)
+            if (only and name not in only) or (resume and same):
+                if name in kept:
+                    rows[name] = kept[name]
+                continue
+            rows[name] = measure(name, case, updates, rounds)
+            jax.clear_caches()
+            later = {name: row for name, row in kept.items() if name not in rows}
+            harness.write_json(
+                out, {"environment": harness.environment(), "algorithms": {**rows, **later}}
+            )
+    machine = json.loads(out.read_text())["environment"] if out.exists() else {}
+    page_path.parent.mkdir(parents=True, exist_ok=True)
+    page_path.write_text(page(rows, machine))
+    draw(rows, picture)
+    equal, trained = counts(rows)
+    print(f"{equal} of {trained} trainings are equal bit for bit: {page_path}, {picture}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
