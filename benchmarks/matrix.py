@@ -130,10 +130,14 @@ def train(
         seed=0,
     )
     session = Session(options, backend)
-    own = session.init()
-    if not weights.exists():
-        save_file(own, weights)
-    session.load(weights)
+    jax.config.update("jax_disable_most_optimizations", True)  # the training alone is optimized
+    try:
+        own = session.init()
+        if not weights.exists():
+            save_file(own, weights)
+        session.load(weights)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
     session.compile()
     size = session.facts["chunk_size"]
     history = [
