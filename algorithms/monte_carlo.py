@@ -33,7 +33,7 @@ class MonteCarloHyperparams:
       epsilon: probability of an action drawn uniformly, within [0, 1].
     """
 
-    learning_rate: rl.Number = rl.only_for("constant_step_size", rl.unit_interval(0.1))
+    learning_rate: rl.Number = rl.only_for("constant_step_size", rl.unit_interval(0.02))
     discount: rl.Number = rl.unit_interval(0.99)
     epsilon: rl.Number = rl.unit_interval(0.1)
 

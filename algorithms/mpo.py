@@ -3,11 +3,9 @@
 Source: Abdolmaleki et al. 2018, https://arxiv.org/abs/1806.06920, algorithm 2 and appendix D, with
 the separate bounds on a Gaussian's mean and deviation of Abdolmaleki et al. 2018,
 https://arxiv.org/abs/1812.02256, section 4.3; both as `rlax.mpo_loss` has them.
-Differences: one-step targets instead of Retrace; as in Acme (Hoffman et al. 2020,
-https://arxiv.org/abs/2006.00979), the policy improves at the next states, so that the same drawn
-actions serve the critic's target; the temperature and the multipliers are learned as logarithms,
-with Adam; a deviation for the whole vector of actions instead of a full covariance, and actions
-squashed by a tanh; a truncated episode bootstraps from its true last observation.
+Differences: one-step targets instead of Retrace; the temperature and the multipliers are learned as
+logarithms, with Adam; a diagonal Gaussian squashed by a tanh instead of one with a full covariance;
+a truncated episode bootstraps from its true last observation.
 """
 
 import math
@@ -62,7 +60,7 @@ class MPOConfig(nn.ConvolutionConfig, rl.ActorCriticConfig):
 
 @rl.pytree_dataclass
 class Drawn:
-    """Actions drawn from the target policy at the next states.
+    """Actions drawn from the target policy at some states.
 
     Attributes:
       policy: the target policy, at `B` states.
@@ -111,16 +109,23 @@ class MPO(rl.ActorCritic):
     ) -> tuple[rl.ActorCriticState, rl.Metrics]:
         """Step the critic, the dual variables (E-step), the actor (M-step) and the targets."""
         draw_key, step_key = jax.random.split(key)
-        losses = {"critic": self.critic_loss, "dual": self.dual_loss, "actor": self.actor_loss}
-        drawn = self.draw(state, sample, draw_key)
-        given = {part: partial(loss, drawn) for part, loss in losses.items()}
-        state, metrics = self.step(state, sample, step_key, **given)
+        drawn = self.draw(state, sample.obs, sample.action_mask, draw_key)
+        state, metrics = self.step(
+            state,
+            sample,
+            step_key,
+            critic=self.critic_loss,
+            dual=partial(self.dual_loss, drawn),
+            actor=partial(self.actor_loss, drawn),
+        )
         return self.move_targets(state), metrics
 
-    def draw(self, state: rl.ActorCriticState, sample: rl.Sample, key: jax.Array) -> Drawn:
-        """Draw actions of the target policy at the next states, and estimate their values."""
-        obs, mask, target = sample.next_obs, sample.next_action_mask, state.target
-        policy, _ = self.policy(target["actor"], obs, mask)
+    def draw(
+        self, state: rl.ActorCriticState, obs: Any, action_mask: jax.Array | None, key: jax.Array
+    ) -> Drawn:
+        """Draw actions of the target policy, and estimate their values by the target critic."""
+        target = state.target
+        policy, _ = self.policy(target["actor"], obs, action_mask)
         raw = jax.vmap(policy.sample)(jax.random.split(key, self.config.num_actions))
 
         def value(raw: jax.Array) -> jax.Array:
@@ -129,13 +134,15 @@ class MPO(rl.ActorCritic):
         return Drawn(policy=policy, raw=raw, q=jax.vmap(value)(raw))
 
     def critic_loss(
-        self, drawn: Drawn, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
+        self, critic: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
     ) -> tuple[jax.Array, tuple[rl.Metrics, Any]]:
-        """Average 0.5 (Q(s, a) - y)^2, with y = r + discount * mean_j Q'(s', a_j), a_j ~ pi'."""
-        sample = batch.sample
-        q, new_state = self.q(critic, sample.obs, sample.action, key=key, train=True)
-        target = sample.reward + sample.discount * drawn.q.mean(axis=0)
-        return rl.ensemble_loss(q, target), ({"q": q.mean()}, new_state)
+        """Average 0.5 (Q(s, a) - y)^2, y = r + discount * mean_j Q'(s', a_j), a_j ~ pi'(s')."""
+        sample, mask = batch.sample, batch.sample.next_action_mask
+        draw_key, own_key = jax.random.split(key)
+        next_q = self.draw(batch.state, sample.next_obs, mask, draw_key).q.mean(axis=0)
+        q, new_state = self.q(critic, sample.obs, sample.action, key=own_key, train=True)
+        loss = rl.ensemble_loss(q, sample.reward + sample.discount * next_q)
+        return loss, ({"q": q.mean()}, new_state)
 
     def dual_loss(
         self, drawn: Drawn, dual: nn.Variables, batch: rl.ActorCriticBatch, key: jax.Array
@@ -145,8 +152,8 @@ class MPO(rl.ActorCritic):
         Its first term is the dual of the E-step (equation 9), its second that of the M-step's
         bounds, with the policy held (appendix D.3).
         """
-        mask, actor = batch.sample.next_action_mask, batch.state.learners["actor"].variables
-        policy, _ = self.policy(actor, batch.sample.next_obs, mask)
+        sample, actor = batch.sample, batch.state.learners["actor"].variables
+        policy, _ = self.policy(actor, sample.obs, sample.action_mask)
         parts, divergences = self._improvement(drawn, policy, dual, batch.state.hyper)
         values = {name: jnp.exp(value) for name, value in dual.params.items()}
         metrics = {"temperature": values.pop("temperature")}
@@ -162,9 +169,7 @@ class MPO(rl.ActorCritic):
         The M-step (equation 12), with multipliers held; the weights sum to 1 (equation 7).
         """
         sample, dual = batch.sample, batch.state.learners["dual"].variables
-        policy, new_state = self.policy(
-            actor, sample.next_obs, sample.next_action_mask, key=key, train=True
-        )
+        policy, new_state = self.policy(actor, sample.obs, sample.action_mask, key=key, train=True)
         parts, _ = self._improvement(drawn, policy, dual, batch.state.hyper)
         loss = jnp.mean(parts.policy_loss + parts.kl_loss)
         return loss, ({"entropy": policy.entropy().mean()}, new_state)

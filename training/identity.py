@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.agent import AgentState
 from ..core.errors import TriglotError
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
@@ -108,12 +109,15 @@ def check_architecture(backend: str, shapes: Shapes, given: Shapes) -> None:
 def learned(agent_state: Any) -> Variables:
     """Find the variables that an agent's learners train, structured as those of its network.
 
-    An agent with several learners keeps their states in a dictionary by the names of
+    Those of an `AgentState` are its `learner`'s: others in it, such as one of multipliers, train no
+    network. Another agent with several learners keeps their states in a dictionary by the names of
     `network.parts`; their variables are joined as `combine` joins them.
 
     Raises:
       TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
+    if isinstance(agent_state, AgentState):
+        return agent_state.learner.variables
     leaves = jax.tree_util.tree_leaves_with_path(agent_state, is_leaf=_is_learner)
     found = [(path, node) for path, node in leaves if _is_learner(node)]
     if len(found) == 1:

@@ -46,7 +46,7 @@ def test_both_steps_by_hand() -> None:
     # the multiplier's 10 * (0.01 - 0).
     agent = make(discrete=True)
     given = batch(agent, 1.0, 1.0, DISCRETE)
-    policy, _ = agent.policy(given.state.target["actor"], DISCRETE.next_obs)
+    policy, _ = agent.policy(given.state.target["actor"], DISCRETE.obs)
     q = jnp.log(jnp.array([[1.0, 1.0], [3.0, 3.0]]))
     drawn = Drawn(policy=policy, raw=jnp.array([[0, 0], [1, 1]], jnp.int32), q=q)
     value, _ = agent.actor_loss(drawn, variables(given, "actor"), given, KEY)
@@ -54,9 +54,17 @@ def test_both_steps_by_hand() -> None:
     value, (metrics, _) = agent.dual_loss(drawn, variables(given, "dual"), given, KEY)
     np.testing.assert_allclose(value, 0.1 + np.log(2.0) + 0.1, rtol=1e-6)
     np.testing.assert_allclose(metrics["policy_multiplier"], 10.0, rtol=1e-6)
-    # The target averages the two: y = 1 + 0.9 * log(3) / 2, 3; Q of the actions 1, 0 is 2, -2.
-    value, _ = agent.critic_loss(drawn, variables(given, "critic"), given, KEY)
-    errors = np.array([2.0 - 1.0 - 0.45 * np.log(3.0), -2.0 - 3.0])
+
+
+def test_the_critics_target_averages_the_drawn_actions() -> None:
+    # The last step terminated: y = 3. Q of the actions 1, 0 is 2, -2.
+    agent = make(discrete=True, num_actions=7)
+    given = batch(agent, 1.0, 0.25, DISCRETE)
+    value, _ = agent.critic_loss(variables(given, "critic"), given, KEY)
+    key = jax.random.split(KEY)[0]
+    drawn = agent.draw(given.state, DISCRETE.next_obs, None, key)
+    target = 1.0 + 0.9 * 0.25 * 0.5 * np.mean(np.where(drawn.raw[:, 0] == 1, 2.0, 1.0))
+    errors = np.array([2.0 - target, -2.0 - 3.0])
     np.testing.assert_allclose(value, 0.5 * np.mean(errors**2), rtol=1e-6)
 
 
@@ -72,7 +80,7 @@ def test_a_gaussians_losses_against_numpy() -> None:
         raw=jnp.float32(raw),
         q=jnp.float32(q),
     )
-    mean, std = 0.3 * np.asarray(SAMPLE.next_obs), np.exp(-0.5)
+    mean, std = 0.3 * np.asarray(SAMPLE.obs), np.exp(-0.5)
 
     def log_density(mean: np.ndarray, std: Any) -> np.ndarray:
         return (-0.5 * ((raw - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi))[..., 0]
@@ -96,13 +104,13 @@ def test_a_gaussians_losses_against_numpy() -> None:
 def test_actions_are_drawn_from_the_target_and_valued_by_it(discrete: bool) -> None:
     agent, sample = make(discrete, num_actions=7), DISCRETE if discrete else SAMPLE
     given = batch(agent, 1.0, 0.25, sample)
-    drawn = agent.draw(given.state, sample, KEY)
-    next_obs, raw = np.asarray(sample.next_obs), np.asarray(drawn.raw)
+    drawn = agent.draw(given.state, sample.obs, None, KEY)
+    obs, raw = np.asarray(sample.obs), np.asarray(drawn.raw)
     assert raw.shape == ((7, 2) if discrete else (7, 2, 1))
     if discrete:
-        expected = 0.25 * next_obs[:, 0] * np.where(raw == 1, 2.0, 1.0)
+        expected = 0.25 * obs[:, 0] * np.where(raw == 1, 2.0, 1.0)
     else:
-        expected = 0.25 * (next_obs + 2.0 * np.tanh(raw))[..., 0]
+        expected = 0.25 * (obs + 2.0 * np.tanh(raw))[..., 0]
     np.testing.assert_allclose(drawn.q, expected, rtol=1e-5)
 
 
@@ -130,9 +138,9 @@ def test_each_loss_moves_its_own_part() -> None:
 def test_a_masked_action_is_never_drawn() -> None:
     agent = make(discrete=True, num_actions=50)
     mask = jnp.array([[False, True], [True, True]])
-    sample = replace(DISCRETE, next_action_mask=mask)
+    sample = replace(DISCRETE, action_mask=mask, next_action_mask=mask)
     given = batch(agent, 1.0, 0.25, sample)
-    drawn = agent.draw(given.state, sample, KEY)
+    drawn = agent.draw(given.state, sample.obs, mask, KEY)
     assert (np.asarray(drawn.raw)[:, 0] == 1).all()
     state, metrics = agent.learn(given.state, sample, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.learners))

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from triglot.core.agent import AgentState
 from triglot.core.errors import TriglotError
 from triglot.core.learner import LearnerState
 from triglot.core.network import Codec, Leaf, Network, Variables
+from triglot.core.types import pytree_dataclass
 from triglot.training.identity import (
     PREFIX,
     Trace,
@@ -18,6 +20,7 @@ from triglot.training.identity import (
     differing,
     fingerprint,
     fingerprints,
+    learned,
     params_sha256,
 )
 
@@ -175,6 +178,21 @@ def test_the_monitor_reads_the_canonical_layout() -> None:
     ((name, value),) = fingerprints(encode(codec))(state).items()
     assert name == f"{PREFIX}kernel"
     assert value == fingerprint(kernel.T) != fingerprint(kernel)
+
+
+def test_the_learner_of_an_agent_state_is_the_one_that_is_compared() -> None:
+    @pytree_dataclass
+    class WithMultipliers(AgentState):
+        duals: LearnerState
+
+    def learner(value: float) -> LearnerState:
+        variables = Variables(params=jnp.float32(value), state=())
+        return LearnerState(variables=variables, opt_state=(), num_gradient_steps=jnp.int32(0))
+
+    state = WithMultipliers(learner=learner(1.0), hyper=(), duals=learner(2.0))
+    assert learned(state).params == 1.0
+    with pytest.raises(TriglotError, match="holds 2 LearnerStates"):
+        learned((learner(1.0), learner(2.0)))
 
 
 def test_what_cannot_be_compared_says_why() -> None:
