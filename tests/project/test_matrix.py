@@ -33,7 +33,7 @@ def test_libraries_are_compared_with_the_largest_group_that_is_equal() -> None:
 
 
 def row(**libraries: dict[str, Any]) -> dict[str, Any]:
-    times = {"compile_seconds": 1.5, "steps_per_second": 1234}
+    times = {"compile_cpu_seconds": 1.5, "steps_per_cpu_second": 1234}
     return {
         "settings": {},
         "code_lines": 120,
