@@ -175,10 +175,11 @@ class _Graph:
 
     def _elementwise(self, equation: Any, operands: list[_Value], shape: tuple[int, ...]) -> _Value:
         name, arrays = equation.primitive.name, [one for one in operands if not one.is_number]
-        numbers = [one.array.item() for one in operands if one.is_number]
-        if name == "max" and numbers == [0] and arrays[0].not_negative:
+        numbers = [one.array for one in operands if one.is_number]
+        if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
             return arrays[0]
-        if len(arrays) == 1 and arrays[0].is_reshaped and arrays[0].source is not None:
+        are_scalars = all(number.shape == () for number in numbers)
+        if len(arrays) == 1 and are_scalars and arrays[0].is_reshaped and arrays[0].source:
             # Reshape the result instead.
             source, axes = arrays[0].source, arrays[0].axes
             before = [one if one.is_number else source for one in operands]
