@@ -297,7 +297,7 @@ CASES: dict[str, Case] = {
             GRID: "a table has no recurrent cell",
         },
         table=False,
-        unequal="each library orders the products of a recurrent cell in its own way",
+        unequal="each library adds the products and the bias of a recurrent cell in its own order",
     ),
     "ddpg": Case(
         family="actor and critic",

@@ -4,12 +4,13 @@
     python -m benchmarks.matrix --only dqn sac --resume
 
 Each algorithm trains its small case (`benchmarks.cases`) on each library that fits, in canonical
-arithmetic and from the first library's weights. Times are of these small trainings, warm, one after
-the other in one process: they compare libraries, not machines. Identity needs XLA's default flags.
+arithmetic and from the first library's weights. Times are CPU seconds of these small trainings, one
+after the other in one process. Identity needs XLA's default flags.
 """
 
 import json
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from triglot.compare.options import CompareOptions
-from triglot.compare.training.session import Session
+from triglot.compare.training.session import MIN_CHUNKS, Session
 from triglot.core.errors import TriglotError
 from triglot.registry.algorithms import ALGORITHMS, FAMILIES, find_algorithm
 from triglot.training.identity import Trace, compare_traces
@@ -31,6 +32,7 @@ from .cases import CASES, LIBRARIES, Case
 from .lines import algorithm_lines, code_lines
 
 ROOT = Path(__file__).parents[1]
+CHUNK, ROUNDS = 64, 7
 COLUMNS = (*LIBRARIES, "table")
 TITLES = {
     "haiku": "Haiku",
@@ -63,9 +65,10 @@ libraries that are equal.
 
 ## Seconds to compile, and steps/s
 
-Of these trainings with networks of 8 units, on two cores of {cpu} that other programs used too:
-they compare libraries with each other. Trainings of a realistic size:
-[measurements](measurements.md) and [peers](peers.md).
+CPU seconds, which other programs on the machine disturb least: to compile, and environment steps of
+a warm training in one of them, the median of {rounds} rounds of {chunk} updates, on {cpu}. The
+networks have 8 units, so these numbers compare libraries with each other. Trainings of a realistic
+size: [measurements](measurements.md) and [peers](peers.md).
 
 {times}
 """
@@ -78,7 +81,7 @@ def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, A
       name: of the algorithm.
       case: its small case.
       num_updates: of the trainings that are compared.
-      rounds: chunks of updates after them, each timed.
+      rounds: how often `CHUNK` further updates are timed.
 
     Returns:
       A row of the matrix: of each library, whether it is `equal` to the largest group of libraries
@@ -97,7 +100,7 @@ def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, A
         for backend in case.backends():
             try:
                 traces[backend], libraries[backend] = train(
-                    name, case, backend, weights, num_updates * steps_per_update, rounds
+                    name, case, backend, weights, num_updates, rounds
                 )
             except TriglotError as error:
                 libraries[backend] = {"error": str(error)}
@@ -117,36 +120,45 @@ def settings(case: Case, num_updates: int) -> Any:
 
 
 def train(
-    name: str, case: Case, backend: str, weights: Path, total_steps: int, rounds: int
+    name: str, case: Case, backend: str, weights: Path, num_updates: int, rounds: int
 ) -> tuple[Trace, dict[str, Any]]:
     """Train on one library; the first one writes the weights from which the others start."""
+    steps_per_update = find_algorithm(name).Config(**case.config).steps_per_update
     options = CompareOptions(
         algorithm=name,
         env=case.envs[0],
         config=dict(case.config),
         hyper=dict(case.hyper),
-        total_steps=total_steps,
+        total_steps=CHUNK * MIN_CHUNKS * steps_per_update,  # so that a call has CHUNK updates
         num_seeds=1,
         seed=0,
     )
     session = Session(options, backend)
-    own = session.init()
-    if not weights.exists():
-        save_file(own, weights)
-    session.load(weights)
+    jax.config.update("jax_disable_most_optimizations", True)  # the training alone is optimized
+    try:
+        own = session.init()
+        if not weights.exists():
+            save_file(own, weights)
+        session.load(weights)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
     session.compile()
-    size = session.facts["chunk_size"]
     history = [
-        session.train(min(size, session.num_updates - done))[1]
-        for done in range(0, session.num_updates, size)
+        session.train(min(CHUNK, num_updates - done))[1] for done in range(0, num_updates, CHUNK)
     ]
     metrics = {name: np.concatenate([one[name] for one in history], axis=1) for name in history[0]}
     trace = Trace(metrics=metrics, params=session.named_params())
-    seconds = [session.train(size)[0]["seconds"] for _ in range(rounds)]
-    steps = size * session.facts["steps_per_update"]
+    seconds, cpu_seconds = [], []
+    for _ in range(rounds):
+        before = time.process_time()
+        seconds.append(session.train(CHUNK)[0]["seconds"])
+        cpu_seconds.append(time.process_time() - before)
+    steps = CHUNK * steps_per_update
     return trace, {
         "compile_seconds": round(session.facts["compile_seconds"], 2),
+        "compile_cpu_seconds": round(session.facts["compile_cpu_seconds"], 2),
         "steps_per_second": round(steps / float(np.median(seconds))),
+        "steps_per_cpu_second": round(steps / float(np.median(cpu_seconds))),
     }
 
 
@@ -185,10 +197,9 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         for library in COLUMNS:
             one = row["libraries"].get(library, {})
             marks.append(mark(one))
-            seconds.append(f"{one['compile_seconds']:.1f}" if "compile_seconds" in one else "")
-            speeds.append(
-                harness.rounded(one["steps_per_second"]) if one.get("steps_per_second") else ""
-            )
+            timed = "error" not in one and bool(one)
+            seconds.append(f"{one['compile_cpu_seconds']:.1f}" if timed else "")
+            speeds.append(harness.rounded(one["steps_per_cpu_second"]) if timed else "")
         cells.append([f"`{name}`", row["code_lines"], f"{row['own_share']:.0%}", *marks])
         times.append([f"`{name}`", *seconds, *speeds])
     titles = [TITLES[library] for library in COLUMNS]
@@ -203,14 +214,16 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         if not one.get("equal")
     ]
     table = harness.table(["algorithm", "code lines", "own", *titles], cells)
-    timed = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
+    units = [f"{title}, {unit}" for unit in ("s", "steps/s") for title in titles]
     return PAGE.format(
         equal=equal,
         trained=trained,
         table=table,
         differences="\n".join(differences) or "- None differs.",
         cpu=machine.get("cpu", "one machine"),
-        times=harness.table(["algorithm", *timed], times),
+        chunk=CHUNK,
+        rounds=ROUNDS,
+        times=harness.table(["algorithm", *units], times),
     )
 
 
@@ -304,7 +317,7 @@ def main(
     picture: Path = Path("docs/images/matrix.svg"),
     only: tuple[str, ...] = (),
     num_updates: int | None = None,
-    rounds: int = 7,
+    rounds: int = ROUNDS,
     resume: bool = False,
 ) -> None:
     """Measure the matrix, and write it as JSON, as a page and as a picture.
@@ -315,7 +328,7 @@ def main(
       picture: the picture, .svg or .png.
       only: names of algorithms; all by default. Rows of others that `out` has are kept.
       num_updates: of each training; by default that of its case.
-      rounds: timed chunks of each training.
+      rounds: how often each training's speed is measured.
       resume: keep the rows of `out` that were measured with the same settings.
     """
     if unknown := sorted(set(only) - CASES.keys()):

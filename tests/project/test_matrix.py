@@ -33,7 +33,7 @@ def test_libraries_are_compared_with_the_largest_group_that_is_equal() -> None:
 
 
 def row(**libraries: dict[str, Any]) -> dict[str, Any]:
-    times = {"compile_seconds": 1.5, "steps_per_second": 1234}
+    times = {"compile_cpu_seconds": 1.5, "steps_per_cpu_second": 1234}
     return {
         "settings": {},
         "code_lines": 120,
@@ -51,7 +51,7 @@ def test_the_page_says_what_differs() -> None:
     text = matrix.page(ROWS, {"cpu": "a processor"})
     assert "4 of 5 small\ntrainings are equal" in text
     assert "| `r2d2`    |        120 | 60% | update 3 |          ✓ |" in text
-    assert "- `r2d2`, Haiku: differs first in `loss` at update 3; each library orders" in text
+    assert "- `r2d2`, Haiku: differs first in `loss` at update 3; each library adds" in text
     assert "1,234" in text
 
 
