@@ -9,7 +9,7 @@ observation, and what would follow it is not learned; the model reads the observ
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import jax
@@ -19,52 +19,33 @@ import rlax
 from .. import nn, rl
 
 Apply: TypeAlias = Callable[[str, Any], dict[str, jax.Array]]  # a network, by name, to inputs
-PARTS = ("representation", "dynamics", "prediction")
+State: TypeAlias = rl.TreeSearchState
 
 
 @rl.pytree_dataclass
-class MuZeroHyperparams(rl.SearchHyperparams):
+class MuZeroHyperparams(rl.TreeSearchHyperparams):
     """Hyperparameters of MuZero, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: of the optimizer.
-      discount: of future rewards, within [0, 1].
-      td_lambda: of the lambda-returns; 1 takes rewards up to the rollout's end.
-      value_coef: weight of the value loss.
       reward_coef: weight of the reward loss.
-      max_grad_norm: clip threshold of the global gradient norm.
-      adam_eps: Adam's epsilon.
     """
 
-    learning_rate: rl.Number = 1e-3
-    discount: rl.Number = rl.unit_interval(0.99)
-    td_lambda: rl.Number = rl.unit_interval(0.95)
     value_coef: rl.Number = 0.25
     reward_coef: rl.Number = 1.0
     max_grad_norm: rl.Number = rl.between(5.0, 0.0)
-    adam_eps: rl.Number = rl.only_for("optimizer", 1e-8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.SequenceReplayConfig):
+class MuZeroConfig(rl.TreeSearchConfig):
     """Static configuration of MuZero.
 
     Attributes:
-      num_envs: environments stepped at a time, `N`.
-      rollout_length: steps from each between updates, `T`.
       unroll_steps: steps `K` that the model is unrolled for in a loss.
       latent_size: numbers in a state of the model.
       num_bins: of the distributions by which values and rewards are predicted.
       support: the largest value h(x) of a bin, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x.
-      hidden_sizes: units of the hidden layers of each network.
     """
 
-    num_envs: int = 16
-    rollout_length: int = 16
-    num_gradient_steps: int = 16
-    batch_size: int = 128
-    buffer_size: int = 4096
-    learning_starts: int = 1024
     gumbel: bool = True
     unroll_steps: int = 5
     latent_size: int = 64
@@ -79,7 +60,7 @@ class MuZeroConfig(nn.ConvolutionConfig, rl.SearchConfig, rl.SequenceReplayConfi
 
 
 @dataclass(frozen=True)
-class MuZero(rl.AgentBase):
+class MuZero(rl.TreeSearch):
     """The agent, of three networks without a carry.
 
     `representation` gives `latent` `[B, latent_size]` of observations, Discrete ones as one-hot;
@@ -95,12 +76,8 @@ class MuZero(rl.AgentBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = nn.require_parts(self.network, PARTS, algorithm="MuZero")
-        nn.require_single_steps("MuZero", self.network)
-        specs = self.networks(self.obs_spec, self.action_spec, self.config)
-        for name, spec in specs.items():
-            heads = {head: (one.size,) for head, one in spec.heads}
-            nn.check_heads(parts[name], spec.obs_spec, heads, algorithm=f"MuZero's {name}")
+        described = self.networks(self.obs_spec, self.action_spec, self.config)
+        nn.check_parts(self.network, described, algorithm="MuZero")
 
     @staticmethod
     def networks(
@@ -121,23 +98,8 @@ class MuZero(rl.AgentBase):
             "prediction": nn.NetworkSpec(state, layers, heads),
         }
 
-    @property
-    def replay(self) -> rl.SequenceReplay:
-        return rl.SequenceReplay.of(self.config, self.obs_spec, self.action_spec)
-
-    def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> rl.SearchState:
-        learned = super().init(key, num_envs, hyper)
-        extras = rl.search_targets_like(self.action_spec, num_envs)
-        return rl.SearchState(**vars(learned), replay=self.replay.init(extras=extras))
-
     def act(
-        self,
-        state: rl.SearchState,
-        carry: Any,
-        inputs: rl.PolicyInput,
-        key: jax.Array,
-        *,
-        explore: bool,
+        self, state: State, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
     ) -> rl.PolicyOutput:
         apply = self._apply(state.learner.variables)
 
@@ -155,26 +117,9 @@ class MuZero(rl.AgentBase):
         found = rl.search(root, expand, key, self.config, state.hyper, explore=explore)
         return rl.PolicyOutput(action=found.action, carry=carry, extras=found.extras)
 
-    def update(
-        self, state: rl.SearchState, trajectory: rl.Trajectory, key: jax.Array
-    ) -> tuple[rl.SearchState, rl.Metrics]:
-        apply, hyper = self._apply(state.learner.variables), state.hyper
-
-        def value_of(obs: Any) -> jax.Array:
-            return self._scalar(apply("prediction", self._represent(apply, obs))["value"])
-
-        stored = rl.with_search_targets(trajectory, value_of, hyper.discount, hyper.td_lambda)
-        state = replace(state, replay=self.replay.add(state.replay, stored))
-
-        def step(state: rl.SearchState, keys: jax.Array) -> tuple[rl.SearchState, rl.Metrics]:
-            sample = self.replay.sample(state.replay, keys[0], self.config.batch_size)
-            batch = sample.steps, hyper
-            learner, metrics = self.learner.step(state.learner, self.loss, batch, keys[1], hyper)
-            return replace(state, learner=learner), metrics
-
-        ready = state.replay.size >= self.config.learning_starts
-        keys = jax.random.split(key, (self.config.num_gradient_steps, 2))
-        return rl.steps_if_ready(ready, step, state, keys)
+    def value(self, variables: nn.Variables, obs: Any) -> jax.Array:
+        apply = self._apply(variables)
+        return self._scalar(apply("prediction", self._represent(apply, obs))["value"])
 
     def loss(
         self,

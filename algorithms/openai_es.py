@@ -70,13 +70,11 @@ class ESState(rl.AgentState):
     """Training state; the learner has the mean of the population.
 
     Attributes:
-      key: of the population's perturbations.
       members: parameters of the population by canonical name, `[N, ...]`; rows `i` and `N / 2 + i`
         are a mirrored pair.
       obs_stats: statistics of the observations, or None.
     """
 
-    key: jax.Array
     members: Any
     obs_stats: rl.RunningStats | None
 
@@ -122,7 +120,6 @@ class ES(rl.AgentBase):
         learned = super().init(learner_key, num_envs, hyper)
         return ESState(
             **vars(learned),
-            key=noise_key,
             members=self.population(learned.learner, noise_key, num_envs, learned.hyper),
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
@@ -164,15 +161,12 @@ class ES(rl.AgentBase):
         stats = None if stats is None else stats.add(trajectory.obs)
         metrics = {"fitness": returns.mean(), "best_fitness": returns.max(), **metrics}
         del metrics["loss"]  # only its gradient has a meaning
-        return replace(
-            state, learner=learner, key=noise_key, members=members, obs_stats=stats
-        ), metrics
+        return replace(state, learner=learner, members=members, obs_stats=stats), metrics
 
     def population(
         self, learner: rl.LearnerState, key: jax.Array, num_envs: int, hyper: ESHyperparams
     ) -> Any:
         """Perturb parameters in mirrored pairs, theta + sigma * eps and theta - sigma * eps."""
-
         mean, eps = self._encode(learner.variables.params), self.noise(learner, key, num_envs // 2)
         change = jax.tree.map(lambda leaf: hyper.noise_std * leaf, eps)
         pairs = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), change)
@@ -193,18 +187,21 @@ class ES(rl.AgentBase):
     def estimate(self, state: ESState, utility: jax.Array) -> Any:
         """Estimate the gradient of the expected utility (algorithm 1, line 7), by canonical name.
 
-        g = 1 / (N * sigma) * sum_i F_i eps_i, over pairs with F_i of eps and F_j of -eps:
-        1 / (N * sigma) * sum_i (F_i - F_j) eps_i.
+        g = 1 / (N * sigma) * sum_i F_i eps_i, which with F_j of the mirrored member j is a sum over
+        pairs, 1 / (N * sigma) * sum_i (F_i - F_j) eps_i; eps_i = (theta_i - theta_j) / (2 sigma).
 
         Args:
-          state: with the key of the perturbations.
+          state: with the members.
           utility: F, `[N]`.
         """
-        num_pairs = utility.shape[0] // 2
-        eps = self.noise(state.learner, state.key, num_pairs)
-        weight = utility[:num_pairs] - utility[num_pairs:]
-        weight = weight / (utility.shape[0] * state.hyper.noise_std)
-        return jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, axes=1), eps)
+        num_envs = utility.shape[0]
+        half, scale = num_envs // 2, 2.0 * num_envs * state.hyper.noise_std**2
+        weight = (utility[:half] - utility[half:]) / scale
+
+        def over_pairs(leaf: jax.Array) -> jax.Array:
+            return jnp.tensordot(weight, leaf[:half] - leaf[half:], axes=1)
+
+        return jax.tree.map(over_pairs, state.members)
 
     def loss(
         self, variables: nn.Variables, batch: tuple[Any, jax.Array], key: jax.Array

@@ -34,6 +34,12 @@ from .core.families.policy_gradient import (
     PolicySamples,
 )
 from .core.families.tabular import Tabular, TabularConfig, TabularHyperparams
+from .core.families.tree_search import (
+    TreeSearch,
+    TreeSearchConfig,
+    TreeSearchHyperparams,
+    TreeSearchState,
+)
 from .core.hyper import (
     Number,
     as_float32,
@@ -110,7 +116,6 @@ from .core.rl.search import (
     Node,
     SearchConfig,
     SearchHyperparams,
-    SearchState,
     mean_entropy,
     search,
     search_targets_like,
@@ -137,6 +142,7 @@ __all__ = [
     "PolicySamples", "AdvantageSamples",
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
+    "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",
@@ -162,7 +168,7 @@ __all__ = [
     # Normalization
     "Normalizer", "RunningStats", "normalized", "require_normalizable",
     # Planning
-    "search", "Node", "Found", "SearchConfig", "SearchHyperparams", "SearchState",
+    "search", "Node", "Found", "SearchConfig", "SearchHyperparams",
     "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "require_model",
     "root_of", "step_model",
     # Environments

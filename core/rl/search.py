@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..agent import AgentState, Trajectory
+from ..agent import Trajectory
 from ..errors import require
 from ..hyper import Number, only_for, positive, unit_interval
 from ..networks.heads import num_actions
@@ -16,7 +16,6 @@ from ..specs import Spec
 from ..types import PyTree, is_key, pytree_dataclass
 from .exploration import mask_q
 from .losses import gae, successor_values
-from .sequences import SequenceReplayState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,13 +175,6 @@ def search(
     if not explore and not config.gumbel:
         action = jnp.argmax(probs, axis=-1)
     return Found(action=action.astype(jnp.int32), probs=probs, value=value)
-
-
-@pytree_dataclass
-class SearchState(AgentState):
-    """What an agent that searches has learned, and the steps from which it learns."""
-
-    replay: SequenceReplayState
 
 
 def search_targets_like(action_spec: Spec, num_envs: int) -> dict[str, jax.Array]:

@@ -3,7 +3,7 @@
 A normalized array is (x - mean) * rsqrt(variance + epsilon) * scale + bias. Libraries compute a
 mean once or twice, multiply by the scale before or after, and sum gradients in the order of their
 equations. Here nothing is computed twice, parameters are multiplied last, and equations are
-ordered by what they compute.
+ordered by their depth, then by their operation.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from jax.extend import core as jex
 from ..types import is_key
 from .jaxprs import bind, context_of, walk
 
-BROADCASTING = ("add", "sub", "mul", "div", "max", "min")
-COMMUTATIVE = ("add", "mul")
+ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "square", "sqrt", "rsqrt", "neg")
+COMMUTATIVE = ("add", "max", "min")
 Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
@@ -59,23 +59,30 @@ class _Value:
     Attributes:
       name: of how it is computed, the same for equal values; results of one equation differ in
         their number after a `#`.
-      depth: the longest chain of equations to it.
+      order: sorts equations: by the longest chain of equations to its result, which comes first, by
+        operation, and as they came.
       shape: of the array.
       reads_inputs: whether it depends on more than parameters and constants.
       array: of a given one.
       compute: of its equation's operands, all results.
       operands: of its equation.
       factors: of a product of a value that reads inputs and one that does not, in this order.
+      source: the value that it is a reshaped or broadcast copy of.
+      axes: of the source in it.
+      not_negative: whether it is a square, or a sum or a quotient of squares.
     """
 
     name: str
-    depth: int
+    order: tuple[int, str, int]
     shape: tuple[int, ...]
     reads_inputs: bool
     array: Any = None
     compute: Compute | None = None
     operands: "tuple[_Value, ...]" = ()
     factors: "tuple[_Value, ...]" = ()
+    source: "_Value | None" = None
+    axes: tuple[int, ...] = ()
+    not_negative: bool = False
 
     @property
     def size(self) -> int:
@@ -85,15 +92,25 @@ class _Value:
     def is_number(self) -> bool:
         return isinstance(self.array, np.ndarray)
 
+    @property
+    def is_reshaped(self) -> bool:
+        return self.source is not None and self.source.size == self.size and self.reads_inputs
+
 
 @dataclass(frozen=True)
 class _Graph:
-    """The values of a program; `seen` counts equations and constants that cannot be compared."""
+    """The values of a program.
 
+    Attributes:
+      known: results of equations by name.
+      seen: counts equations and constants that cannot be compared.
+    """
+
+    known: dict[str, _Value] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
 
     def given(self, array: Any, name: str, reads_inputs: bool = False) -> _Value:
-        return _Value(name, 0, jnp.shape(array), reads_inputs, array)
+        return _Value(name, (0, "", 0), jnp.shape(array), reads_inputs, array)
 
     def constant(self, array: Any) -> _Value:
         if isinstance(array, np.ndarray | np.generic | float | int) and np.size(array) == 1:
@@ -113,7 +130,7 @@ class _Graph:
         return [read(atom) for atom in jaxpr.outvars]
 
     def compute(self, values: Sequence[_Value]) -> list[jax.Array]:
-        """Compute values after their operands, those of equal depth in the order of names."""
+        """Compute values after their operands."""
         needed: dict[str, _Value] = {}
         waiting = list(values)
         while waiting:
@@ -122,7 +139,7 @@ class _Graph:
                 needed[value.name] = value
                 waiting.extend(value.operands)
         found: dict[str, Any] = {}
-        for value in sorted(needed.values(), key=lambda each: (each.depth, each.name)):
+        for value in sorted(needed.values(), key=lambda each: each.order):
             if value.compute is None:
                 found[value.name] = value.array
             elif value.name not in found:
@@ -147,19 +164,32 @@ class _Graph:
                 return [self.constant(np.asarray(array)) for array in arrays]
         if name == "select_n" and operands[0].is_number:
             return [operands[1 + int(operands[0].array.item())]]
-        if name in ("reshape", "broadcast_in_dim") and operands[0].size == results[0].size:
-            return [self._reshaped(operands[0], results[0].shape)]
-        in_place = tuple(range(len(results[0].shape)))
-        is_spread = name == "broadcast_in_dim" and params["broadcast_dimensions"] == in_place
-        if is_spread and operands[0].reads_inputs:
-            return [self._spread(operands[0], results[0].shape)]
-        if name in BROADCASTING:
-            operands = [self._spread(operand, results[0].shape) for operand in operands]
-        if name == "mul":
-            return [self._product(equation, *operands)]
-        if name in COMMUTATIVE:
-            operands = sorted(operands, key=lambda each: each.name)
+        shape = tuple(results[0].shape)
+        if name == "broadcast_in_dim":
+            return [self._broadcast(operands[0], shape, tuple(params["broadcast_dimensions"]))]
+        if name == "reshape" and (axes := _kept_axes(operands[0].shape, shape)) is not None:
+            return [self._broadcast(operands[0], shape, axes)]
+        if name in ELEMENTWISE:
+            return [self._elementwise(equation, operands, shape)]
         return self._new(equation, operands)
+
+    def _elementwise(self, equation: Any, operands: list[_Value], shape: tuple[int, ...]) -> _Value:
+        name, arrays = equation.primitive.name, [one for one in operands if not one.is_number]
+        numbers = [one.array.item() for one in operands if one.is_number]
+        if name == "max" and numbers == [0] and arrays[0].not_negative:
+            return arrays[0]
+        if len(arrays) == 1 and arrays[0].is_reshaped and arrays[0].source is not None:
+            # Reshape the result instead.
+            source, axes = arrays[0].source, arrays[0].axes
+            before = [one if one.is_number else source for one in operands]
+            result = self._elementwise(equation, before, source.shape)
+            return self._broadcast(result, shape, axes)
+        operands = [self._spread(operand, shape) for operand in operands]
+        if name == "mul":
+            return self._product(equation, *operands)
+        if name in COMMUTATIVE:
+            operands = sorted(operands, key=lambda each: each.order)
+        return self._new(equation, operands, [shape])[0]
 
     def _product(self, equation: Any, one: _Value, other: _Value) -> _Value:
         """Multiply by what does not read inputs last: (a * scale) * b as (a * b) * scale."""
@@ -167,49 +197,56 @@ class _Graph:
             if left.factors and right.reads_inputs and not right.factors:
                 rest, factor = left.factors
                 return self._product(equation, self._product(equation, rest, right), factor)
-        one, other = sorted((one, other), key=lambda each: (not each.reads_inputs, each.name))
-        (product,) = self._new(equation, [one, other])
+        one, other = sorted((one, other), key=lambda each: (not each.reads_inputs, each.order))
+        shape = np.broadcast_shapes(one.shape, other.shape)
+        (product,) = self._new(equation, [one, other], [shape])
         is_scaled = one.reads_inputs and not other.reads_inputs and not other.is_number
         return replace(product, factors=(one, other)) if is_scaled else product
 
-    def _reshaped(self, value: _Value, shape: tuple[int, ...]) -> _Value:
-        if value.shape == shape:
-            return value
-
-        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
-            return [arrays[0].reshape(shape)]
-
-        return self._named("reshape", {"shape": shape}, [value], compute, [shape])[0]
-
     def _spread(self, value: _Value, shape: tuple[int, ...]) -> _Value:
-        """Broadcast what reads inputs along its axes of size 1, as an equation of its own.
-
-        All other arrays broadcast where they are used.
-        """
-        if value.shape in ((), shape) or not value.reads_inputs:
+        """Broadcast along axes of size 1; what has no axes stays."""
+        if value.shape in ((), shape):
             return value
-        axes = tuple(range(len(shape)))
-        dims = {"shape": shape, "broadcast_dimensions": axes}
-
-        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
-            return [jax.lax.broadcast_in_dim(arrays[0], shape, axes)]
-
-        (spread,) = self._named("broadcast", dims, [value], compute, [shape])
+        spread = self._broadcast(value, shape, tuple(range(len(shape))))
         if not value.factors:
             return spread
         rest, factor = value.factors
         return replace(spread, factors=(self._spread(rest, shape), factor))
 
-    def _new(self, equation: Any, operands: list[_Value]) -> list[_Value]:
+    def _broadcast(self, value: _Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> _Value:
+        """Broadcast in one step from the array before other reshapes and broadcasts."""
+        source = value
+        if (value.source is not None and value.source.size == value.size) or (
+            value.source is not None and not value.reads_inputs
+        ):
+            source, axes = value.source, tuple(axes[axis] for axis in value.axes)
+        if source.shape == shape:
+            return source
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [jax.lax.broadcast_in_dim(arrays[0], shape, axes)]
+
+        how = {"shape": shape, "axes": axes}
+        (spread,) = self._named("broadcast_in_dim", how, [source], compute, [shape])
+        return replace(spread, source=source, axes=axes, not_negative=source.not_negative)
+
+    def _new(
+        self, equation: Any, operands: list[_Value], shapes: list[tuple[int, ...]] | None = None
+    ) -> list[_Value]:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             with context_of(equation):
                 return bind(equation, [jnp.asarray(array) for array in arrays])
 
-        shapes = [variable.aval.shape for variable in equation.outvars]
+        shapes = shapes or [variable.aval.shape for variable in equation.outvars]
         name, params = equation.primitive.name, equation.params
         comparable = not any(callable(one) for one in params.values())
         comparable = comparable and not list(jex.jaxprs_in_params(params))
-        return self._named(name, params if comparable else None, operands, compute, shapes)
+        results = self._named(name, params if comparable else None, operands, compute, shapes)
+        of_squares = name in ("reduce_sum", "div") and operands[0].not_negative
+        divides = name == "div" and not (operands[1].is_number and operands[1].array.item() > 0)
+        if name == "square" or (of_squares and not divides):
+            return [replace(result, not_negative=True) for result in results]
+        return results
 
     def _named(
         self,
@@ -222,17 +259,30 @@ class _Graph:
         text = f"{[operand.name for operand in operands]}"
         text += self._unique(text) if params is None else str(sorted(_plain(params).items()))
         name = f"{primitive} {hashlib.sha256(text.encode()).hexdigest()}"
-        depth = 1 + max((operand.depth for operand in operands), default=0)
+        depth = 1 + max((operand.order[0] for operand in operands), default=0)
+        order = (depth, primitive, len(self.known))
         reads = any(operand.reads_inputs for operand in operands)
         given: Any = {"compute": compute, "operands": tuple(operands)}
-        return [
-            _Value(f"{name}#{number}", depth, tuple(shape), reads, **given)
-            for number, shape in enumerate(shapes)
-        ]
+        for number, shape in enumerate(shapes):
+            value = _Value(f"{name}#{number}", order, tuple(shape), reads, **given)
+            self.known.setdefault(value.name, value)
+        return [self.known[f"{name}#{number}"] for number in range(len(shapes))]
 
     def _unique(self, text: str) -> str:
         self.seen[text] += 1
         return f"{text} {self.seen[text]}"
+
+
+def _kept_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Find the axes of a reshape that adds axes of size 1 only; None for another."""
+    axes, left = [], list(enumerate(after))
+    for size in reversed(before):
+        while left and left[-1][1] != size and left[-1][1] == 1:
+            left.pop()
+        if not left or left[-1][1] != size:
+            return None
+        axes.append(left.pop()[0])
+    return tuple(reversed(axes)) if all(size == 1 for _, size in left) else None
 
 
 def _plain(value: Any) -> Any:

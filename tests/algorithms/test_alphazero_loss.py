@@ -47,7 +47,8 @@ def loss(given: Trajectory, logits: Any, value: Any) -> tuple[float, dict[str, j
     table = {"logits": jnp.asarray(logits), "value": jnp.asarray(value)[:, None]}
     variables = Variables(params={"network": table}, state={"network": ()})
     hyper = AlphaZeroHyperparams(value_coef=0.5)
-    total, (metrics, _) = AGENT.loss(variables, (given, hyper), jax.random.key(0))
+    sequences = jax.tree.map(lambda leaf: leaf[None], given)  # of one step
+    total, (metrics, _) = AGENT.loss(variables, (sequences, hyper), jax.random.key(0))
     return float(total), metrics
 
 

@@ -103,12 +103,18 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("case", LAYERS)
+def slow_if_images(cases: dict[str, Any]) -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith("cnn") else ()) for name in cases
+    ]
+
+
+@pytest.mark.parametrize("case", slow_if_images(LAYERS))
 def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str) -> None:
     torso, noise = LAYERS[case]
     obs, first = observations(torso), network("haiku", torso, noise=noise)
     variables = perturbed(first)
-    for train in (False, True):
+    for train in (False, True) if case.startswith("batch") else (True,):
         expected = results(first, variables, obs, train=train)
         for backend in BACKENDS[1:]:
             other = network(backend, torso, noise=noise)
@@ -119,8 +125,9 @@ def test_norms_and_noisy_layers_compute_one_function_in_all_libraries(case: str)
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("case", [name for name in LAYERS if name.startswith("noisy")])
-def test_noisy_layers_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
+@pytest.mark.parametrize("case", slow_if_images(LAYERS))
+def test_they_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -> None:
+    """But for Equinox's batch normalization, which computes another variance."""
     torso, noise = LAYERS[case]
     obs, first = observations(torso), network("haiku", torso, "canonical", noise=noise)
     variables = perturbed(first)
@@ -128,7 +135,11 @@ def test_noisy_layers_are_equal_bit_for_bit_in_canonical_arithmetic(case: str) -
     for backend in BACKENDS[1:]:
         other = network(backend, torso, "canonical", noise=noise)
         found = results(other, translate(variables, first, other), obs, train=True)
-        jax.tree.map(np.testing.assert_array_equal, expected, found)
+        if case.startswith("batch") and backend == "equinox":
+            with pytest.raises(AssertionError):
+                jax.tree.map(np.testing.assert_array_equal, expected, found)
+        else:
+            jax.tree.map(np.testing.assert_array_equal, expected, found)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
