@@ -125,7 +125,7 @@ class IQN(rl.ReplayedQ):
         q, next_mean = quantiles.mean(axis=1), next_quantiles.mean(axis=1)
         errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
         loss = jnp.mean(batch.weight * losses) / config.huber_threshold
-        return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
+        return loss, ({"td_errors": jnp.asarray(errors), "q": q.mean()}, new_state)
 
     def _draw_tau(self, key: jax.Array, size: int, count: int, high: rl.Number = 1.0) -> jax.Array:
         """Draw tau uniformly from [0, high], float32 `[size, count]`."""

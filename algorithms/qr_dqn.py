@@ -84,7 +84,7 @@ class QRDQN(rl.ReplayedQ):
         q, next_mean = theta.mean(axis=1), next_theta.mean(axis=1)
         errors = jax.vmap(rlax.double_q_learning)(q, *data, next_mean, next_q)
         loss = jnp.mean(batch.weight * losses)
-        return loss, ({"td_errors": errors, "q": q.mean()}, new_state)
+        return loss, ({"td_errors": jnp.asarray(errors), "q": q.mean()}, new_state)
 
     def _quantiles(self, variables: nn.Variables, obs: Any, **how: Any) -> tuple[jax.Array, Any]:
         """Apply the network, `[B, num_quantiles, num_actions]`; `how`: see `apply_heads`."""

@@ -75,8 +75,8 @@ class OtherError(DQN):
 class OtherValue(QLearning):
     """One library takes a smaller next value; the agent learns after every step."""
 
-    def _next_value(self, learner_state: Any, step: Any, hyper: Any) -> jax.Array:
-        value = super()._next_value(learner_state, step, hyper)
+    def _next_value(self, state: Any, step: Any, next_action: Any) -> jax.Array:
+        value = super()._next_value(state, step, next_action)
         if is_second(self):
             value = 0.9 * value
         return value

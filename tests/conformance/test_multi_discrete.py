@@ -130,7 +130,8 @@ def test_a_run_is_resumed_evaluated_and_exported(
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(algorithm: str, words: str) -> None:
     with pytest.raises(TriglotError, match=words) as error:
-        triglot.make_agent(algorithm, Parts())
+        env: Any = Parts()
+        triglot.make_agent(algorithm, env)
     assert "\n" not in str(error.value)
 
 
