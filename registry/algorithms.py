@@ -44,7 +44,7 @@ FAMILIES = {
     "action values: discrete actions": (
         "dqn", "c51", "qr_dqn", "iqn", "rainbow", "pqn", "r2d2",
     ),
-    "actors and critics: off-policy; continuous actions (sac, mpo: discrete ones too)": (
+    "actors and critics: off-policy; continuous actions (sac, redq, mpo: discrete ones too)": (
         "ddpg", "td3", "sac", "redq", "crossq", "mpo",
     ),
     "search: discrete actions": ("alphazero", "muzero"),
