@@ -5,7 +5,7 @@ https://arxiv.org/abs/1806.06923, equations 3 and 4. Options: those of DQN but
 Munchausen rewards, with the sources that `algorithms/dqn.py` names.
 Differences: a truncated episode bootstraps from its true last observation; priorities, if any, are
 the temporal-difference errors of the means; tau's features multiply those of the last hidden layer;
-fewer samples of tau by default than the paper's 64.
+fewer samples of tau by default than the paper's 64; greedy actions take midpoints instead.
 """
 
 import functools
@@ -91,12 +91,14 @@ class IQN(rl.ReplayedQ):
         *,
         explore: bool,
     ) -> rl.PolicyOutput:
-        """Maximize the mean of K sampled quantiles, epsilon-greedily."""
+        """Maximize the mean of K sampled quantiles; greedily, of those at the midpoints."""
+        if not explore:
+            return super().act(state, carry, inputs, key, explore=False)
         tau_key, action_key = jax.random.split(key)
         variables, num_envs = state.learner.variables, inputs.first.shape[0]
         tau = self._draw_tau(tau_key, num_envs, self.config.num_policy_tau, state.hyper.cvar)
         q = self._quantiles(variables, inputs.obs, tau)[0].mean(axis=1)
-        return self.act_on(q, state, carry, inputs, action_key, explore=explore)
+        return self.act_on(q, state, carry, inputs, action_key, explore=True)
 
     def loss(
         self, variables: nn.Variables, batch: rl.ReplayedBatch, key: jax.Array

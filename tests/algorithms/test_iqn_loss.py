@@ -181,6 +181,16 @@ def test_every_draw_of_tau_has_its_own_key() -> None:
     assert len(rows) == len(np.unique(rows, axis=0)) == 3
 
 
+def test_greedy_actions_do_not_depend_on_the_key() -> None:
+    made = agent(IQN)
+    state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 64)
+    obs = jax.random.normal(jax.random.key(1), (64, 3))
+    inputs = PolicyInput(obs=obs, first=jnp.ones(64, bool))
+    act = jax.jit(lambda key: made.act(state, (), inputs, key, explore=False).action)
+    best = jnp.argmax(made.action_values(state, obs), axis=-1)
+    np.testing.assert_array_equal(act(jax.random.key(2)), best)
+
+
 def test_masked_actions_are_not_chosen() -> None:
     made = agent(IQN)
     state = jax.jit(made.init, static_argnums=1)(jax.random.key(0), 4)
