@@ -262,7 +262,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
 
     families = in_families(rows)
     height = sum(len(members) + 1.0 for _, members in families) + 1.4
-    style = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
+    style: Any = {"svg.hashsalt": "triglot", "font.family": "DejaVu Sans", "font.size": 9}
     with pyplot.rc_context(style):
         figure = pyplot.figure(figsize=(9.0, 0.27 * height), facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1))
