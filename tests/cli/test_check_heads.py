@@ -130,11 +130,11 @@ def test_heads_are_not_checked_if_apply_fails(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("{m}:q --algorithm dnq", "unknown algorithm 'dnq'; did you mean 'dqn'"),
+        ("{m}:q --algorithm dqnn", "unknown algorithm 'dqnn'; did you mean 'dqn'"),
         ("actr={m}:actor --algorithm sac", "unknown network of sac 'actr'; did you mean 'actor'"),
         ("actor={m}:actr --algorithm sac", "did you mean 'actor'"),
         ("ppo --algorithm dqn", "--algorithm is an option for networks"),
-        ("{m}:q --algorithm sac --env probe:two-step", "sac"),
+        ("{m}:q --algorithm td3 --env probe:two-step", "td3"),
         ("{m}:q --env probe:two-step --algorithm", "--algorithm"),
     ],
 )

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from triglot import PPO, SAC, rl
+from triglot import PPO, rl
+from triglot.algorithms.td3 import TD3
 from triglot.backends import build
 
 
-class Continuous(SAC):
+class Continuous(TD3):
     pass
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def images(obs_spec, action_spec):
     return build("linen", PPO.networks(obs_spec, action_spec))
 
 def mean(obs_spec, action_spec):
-    return build("linen", {"actor": SAC.networks(obs_spec, action_spec)["actor"]}).parts["actor"]
+    return build("linen", {"actor": TD3.networks(obs_spec, action_spec)["actor"]}).parts["actor"]
 """
 
 
@@ -93,7 +94,7 @@ def env_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("{own}:Masked", "jumanji:Maze-v0"),
         ("{own}:Mistaken", "gymnax:CartPole-v1"),  # fits nowhere: the checker explains
         ("{own}:images", "jumanji:Maze-v0"),
-        ("actor={own}:mean --algorithm sac", "gymnax:Pendulum-v1"),
+        ("actor={own}:mean --algorithm td3", "gymnax:Pendulum-v1"),
         ("sac --env probe:reach", "probe:reach"),
     ],
 )
@@ -143,6 +144,6 @@ def test_without_their_libraries_probes_are_chosen(
         return real(name)
 
     monkeypatch.setattr(fitting, "make_env", make_env)
-    for algorithm in ("sac", "q_learning"):
+    for algorithm in ("td3", "q_learning"):
         assert cli.main(["check", algorithm]) == 0
     assert env_names == ["probe:reach", "gridworld:4x4"]
