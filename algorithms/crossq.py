@@ -1,4 +1,4 @@
-"""CrossQ: SAC with batch normalization and without target networks; as REDQ, but fast.
+"""CrossQ: SAC with batch normalization and no targets; where environment steps are costly.
 
 Source: Bhatt et al. 2024, "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater
 Sample Efficiency and Simplicity", https://arxiv.org/abs/1902.05605, section 3.

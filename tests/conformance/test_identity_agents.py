@@ -78,8 +78,6 @@ SLOW = [
     # All but Equinox, whose batch normalization computes another variance.
     pytest.param(LIBRARIES[:3], task("crossq"), 100, id="crossq-flax-haiku"),
     pytest.param(LIBRARIES, task("pqn", dueling=True), 40, id="pqn-dueling"),
-    # Their cells have one function each; Haiku's and Equinox's round differently.
-    pytest.param(("linen", "nnx"), task("pqn", cell="lstm"), 40, id="pqn-lstm"),
     *(
         pytest.param(LIBRARIES, task(name, **EVERY_OPTION), 100, id=f"{name}-options")
         for name in ("c51", "qr_dqn", "iqn", "rainbow")
