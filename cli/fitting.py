@@ -42,6 +42,8 @@ SMALL: dict[str, Any] = {
     "buffer_size": 1024,
     "hidden_sizes": (16,),
     "num_simulations": 4,
+    "burn_in_length": 2,
+    "unroll_length": 6,
 }
 
 

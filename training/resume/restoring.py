@@ -49,7 +49,8 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
     check_known("checkpoint", kind, KINDS)
     if kind == "best" and previous:
         raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
-    like = jax.eval_shape(lambda: initial(plan))
+    # The function itself: JAX takes compiler options of an outermost program only.
+    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
     recorded = recorded_progress(plan.out)
     is_best = kind == "best"
     checkpoints = best_checkpoints(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
