@@ -42,7 +42,7 @@ demo: $(READY)  ## trains PPO on four libraries, writes a report (4 minutes)
 	    --backends haiku linen nnx equinox --num-seeds 4 --seed 0 \
 	    --total-steps $(STEPS) --repetitions 1 --out "$(OUT)"
 
-test: $(READY_DEV)  ## the tests (12 minutes)
+test: $(READY_DEV)  ## the tests (15 minutes)
 	@status=0; \
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized and not packaging" \
@@ -52,7 +52,7 @@ test: $(READY_DEV)  ## the tests (12 minutes)
 
 # What builds or runs the files that are shipped (wheel, notebooks, the code in documents, exports), and
 # what starts, stops and continues programs (runs, sweeps).
-test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (7 minutes)
+test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs (9 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 

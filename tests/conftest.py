@@ -77,7 +77,8 @@ OPTIMIZED = (
 # what is exported, or start, stop and continue programs.
 PACKAGING = (
     "export", "faults", "sweep", "test_changing", "test_devices", "test_extending",
-    "test_interrupt", "test_profiling", "test_readme", "test_short_commands", "test_tasks",
+    "test_interrupt", "test_profiling", "test_readme", "test_resume",
+    "test_short_commands", "test_tasks",
 )  # fmt: skip
 
 
