@@ -8,13 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..algorithms.dqn import DQN
-from ..algorithms.dyna_q import DynaQ
-from ..algorithms.monte_carlo import MonteCarlo
-from ..algorithms.openai_es import ES
-from ..algorithms.ppo import PPO
-from ..algorithms.q_learning import QLearning
-from ..algorithms.sac import SAC
 from ..backends import build
 from ..backends.libraries import find
 from ..backends.naming import normalize_separators, words_of
@@ -23,15 +16,24 @@ from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box, MultiDiscrete
+from ..registry.algorithms import ALGORITHMS
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from .acting import num_masked
 from .sources import camel, network_source
 from .styles import LIBRARIES, Style
 
 MODEL, WEIGHTS = "model.py", "weights.npz"
-# The algorithms whose greedy action `model.py` can compute, and the head of discrete ones.
-GREEDY = {PPO: "logits", DQN: "q", QLearning: "q", SAC: "mean"}
-GREEDY |= {MonteCarlo: "q", DynaQ: "q", ES: "logits"}
+# What is largest at the greedy action, by the built-in algorithm: one head, or its mean over atoms.
+# AlphaZero and MuZero search for it, and IQN draws what its networks read.
+LARGEST = {
+    "logits": "ppo a2c reinforce impala vmpo sac redq mpo openai_es",
+    "q": "dqn pqn r2d2 q_learning monte_carlo dyna_q",
+    "quantiles": "qr_dqn",
+    "atoms": "c51 rainbow",
+    "action": "ddpg td3 crossq",
+}
+HEADS = {"atoms": "logits"}
+GREEDY = {ALGORITHMS[name]: kind for kind, names in LARGEST.items() for name in names.split()}
 
 HEAD = '''"""{title}
 
@@ -75,7 +77,7 @@ HIGH = np.array({high}, "{dtype}")
 def act({arguments}):
     """Choose the greedy actions, {dtype} [B{shape}]."""
     {call}
-    unit = jnp.tanh(outputs["mean"]).reshape(-1, *LOW.shape)
+    unit = jnp.tanh({values}).reshape(-1, *LOW.shape)
     return {action}
 '''
 
@@ -121,7 +123,7 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
             f"A recurrent network takes and returns a carry, a dictionary of {names}, float32 "
             f"[B, {cells[0].size}]; zeros where an episode starts."
         )
-    acting = _act(run, specs, MEAN in weights)
+    acting = _act(run, seed_index, specs, MEAN in weights)
     if acting:
         usage.append("`act(obs, ...)` chooses the greedy actions.")
     head = HEAD.format(
@@ -180,23 +182,33 @@ def _native_weights(
     return named
 
 
-def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
+def _act(
+    run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool
+) -> str:
     """Write the function of the greedy action; empty for a custom algorithm."""
     agent: Any = run.agent
-    if type(agent) not in GREEDY:
+    kind = GREEDY.get(f"{type(agent).__module__}:{type(agent).__qualname__}")
+    if kind is None:
         return ""
     action_spec = agent.action_spec
-    wanted = "mean" if isinstance(action_spec, Box) else GREEDY[type(agent)]
-    part = next(name for name, spec in specs.items() if wanted in dict(spec.heads))
+    choices = {"mean", "action"} if isinstance(action_spec, Box) else {HEADS.get(kind, kind)}
+    part, head = next(
+        (name, head) for name, spec in specs.items() for head, _ in spec.heads if head in choices
+    )
     masked, recurrent = num_masked(run) is not None, specs[part].cell is not None
     obs = "normalize(obs)" if normalizes else "obs"
     arguments = ["obs", *(["action_mask"] if masked else []), *(["carry"] if recurrent else [])]
     call = f'outputs = apply("{part}", {obs})'
     if recurrent:
         call = f'outputs, carry = apply("{part}", {obs}, carry)'
-    values = f'outputs["{wanted}"]'
+    values = f'outputs["{head}"]'
+    if kind == "quantiles":
+        values += ".mean(axis=-1)"
+    elif kind == "atoms":
+        values = f"jax.nn.softmax({values}) @ ATOMS"
     values = f"jnp.where(action_mask, {values}, -jnp.inf)" if masked else values
     texts: dict[str, Any] = {"arguments": ", ".join(arguments), "call": call, "dtype": "int32"}
+    texts["values"] = values
     texts["shape"] = "".join(f", {size}" for size in action_spec.shape)
     if isinstance(action_spec, Box):
         low, high = action_spec.bounds()
@@ -208,6 +220,11 @@ def _act(run: Run, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
         action = f"jnp.stack({chosen}, axis=-1)"
     else:
         action = f"jnp.argmax({values}, axis=-1)"
-    return (CONTINUOUS if isinstance(action_spec, Box) else DISCRETE).format(
+    text = (CONTINUOUS if isinstance(action_spec, Box) else DISCRETE).format(
         **texts, action=f"{action}, carry" if recurrent else action
     )
+    if kind != "atoms":
+        return text
+    hyper = jax.tree.map(lambda leaf: float(leaf[seed_index]), run.agent_states.hyper)
+    atoms = f"np.linspace({hyper.v_min}, {hyper.v_max}, {agent.config.num_atoms})"
+    return f'\nATOMS = {atoms}.astype("float32")\n\n{text}'

@@ -14,6 +14,8 @@ from triglot.training.load import Run
 SMALL = {"hidden_sizes": (5, 6), "num_envs": 4, "rollout_length": 4}
 REPLAY = {"hidden_sizes": (5, 6), "num_envs": 2, "rollout_length": 1, "buffer_size": 32}
 REPLAY |= {"batch_size": 4, "learning_starts": 4}
+SEQUENCES = {**REPLAY, "cell_size": 3, "rollout_length": 2, "burn_in_length": 1, "unroll_length": 2}
+SEQUENCES |= {"n_step": 1, "num_gradient_steps": 1, "learning_starts": 16, "buffer_size": 64}
 IMAGES = {**SMALL, "hidden_sizes": (6,), "channels": (3, 2), "kernel_size": 2, "stride": (2, 1)}
 
 # Algorithm, environment and configuration.
@@ -27,6 +29,11 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gru": ("ppo", "probe:two-step", {**SMALL, "cell": "gru", "cell_size": 3}),
     "dueling": ("dqn", "probe:two-step", {**REPLAY, "dueling": True}),
     "twins": ("sac", "probe:reach", {**REPLAY, "normalize_obs": True}),
+    "logits": ("sac", "probe:two-step", REPLAY),
+    "quantiles": ("qr_dqn", "probe:two-step", {**REPLAY, "num_quantiles": 3}),
+    "atoms": ("c51", "probe:two-step", {**REPLAY, "num_atoms": 4}),
+    "deterministic": ("td3", "probe:reach", REPLAY),
+    "sequences": ("r2d2", "probe:two-step", SEQUENCES),
     "table": ("q_learning", "gridworld:3x3", {}),
 }
 

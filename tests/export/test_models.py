@@ -28,11 +28,17 @@ FROM = {
     "lstm": "haiku",
     "dueling": "nnx",
     "twins": "linen",
+    "logits": "equinox",
+    "quantiles": "haiku",
+    "atoms": "nnx",
+    "deterministic": "linen",
+    "sequences": "equinox",
     "table": "table",
 }
 SCRIPT = """
 import importlib.util, sys
 import numpy as np
+RECURRENT = "lstm", "sequences"
 for kind in sys.argv[2].split(","):
     folder = f"{sys.argv[1]}/{kind}"
     spec = importlib.util.spec_from_file_location(kind, f"{folder}/model.py")
@@ -43,13 +49,13 @@ for kind in sys.argv[2].split(","):
     read = model.normalize(obs) if hasattr(model, "normalize") else obs
     results = {}
     for name in model.NETWORKS:
-        inputs = [read] + ([given["action"]] if name.startswith("critic_") else [])
-        if kind == "lstm":
+        inputs = [read] + ([given["action"]] if name.startswith("critic_") and kind != "logits" else [])
+        if kind in RECURRENT:
             inputs.append({name: given[name] for name in ("hidden", "cell")})
         outputs = model.apply(name, *inputs)
-        outputs, carry = outputs if kind == "lstm" else (outputs, {})
+        outputs, carry = outputs if kind in RECURRENT else (outputs, {})
         results |= {f"{name}/{head}": array for head, array in {**outputs, **carry}.items()}
-    more = [inputs[-1]] if kind == "lstm" else []
+    more = [inputs[-1]] if kind in RECURRENT else []
     action = model.act(obs, *more)
     np.savez(f"{folder}/outputs.npz", action=action[0] if more else action, **results)
 """
@@ -61,6 +67,7 @@ NEEDED = {
     "equinox": ("equinox",),
 }
 NUM = 5
+RECURRENT = "lstm", "sequences"
 
 
 @functools.cache
@@ -83,15 +90,15 @@ def expected(kind: str) -> dict[str, Any]:
     )
     obs = given["obs"] if stats is None else stats.normalize(given["obs"])
     carry = {name: given[name] for name in ("hidden", "cell")}
-    whole: Any = {name: carry for name in run.agent.network.parts} if kind == "lstm" else ()
+    whole: Any = {name: carry for name in run.agent.network.parts} if kind in RECURRENT else ()
     inputs = PolicyInput(obs=given["obs"], first=jnp.zeros(NUM, bool))
     act = jax.jit(lambda c: run.agent.act(state, c, inputs, jax.random.key(0), explore=False))
     found: dict[str, Any] = {"action": act(whole).action}
     for name, spec in specs_of(run).items():
         network, own = run.agent.network.parts[name], part_of(variables, name)
-        seen: Any = (obs, given["action"]) if spec.ensemble_size > 1 else obs
-        outputs, _ = jax.jit(network.apply)(own, (obs, carry) if kind == "lstm" else seen)
-        outputs, after = outputs if kind == "lstm" else (outputs, {})
+        seen: Any = (obs, given["action"]) if len(spec.inputs) > 1 else obs
+        outputs, _ = jax.jit(network.apply)(own, (obs, carry) if kind in RECURRENT else seen)
+        outputs, after = outputs if kind in RECURRENT else (outputs, {})
         for head, array in {**outputs, **after}.items():
             if spec.ensemble_size > 1:
                 found |= {f"{name}_{i}/{head}": one for i, one in enumerate(array)}
