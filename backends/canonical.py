@@ -19,6 +19,7 @@ from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
 from ..core.tracing.norms import has_norms, in_one_order
+from ..core.tracing.products import Products
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -67,7 +68,9 @@ def with_arithmetic(network: Network, arithmetic: str) -> Network:
             own = decoded(Variables(params=params, state=variables.state))
             return network.apply(own, inputs, key=key, train=train)
 
-        rewritten = params_on_the_right(forward) if layout else forward
+        if not layout:
+            return forward(variables.params, inputs)
+        rewritten = params_on_the_right(forward, recurrent=network.recurrent)
         return rewritten(variables.params, inputs)
 
     def scatter_add(params: Any, inputs: Any, changes: Any) -> Any:
@@ -93,7 +96,9 @@ def _named_codec(codec: Codec, layout: bool) -> Codec:
     return Codec.named(dict.fromkeys(by_name, 0), list(by_name.values()))
 
 
-def params_on_the_right(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def params_on_the_right(
+    function: Callable[[Any, Any], Any], *, recurrent: bool = False
+) -> Callable[[Any, Any], Any]:
     """Rewrite the jaxpr of `function(params, inputs)` to a canonical order of summation.
 
     If the left operand of a product depends on the parameters only and the right one on the inputs,
@@ -106,8 +111,8 @@ def params_on_the_right(function: Callable[[Any, Any], Any]) -> Callable[[Any, A
 
     def rewritten(params: Any, inputs: Any) -> Any:
         closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
-        if has_norms(closed.jaxpr):
-            closed = in_one_order(closed, len(jax.tree.leaves(params)))
+        if recurrent or has_norms(closed.jaxpr):
+            closed = in_one_order(closed, len(jax.tree.leaves(params)), Products)
         values = [
             *(Value.of(leaf, PARAMS) for leaf in jax.tree.leaves(params)),
             *(Value.of(leaf, INPUTS) for leaf in jax.tree.leaves(inputs)),

@@ -54,7 +54,6 @@ class Case:
       family: algorithms of one family share most of their code; the quick tests train one of them
         on each library and suite.
       table: whether its networks may be tables, where observations are Discrete.
-      unequal: why canonical trainings on all libraries are not equal bit for bit; None if they are.
     """
 
     envs: tuple[str, ...]
@@ -65,7 +64,6 @@ class Case:
     refused: Mapping[str, str] = field(default_factory=dict)
     family: str
     table: bool = True
-    unequal: str | None = None
 
     def backends(self, env: str | None = None) -> tuple[str, ...]:
         """List the libraries that serve an environment, by default the first."""
@@ -297,7 +295,6 @@ CASES: dict[str, Case] = {
             GRID: "a table has no recurrent cell",
         },
         table=False,
-        unequal="each library adds the products and the bias of a recurrent cell in its own order",
     ),
     "ddpg": Case(
         family="actor and critic",
@@ -336,8 +333,6 @@ CASES: dict[str, Case] = {
             ),
         ),
         refused=dict.fromkeys(NOT_CONTINUOUS, "CrossQ needs a bounded Box of float actions"),
-        unequal="Equinox's BatchNorm averages squares of centred inputs, the others subtract the "
-        "mean's square: the first operation that differs is the variance",
     ),
     "mpo": Case(
         family="actor and critic",

@@ -207,7 +207,6 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
     differences = [
         f"- `{name}`, {TITLES[library]}: "
         + (one["error"] if "error" in one else f"differs first in {where(one['first'])}")
-        + (f"; {CASES[name].unequal}" if name in CASES and CASES[name].unequal else "")
         + "."
         for name, row in rows.items()
         for library, one in row["libraries"].items()

@@ -202,10 +202,11 @@ def _act(
     if recurrent:
         call = f'outputs, carry = apply("{part}", {obs}, carry)'
     values = f'outputs["{head}"]'
-    if kind == "quantiles":
-        values += ".mean(axis=-1)"
-    elif kind == "atoms":
-        values = f"jax.nn.softmax({values}) @ ATOMS"
+    if kind in ("quantiles", "atoms"):
+        atoms = agent.config.num_quantiles if kind == "quantiles" else agent.config.num_atoms
+        values += f".reshape(-1, {action_spec.num_values}, {atoms})"
+        means = {"quantiles": "{}.mean(axis=-1)", "atoms": "jax.nn.softmax({}) @ ATOMS"}
+        values = means[kind].format(values)
     values = f"jnp.where(action_mask, {values}, -jnp.inf)" if masked else values
     texts: dict[str, Any] = {"arguments": ", ".join(arguments), "call": call, "dtype": "int32"}
     texts["values"] = values

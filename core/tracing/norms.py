@@ -1,9 +1,10 @@
 """Normalizations in one order, so that those of several libraries round alike.
 
 A normalized array is (x - mean) * rsqrt(variance + epsilon) * scale + bias. Libraries compute a
-mean once or twice, multiply by the scale before or after, and sum gradients in the order of their
-equations. Here nothing is computed twice, parameters are multiplied last, and equations are
-ordered by their depth, then by their operation.
+mean once or twice, multiply by the scale before or after, divide by a root, take the variance as
+mean(square(x - mean)) or as mean(square(x)) - square(mean), and sum gradients in the order of their
+equations. Here nothing is computed twice, parameters are multiplied last, the variance is the
+first, and equations are ordered by their depth, then by their operation.
 """
 
 import hashlib
@@ -27,21 +28,28 @@ Compute = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
 def has_norms(jaxpr: Any) -> bool:
-    """Check whether a program takes a reciprocal root, as normalizations do."""
-    return any(equation.primitive.name == "rsqrt" for equation, _ in walk(jaxpr))
+    """Check whether a program takes a root, as normalizations do."""
+    return any(equation.primitive.name in ("sqrt", "rsqrt") for equation, _ in walk(jaxpr))
 
 
-def in_one_order(closed: Any, num_params: int) -> Any:
+def in_one_order(
+    closed: Any, num_params: int, make_graph: "Callable[[], Graph] | None" = None
+) -> Any:
     """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
 
     One with side effects is returned as it is.
+
+    Args:
+      closed: the program.
+      num_params: how many of its inputs are parameters.
+      make_graph: makes the empty graph, by default a `Graph`.
     """
     jaxpr = closed.jaxpr
     if jaxpr.effects:
         return closed
 
     def evaluate(*inputs: jax.Array) -> list[jax.Array]:
-        graph, known = _Graph(), {}
+        graph, known = (make_graph or Graph)(), {}
         for index, (variable, array) in enumerate(zip(jaxpr.invars, inputs, strict=True)):
             known[variable] = graph.given(array, f"input {index}", index >= num_params)
         for variable, array in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -53,40 +61,50 @@ def in_one_order(closed: Any, num_params: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Value:
+class Value:
     """A result of an equation, or a given array.
 
     Attributes:
       name: of how it is computed, the same for equal values; results of one equation differ in
         their number after a `#`.
       order: sorts equations: by the longest chain of equations to its result, which comes first, by
-        operation, and as they came.
+        operation, and by name.
       shape: of the array.
       reads_inputs: whether it depends on more than parameters and constants.
       array: of a given one.
       compute: of its equation's operands, all results.
       operands: of its equation.
-      factors: of a product of a value that reads inputs and one that does not, in this order.
+      factors: of a product with a factor, which comes second.
       source: the value that it is a reshaped or broadcast copy of.
       axes: of the source in it.
       not_negative: whether it is a square, or a sum or a quotient of squares.
+      summed: of a sum over axes: what is summed, and the axes.
+      mean_of: of such a sum divided by a number: the same, and the number.
     """
 
     name: str
-    order: tuple[int, str, int]
+    order: tuple[int, str, str]
     shape: tuple[int, ...]
     reads_inputs: bool
     array: Any = None
     compute: Compute | None = None
-    operands: "tuple[_Value, ...]" = ()
-    factors: "tuple[_Value, ...]" = ()
-    source: "_Value | None" = None
+    operands: "tuple[Value, ...]" = ()
+    factors: "tuple[Value, ...]" = ()
+    source: "Value | None" = None
     axes: tuple[int, ...] = ()
     not_negative: bool = False
+    summed: "tuple[Value, tuple[int, ...]] | None" = None
+    mean_of: "tuple[Value, tuple[int, ...], float] | None" = None
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether it does not read inputs, and is not the root that normalizes."""
+        root = (self.source or self).name.startswith("rsqrt ")
+        return not self.reads_inputs and not root
 
     @property
     def is_number(self) -> bool:
@@ -98,30 +116,32 @@ class _Value:
 
 
 @dataclass(frozen=True)
-class _Graph:
+class Graph:
     """The values of a program.
 
     Attributes:
       known: results of equations by name.
       seen: counts equations and constants that cannot be compared.
+      instead: values that are computed in place of others, by the others' names.
     """
 
-    known: dict[str, _Value] = field(default_factory=dict)
+    known: dict[str, Value] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
+    instead: dict[str, Value] = field(default_factory=dict)
 
-    def given(self, array: Any, name: str, reads_inputs: bool = False) -> _Value:
-        return _Value(name, (0, "", 0), jnp.shape(array), reads_inputs, array)
+    def given(self, array: Any, name: str, reads_inputs: bool = False) -> Value:
+        return Value(name, (0, "", name), jnp.shape(array), reads_inputs, array)
 
-    def constant(self, array: Any) -> _Value:
+    def constant(self, array: Any) -> Value:
         if isinstance(array, np.ndarray | np.generic | float | int) and np.size(array) == 1:
             number = np.asarray(array)
             return self.given(number, f"number {number.dtype}{number.shape}{number.tolist()}")
         return self.given(array, self._unique("constant"))
 
-    def add(self, jaxpr: Any, known: dict[Any, _Value]) -> list[_Value]:
+    def add(self, jaxpr: Any, known: dict[Any, Value]) -> list[Value]:
         """Add a jaxpr's equations and return its results."""
 
-        def read(atom: Any) -> _Value:
+        def read(atom: Any) -> Value:
             return self.constant(atom.val) if isinstance(atom, jex.Literal) else known[atom]
 
         for equation in jaxpr.eqns:
@@ -129,17 +149,10 @@ class _Graph:
             known.update(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
-    def compute(self, values: Sequence[_Value]) -> list[jax.Array]:
+    def compute(self, values: Sequence[Value]) -> list[jax.Array]:
         """Compute values after their operands."""
-        needed: dict[str, _Value] = {}
-        waiting = list(values)
-        while waiting:
-            value = waiting.pop()
-            if value.name not in needed:
-                needed[value.name] = value
-                waiting.extend(value.operands)
         found: dict[str, Any] = {}
-        for value in sorted(needed.values(), key=lambda each: each.order):
+        for value in sorted(self._needed(values), key=lambda each: each.order):
             if value.compute is None:
                 found[value.name] = value.array
             elif value.name not in found:
@@ -148,7 +161,19 @@ class _Graph:
                 found |= {f"{equation}#{number}": array for number, array in enumerate(results)}
         return [jnp.asarray(found[value.name]) for value in values]
 
-    def _apply(self, equation: Any, operands: list[_Value]) -> Sequence[_Value]:
+    def _needed(self, values: Sequence[Value]) -> list[Value]:
+        """Find what values are computed from, and themselves."""
+        needed: dict[str, Value] = {}
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            value = self.instead.get(value.name, value)
+            if value.name not in needed:
+                needed[value.name] = value
+                waiting.extend(value.operands)
+        return list(needed.values())
+
+    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
         if name in ("jit", "pjit"):
             inner = params["jaxpr"]
@@ -165,19 +190,33 @@ class _Graph:
         if name == "select_n" and operands[0].is_number:
             return [operands[1 + int(operands[0].array.item())]]
         shape = tuple(results[0].shape)
+        if name == "psum" and all(isinstance(axis, int) for axis in params["axes"]):  # no names
+            # BatchNorm of Equinox leaves numbers of axes where `vmap` named an axis.
+            axes = tuple(params["axes"])
+            return [self.through(lambda x: x.sum(axes), results[0].dtype, operands[0])]
+        if name == "reduce_sum" and not params["axes"]:
+            return operands
         if name == "broadcast_in_dim":
             return [self._broadcast(operands[0], shape, tuple(params["broadcast_dimensions"]))]
-        if name == "reshape" and (axes := _kept_axes(operands[0].shape, shape)) is not None:
+        if name == "reshape" and (axes := kept_axes(operands[0].shape, shape)) is not None:
             return [self._broadcast(operands[0], shape, axes)]
+        if name == "reshape" and (source := operands[0].source) and source.shape == shape:
+            return [source]
         if name in ELEMENTWISE:
             return [self._elementwise(equation, operands, shape)]
         return self._new(equation, operands)
 
-    def _elementwise(self, equation: Any, operands: list[_Value], shape: tuple[int, ...]) -> _Value:
+    def _elementwise(self, equation: Any, operands: list[Value], shape: tuple[int, ...]) -> Value:
         name, arrays = equation.primitive.name, [one for one in operands if not one.is_number]
         numbers = [one.array for one in operands if one.is_number]
+        dtype = equation.outvars[0].aval.dtype
         if name == "max" and numbers and not numbers[0].any() and arrays[0].not_negative:
             return arrays[0]
+        if name == "div" and operands[1].is_number and (total := operands[0].summed):
+            (mean,) = self._new(equation, operands, [shape])
+            return replace(mean, mean_of=(*total, operands[1].array.item()))
+        if name == "div" and operands[1].is_number and (operands[1].array == 1).all():
+            return operands[0]
         are_scalars = all(number.shape == () for number in numbers)
         if len(arrays) == 1 and are_scalars and arrays[0].is_reshaped and arrays[0].source:
             # Reshape the result instead.
@@ -185,26 +224,60 @@ class _Graph:
             before = [one if one.is_number else source for one in operands]
             result = self._elementwise(equation, before, source.shape)
             return self._broadcast(result, shape, axes)
+        if name == "sub":
+            squares, square = (one.source if one.is_reshaped else one for one in operands)
+            if variance := self._variance(squares, square, dtype):
+                return self._broadcast(variance, shape, operands[0].axes or _all(shape))
         operands = [self._spread(operand, shape) for operand in operands]
+        if name == "mul" and operands[0].name == operands[1].name:
+            return self.through(jnp.square, dtype, operands[0])
+        if name == "div" and (root := operands[1].source) and root.name.startswith("sqrt "):
+            inverse = self.through(jax.lax.rsqrt, dtype, root.operands[0])
+            spread = self._broadcast(inverse, operands[1].shape, operands[1].axes)
+            return self.through(jnp.multiply, dtype, operands[0], spread)
         if name == "mul":
             return self._product(equation, *operands)
         if name in COMMUTATIVE:
             operands = sorted(operands, key=lambda each: each.order)
         return self._new(equation, operands, [shape])[0]
 
-    def _product(self, equation: Any, one: _Value, other: _Value) -> _Value:
-        """Multiply by what does not read inputs last: (a * scale) * b as (a * b) * scale."""
+    def _variance(self, squares: Value, square: Value, dtype: Any) -> Value | None:
+        """Rewrite mean(square(x)) - square(mean) to mean(square(x - mean)); None if it is not."""
+        mean_of, squared = squares.mean_of, square.operands[0] if square.operands else square
+        if not (mean_of and squared.mean_of and square.name.startswith("square ")):
+            return None
+        (of, axes, by), (x, *how) = mean_of, squared.mean_of
+        if not of.name.startswith("square ") or of.operands[0].name != x.name or how != [axes, by]:
+            return None
+
+        def variance(x: jax.Array) -> jax.Array:
+            mean = x.sum(axes) / by
+            return jnp.square(x - jnp.expand_dims(mean, axes)).sum(axes) / by
+
+        return self.through(variance, dtype, x)
+
+    def through(self, function: Callable[..., jax.Array], dtype: Any, *values: Value) -> Value:
+        """Add what a function of arrays computes; `dtype` is that of all of them."""
+        shapes = [jax.ShapeDtypeStruct(value.shape, dtype) for value in values]
+        jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
+        return self.add(jaxpr, dict(zip(jaxpr.invars, values, strict=True)))[0]
+
+    def _product(self, equation: Any, one: Value, other: Value) -> Value:
+        """Multiply by factors last: (a * scale) * b as (a * b) * scale."""
         for left, right in ((one, other), (other, one)):
             if left.factors and right.reads_inputs and not right.factors:
                 rest, factor = left.factors
-                return self._product(equation, self._product(equation, rest, right), factor)
-        one, other = sorted((one, other), key=lambda each: (not each.reads_inputs, each.order))
+                product = self._product(equation, rest, right)
+                if len(factor.shape) == len(product.shape):
+                    factor = self._spread(factor, product.shape)
+                return self._product(equation, product, factor)
+        one, other = sorted((one, other), key=lambda each: (each.is_factor, each.order))
         shape = np.broadcast_shapes(one.shape, other.shape)
         (product,) = self._new(equation, [one, other], [shape])
-        is_scaled = one.reads_inputs and not other.reads_inputs and not other.is_number
+        is_scaled = other.is_factor and not one.is_factor and not other.is_number
         return replace(product, factors=(one, other)) if is_scaled else product
 
-    def _spread(self, value: _Value, shape: tuple[int, ...]) -> _Value:
+    def _spread(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Broadcast along axes of size 1; what has no axes stays."""
         if value.shape in ((), shape):
             return value
@@ -214,7 +287,7 @@ class _Graph:
         rest, factor = value.factors
         return replace(spread, factors=(self._spread(rest, shape), factor))
 
-    def _broadcast(self, value: _Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> _Value:
+    def _broadcast(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
         """Broadcast in one step from the array before other reshapes and broadcasts."""
         source = value
         if (value.source is not None and value.source.size == value.size) or (
@@ -229,43 +302,51 @@ class _Graph:
 
         how = {"shape": shape, "axes": axes}
         (spread,) = self._named("broadcast_in_dim", how, [source], compute, [shape])
-        return replace(spread, source=source, axes=axes, not_negative=source.not_negative)
+        spread = replace(spread, source=source, axes=axes, not_negative=source.not_negative)
+        if source.factors and all(factor.shape == source.shape for factor in source.factors):
+            factors = [self._broadcast(factor, shape, axes) for factor in source.factors]
+            return replace(spread, factors=tuple(factors))
+        return spread
 
     def _new(
-        self, equation: Any, operands: list[_Value], shapes: list[tuple[int, ...]] | None = None
-    ) -> list[_Value]:
+        self, equation: Any, operands: list[Value], shapes: list[tuple[int, ...]] | None = None
+    ) -> list[Value]:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             with context_of(equation):
                 return bind(equation, [jnp.asarray(array) for array in arrays])
 
         shapes = shapes or [variable.aval.shape for variable in equation.outvars]
         name, params = equation.primitive.name, equation.params
+        if params.get("preferred_element_type", 0) is None:  # as if the result's type were stated
+            params = {**params, "preferred_element_type": equation.outvars[0].aval.dtype}
         comparable = not any(callable(one) for one in params.values())
         comparable = comparable and not list(jex.jaxprs_in_params(params))
         results = self._named(name, params if comparable else None, operands, compute, shapes)
         of_squares = name in ("reduce_sum", "div") and operands[0].not_negative
         divides = name == "div" and not (operands[1].is_number and operands[1].array.item() > 0)
         if name == "square" or (of_squares and not divides):
-            return [replace(result, not_negative=True) for result in results]
+            results = [replace(result, not_negative=True) for result in results]
+        if name == "reduce_sum":
+            results = [replace(one, summed=(operands[0], tuple(params["axes"]))) for one in results]
         return results
 
     def _named(
         self,
         primitive: str,
         params: Any,
-        operands: list[_Value],
+        operands: list[Value],
         compute: Compute,
         shapes: list[tuple[int, ...]],
-    ) -> list[_Value]:
+    ) -> list[Value]:
         text = f"{[operand.name for operand in operands]}"
         text += self._unique(text) if params is None else str(sorted(_plain(params).items()))
         name = f"{primitive} {hashlib.sha256(text.encode()).hexdigest()}"
         depth = 1 + max((operand.order[0] for operand in operands), default=0)
-        order = (depth, primitive, len(self.known))
+        order = (depth, primitive, name)
         reads = any(operand.reads_inputs for operand in operands)
         given: Any = {"compute": compute, "operands": tuple(operands)}
         for number, shape in enumerate(shapes):
-            value = _Value(f"{name}#{number}", order, tuple(shape), reads, **given)
+            value = Value(f"{name}#{number}", order, tuple(shape), reads, **given)
             self.known.setdefault(value.name, value)
         return [self.known[f"{name}#{number}"] for number in range(len(shapes))]
 
@@ -274,7 +355,11 @@ class _Graph:
         return f"{text} {self.seen[text]}"
 
 
-def _kept_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
+def _all(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(len(shape)))
+
+
+def kept_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
     """Find the axes of a reshape that adds axes of size 1 only; None for another."""
     axes, left = [], list(enumerate(after))
     for size in reversed(before):
@@ -287,7 +372,9 @@ def _kept_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ..
 
 
 def _plain(value: Any) -> Any:
-    """Write NumPy's integers as Python's, so that equal parameters have equal texts."""
+    """Write NumPy's integers and types in one way, so that equal parameters have equal texts."""
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):

@@ -37,26 +37,18 @@ def task(algorithm: str, env: str | None = None, **config: Any) -> dict[str, Any
     }
 
 
-def different(name: str) -> Any:
-    reason = CASES[name].unequal
-    return () if reason is None else pytest.mark.xfail(reason=reason, strict=True)
-
-
 QUICK = [
     pytest.param(
         against_equinox(index),
         task(name),
         case.num_updates,
         id=name,
-        marks=different(name),
     )
     for index, (name, case) in enumerate(CASES.items())
 ]
 SLOW = [
     *(
-        pytest.param(
-            case.backends(), task(name), case.num_updates, id=f"{name}-all", marks=different(name)
-        )
+        pytest.param(case.backends(), task(name), case.num_updates, id=f"{name}-all")
         for name, case in CASES.items()
     ),
     pytest.param(

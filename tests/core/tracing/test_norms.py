@@ -90,3 +90,37 @@ def test_effects_are_kept() -> None:
 
     closed = jax.make_jaxpr(printing)(SCALE, X)
     assert has_norms(closed.jaxpr) and in_one_order(closed, 1) is closed
+
+
+def fast_variance(scale: jax.Array, x: jax.Array) -> jax.Array:
+    """As BatchNorm of Haiku and Linen: mean(square(x)) - square(mean), over the batch."""
+    mean, squares = x.mean(0), jnp.square(x).mean(0)
+    var = jnp.maximum(0.0, squares - jnp.square(mean))
+    return (x - mean[None]) * (jax.lax.rsqrt(var + 1e-5) * scale)[None]
+
+
+def divided_by_the_root(scale: jax.Array, x: jax.Array) -> jax.Array:
+    """As BatchNorm of Equinox, whose sums over the batch `vmap` writes as `psum`."""
+
+    def one(x: jax.Array) -> jax.Array:
+        mean = jax.lax.pmean(x, "batch")
+        var = jnp.maximum(0.0, jax.lax.pmean((x - mean) * (x - mean), "batch"))
+        return (x - mean) / jnp.sqrt(var + 1e-5) * scale
+
+    return jax.vmap(one, axis_name="batch")(x)
+
+
+def test_batch_norms_become_one_program() -> None:
+    fast, slow = ordered(fast_variance), ordered(divided_by_the_root)
+    assert sorted(names(fast)) == sorted(names(slow))
+    assert "max" not in names(fast)  # squares are not negative
+    np.testing.assert_array_equal(jax.jit(fast)(SCALE, X), jax.jit(slow)(SCALE, X))
+    np.testing.assert_allclose(fast(SCALE, X), divided_by_the_root(SCALE, X), rtol=1e-5, atol=1e-6)
+
+
+def test_a_difference_of_other_means_stays() -> None:
+    def difference(scale: jax.Array, x: jax.Array) -> jax.Array:
+        return scale * (jnp.square(x).mean(0) - jnp.square(x.mean(0) + 1.0))
+
+    found = ordered(difference)(SCALE, X)
+    np.testing.assert_allclose(found, difference(SCALE, X), rtol=1e-5)

@@ -1,0 +1,333 @@
+"""Recurrent cells in one order, so that those of several libraries round alike.
+
+A gate of a cell reads x W + h U + b. Libraries join the kernels of all gates or of both inputs,
+keep the kernels transposed, add the bias to one of the products, or hold part of it as a constant.
+Here a product of joined arrays is taken apart into products of the parts, sums are added in one
+order, and all products of one array with parameters become one product with the joined parameters.
+A step w (e - s) from s is (1 - w) s + w e.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .jaxprs import context_of
+from .norms import Graph, Value, kept_axes
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Value):
+    """An array, and what it was joined from.
+
+    Attributes:
+      parts: along `axis`.
+      axis: of the parts.
+    """
+
+    parts: tuple[Value, ...] = ()
+    axis: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Turned(Value):
+    """A transposed array.
+
+    Attributes:
+      before: the array.
+      order_of_axes: `transpose(before, order_of_axes)`.
+    """
+
+    before: Any = None
+    order_of_axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Value):
+    """A sum.
+
+    Attributes:
+      terms: what is added, none a sum; one for a product that nothing was added to.
+      number: what is added last.
+    """
+
+    terms: tuple[Value, ...] = ()
+    number: float = 0.0
+
+
+@dataclass(frozen=True)
+class Products(Graph):
+    """The values of a program, with products and their sums in one order.
+
+    Attributes:
+      factors: of each product of an array and a parameter, by the product's name: both, the
+        precision and the equation.
+    """
+
+    factors: dict[str, tuple[Value, Value, Any, Any]] = field(default_factory=dict)
+
+    def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
+        name, params = equation.primitive.name, equation.params
+        if not operands or equation.outvars[0].aval.dtype != np.float32:
+            return super()._apply(equation, operands)
+        first, shape = operands[0], tuple(equation.outvars[0].aval.shape)
+        if name == "concatenate":
+            return [self.join(operands, params["dimension"])]
+        if name == "split":
+            ends = accumulate((int(size) for size in params["sizes"]), initial=0)
+            return [self._piece(first, params["axis"], *border) for border in pairwise(ends)]
+        if name == "transpose":
+            return [self._turn(first, tuple(params["permutation"]))]
+        if name == "dot_general" and (product := self._multiply(equation, *operands)):
+            return [product]
+        if name == "reshape" and (axes := kept_axes(shape, first.shape)) is not None:
+            return [self._squeeze(equation, first, axes)]
+        if name in ("add", "sub") and (total := self._add(equation, *operands)):
+            return [total]
+        if name == "add":
+            for start, step in (operands, operands[::-1]):
+                if between := _interpolated(start, step):
+                    weight, end = between
+                    mix: Any = lambda s, w, e: (1.0 - w) * s + w * e  # noqa: E731
+                    return [self.through(mix, np.float32, start, weight, end)]
+        return super()._apply(equation, operands)
+
+    def join(self, parts: Sequence[Value], axis: int) -> Value:
+        """Concatenate values along an axis."""
+        flat: list[Value] = []
+        for part in parts:
+            flat += part.parts if isinstance(part, Joined) and part.axis == axis else [part]
+        if len(flat) == 1:
+            return flat[0]
+        shape = list(flat[0].shape)
+        shape[axis] = sum(part.shape[axis] for part in flat)
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [jax.lax.concatenate(arrays, axis)]
+
+        how = {"dimension": axis}
+        (joined,) = self._named("concatenate", how, flat, compute, [tuple(shape)])
+        return Joined(**_fields(joined), parts=tuple(flat), axis=axis)
+
+    def _piece(self, value: Value, axis: int, start: int, stop: int) -> Value:
+        """Slice a value along an axis; a slice of joined parts is made of those, if it can be."""
+        if isinstance(value, Joined) and value.axis == axis:
+            ends = list(accumulate((part.shape[axis] for part in value.parts), initial=0))
+            if start in ends and stop in ends:
+                return self.join(value.parts[ends.index(start) : ends.index(stop)], axis)
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [jax.lax.slice_in_dim(arrays[0], start, stop, axis=axis)]
+
+        shape = tuple(stop - start if i == axis else size for i, size in enumerate(value.shape))
+        how = {"start": start, "stop": stop, "axis": axis}
+        return self._named("slice", how, [value], compute, [shape])[0]
+
+    def _turn(self, value: Value, axes: tuple[int, ...]) -> Value:
+        """Transpose a value; two transpositions cancel."""
+        if isinstance(value, Turned):
+            value, axes = value.before, tuple(value.order_of_axes[axis] for axis in axes)
+        if axes == tuple(range(len(axes))):
+            return value
+        if isinstance(value, Joined):
+            parts = [self._turn(part, axes) for part in value.parts]
+            return self.join(parts, axes.index(value.axis))
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [jnp.transpose(arrays[0], axes)]
+
+        shape = tuple(value.shape[axis] for axis in axes)
+        (turned,) = self._named("transpose", {"axes": axes}, [value], compute, [shape])
+        return Turned(**_fields(turned), before=value, order_of_axes=axes)
+
+    def _broadcast(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
+        if isinstance(value, Joined) and shape[axes[value.axis]] == value.shape[value.axis]:
+            axis, spread = axes[value.axis], []
+            for part in value.parts:
+                own = (*shape[:axis], part.shape[value.axis], *shape[axis + 1 :])
+                spread.append(self._broadcast(part, own, axes))
+            return self.join(spread, axis)
+        if isinstance(value, Sum) and not value.reads_inputs:
+            terms = [self._broadcast(term, shape, axes) for term in value.terms]
+            return self._sum(terms, value.number)
+        return super()._broadcast(value, shape, axes)
+
+    def _squeeze(self, equation: Any, value: Value, axes: tuple[int, ...]) -> Value:
+        """Remove all axes of size 1 but `axes`."""
+        shape = tuple(value.shape[axis] for axis in axes)
+        if value.source is not None and value.source.shape == shape:
+            return value.source
+        if isinstance(value, Joined) and value.axis in axes:
+            parts = [self._squeeze(equation, part, axes) for part in value.parts]
+            return self.join(parts, axes.index(value.axis))
+        if isinstance(value, Sum) and not value.reads_inputs:
+            terms = [self._squeeze(equation, term, axes) for term in value.terms]
+            return self._sum(terms, value.number)
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [arrays[0].reshape(shape)]
+
+        return self._named("reshape", {"new_sizes": shape}, [value], compute, [shape])[0]
+
+    def _multiply(self, equation: Any, left: Value, right: Value) -> Value | None:
+        """Multiply a matrix and one of parameters; None for other products."""
+        contracted, batch = equation.params["dimension_numbers"]
+        plain = len(left.shape) == len(right.shape) == 2 and not any(batch)
+        if not plain or any(len(axes) != 1 for axes in contracted):
+            return None
+        if left.reads_inputs == right.reads_inputs:
+            return None
+        swapped, ((left_axis,), (right_axis,)) = right.reads_inputs, contracted
+        left = left if left_axis == 1 else self._turn(left, (1, 0))
+        right = right if right_axis == 0 else self._turn(right, (1, 0))
+        if not swapped:
+            return self._product_of(equation, left, right)
+        product = self._product_of(equation, self._turn(right, (1, 0)), self._turn(left, (1, 0)))
+        return self._turn(product, (1, 0))
+
+    def _product_of(self, equation: Any, left: Value, right: Value) -> Value:
+        columns, rows = _parts(left, 1), _parts(right, 0)
+        fits = [part.shape[1] for part in columns] == [part.shape[0] for part in rows]
+        if columns and rows and fits:
+            both = zip(columns, rows, strict=True)
+            total, *products = (self._product_of(equation, *pair) for pair in both)
+            for product in products:
+                total = self._sum_of(total, product) or self._plain_add(total, product)
+            return total
+        if isinstance(right, Joined) and right.axis == 1:
+            parts = [self._product_of(equation, left, part) for part in right.parts]
+            return self.join(parts, 1)
+        precision = equation.params["precision"]
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            with context_of(equation):
+                return [_dot(arrays[0], arrays[1], precision)]
+
+        shape = (left.shape[0], right.shape[1])
+        how = {"precision": str(precision)}
+        (product,) = self._named("dot_general", how, [left, right], compute, [shape])
+        self.factors[product.name] = (left, right, precision, equation)
+        return Sum(**_fields(product), terms=(product,))
+
+    def _add(self, equation: Any, one: Value, other: Value) -> Value | None:
+        """Add two values of which one is a sum, joined or transposed; None for others."""
+        if equation.primitive.name == "sub":
+            if not other.is_number or other.array.shape != () or one.is_number:
+                return None
+            other = self.constant(-other.array)
+        shape = tuple(equation.outvars[0].aval.shape)
+        return self._sum_of(self._spread(one, shape), self._spread(other, shape))
+
+    def _sum_of(self, one: Value, other: Value) -> Value | None:
+        if one.is_number:
+            one, other = other, one
+        number = other.is_number and other.array.shape == ()
+        if one.is_number or not (number or one.shape == other.shape):
+            return None
+        if isinstance(other, Joined) and not isinstance(one, Joined):
+            one, other = other, one
+        if isinstance(one, Joined):
+            others: list[Value] = [other] * len(one.parts)
+            if not number:
+                ends = accumulate((part.shape[one.axis] for part in one.parts), initial=0)
+                others = [self._piece(other, one.axis, *border) for border in pairwise(ends)]
+            sums = [
+                self._sum_of(*pair) or self._plain_add(*pair)
+                for pair in zip(one.parts, others, strict=True)
+            ]
+            return self.join(sums, one.axis)
+        if isinstance(one, Turned) and isinstance(other, Turned):
+            if one.order_of_axes != other.order_of_axes:
+                return None
+            total = self._sum_of(one.before, other.before)
+            total = total or self._plain_add(one.before, other.before)
+            return self._turn(total, one.order_of_axes)
+        terms: list[Value] = []
+        for value in (one,) if number else (one, other):
+            if isinstance(value, Sum):
+                terms += value.terms
+            elif not value.reads_inputs:
+                terms.append(value)
+            else:
+                return None
+        if all(term.reads_inputs is False for term in terms) and not number:
+            return None
+        rest = sum(value.number for value in (one, other) if isinstance(value, Sum))
+        return self._sum(terms, rest + (other.array.item() if number else 0.0))
+
+    def _sum(self, terms: Sequence[Value], number: float) -> Value:
+        """Add terms: products first, then parameters, each by name, then the number."""
+        key: Callable[[Value], Any] = lambda term: (not term.reads_inputs, term.order)  # noqa: E731
+        ordered = sorted(terms, key=key)
+        total = ordered[0]
+        for term in ordered[1:]:
+            total = self._plain_add(total, term)
+        if number:
+            total = self._plain_add(total, self.constant(np.float32(number)))
+        return Sum(**_fields(total), terms=tuple(ordered), number=number)
+
+    def _plain_add(self, one: Value, other: Value) -> Value:
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            return [jax.lax.add(arrays[0], jnp.broadcast_to(arrays[1], arrays[0].shape))]
+
+        return self._named("add", {}, [one, other], compute, [one.shape])[0]
+
+    def compute(self, values: Sequence[Value]) -> list[jax.Array]:
+        """Compute values; products of one array with several parameters become one product."""
+        groups: dict[Any, dict[str, Value]] = {}
+        for value in self._needed(values):
+            if value.name in self.factors:
+                left, right, precision, _ = self.factors[value.name]
+                if right.compute is None:
+                    groups.setdefault((left.name, str(precision)), {})[value.name] = value
+        for group in groups.values():
+            if len(group) > 1:
+                self._join_products(list(group.values()))
+        return super().compute(values)
+
+    def _join_products(self, products: list[Value]) -> None:
+        """Let one product compute several that have the left operand in common."""
+        products = sorted(products, key=lambda value: value.order)
+        left, _, precision, equation = self.factors[products[0].name]
+        rights = [self.factors[product.name][1] for product in products]
+        ends = list(accumulate((right.shape[1] for right in rights), initial=0))
+
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            with context_of(equation):
+                return [_dot(arrays[0], jnp.concatenate(arrays[1:], axis=1), precision)]
+
+        shape = (left.shape[0], ends[-1])
+        how = {"joined": True}
+        (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
+        for product, border in zip(products, pairwise(ends), strict=True):
+            piece = self._piece(whole, 1, *border)
+            order = (product.order[0], "slice", product.name)
+            self.instead[product.name] = replace(piece, name=product.name, order=order)
+
+
+def _parts(value: Value, axis: int) -> tuple[Value, ...]:
+    """List what a value was joined from along an axis; nothing for another value."""
+    return value.parts if isinstance(value, Joined) and value.axis == axis else ()
+
+
+def _interpolated(start: Value, step: Value) -> tuple[Value, Value] | None:
+    """Find w and e of a step w (e - s) from s, which interpolates; None for another sum."""
+    if step.name.startswith("mul "):
+        for weight, way in (step.operands, step.operands[::-1]):
+            if way.name.startswith("sub ") and way.operands[1].name == start.name:
+                return weight, way.operands[0]
+    return None
+
+
+def _fields(value: Value) -> dict[str, Any]:
+    """List the fields of a plain value."""
+    names = Value.__dataclass_fields__
+    return {name: getattr(value, name) for name in names}
+
+
+def _dot(left: jax.Array, right: jax.Array, precision: Any) -> jax.Array:
+    return jax.lax.dot_general(left, right, (((1,), (0,)), ((), ())), precision=precision)
