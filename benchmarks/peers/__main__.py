@@ -26,7 +26,7 @@ from .rows import ROWS, Row
 
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",
-    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "cold-start",
+    "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "pqn-minatar", "cold-start",
 ]  # fmt: skip
 
 

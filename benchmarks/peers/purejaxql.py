@@ -1,4 +1,4 @@
-"""purejaxql (https://github.com/mttga/purejaxql): PQN by its authors, in one file.
+"""purejaxql (https://github.com/mttga/purejaxql): PQN by its authors, one file per suite.
 
 It is imported from a folder that the user names.
 """
@@ -41,9 +41,11 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     Raises:
       NotInstalled: if the folder does not hold its file.
     """
-    if folder is None or not (folder / "purejaxql" / "pqn_gymnax.py").exists():
+    has_images = row.env_id.endswith("-MinAtar")
+    file = "pqn_minatar" if has_images else "pqn_gymnax"
+    if folder is None or not (folder / "purejaxql" / f"{file}.py").exists():
         raise NotInstalled("give --purejaxql the folder of a clone of its repository")
-    given, module = row.setting, _patched(folder / "purejaxql")
+    given, module = row.setting, _patched(folder / "purejaxql", file)
     sizes = given["hidden_sizes"]
     config = {
         "ENV_NAME": row.env_id,
@@ -53,8 +55,6 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         "NUM_STEPS": given["rollout_length"],
         "NUM_EPOCHS": given["num_epochs"],
         "NUM_MINIBATCHES": given["num_minibatches"],
-        "HIDDEN_SIZE": sizes[0],
-        "NUM_LAYERS": len(sizes),
         "NORM_TYPE": "layer_norm",
         "LR": given["learning_rate"],
         "LR_LINEAR_DECAY": True,
@@ -67,7 +67,11 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
         "WANDB_MODE": "disabled",
     }
     num_actions = module.gymnax.make(row.env_id)[0].num_actions
-    network = module.QNetwork(num_actions, hidden_size=sizes[0], num_layers=len(sizes))
+    if has_images:  # its network is fixed: 16 channels of 3 x 3, and 128 units
+        network = module.QNetwork(num_actions)
+    else:
+        config |= {"HIDDEN_SIZE": sizes[0], "NUM_LAYERS": len(sizes)}
+        network = module.QNetwork(num_actions, hidden_size=sizes[0], num_layers=len(sizes))
     train = module.make_train(config)
 
     def greedy(state: Any, obs: jax.Array) -> jax.Array:
@@ -82,13 +86,13 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     )
 
 
-def _patched(sources: Path) -> Any:
-    """Import its file, adapted to the installed libraries."""
+def _patched(sources: Path, file: str) -> Any:
+    """Import one of its files, adapted to the installed libraries."""
     sys.path.insert(0, str(sources))
     try:
         with empty_modules(UNUSED):
             vars(sys.modules["hydra"])["main"] = lambda **how: lambda function: function
-            module: Any = importlib.import_module("pqn_gymnax")
+            module: Any = importlib.import_module(file)
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install it") from error
     finally:

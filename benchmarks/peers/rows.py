@@ -184,6 +184,36 @@ MUJOCO = replace(
         "triglot squashes actions by tanh into their bounds, Stable-Baselines3 clips them",
     ),
 )
+PQN = Row(
+    algorithm="pqn",
+    env_id="CartPole-v1",
+    total_steps=200_704,
+    rounds=6,
+    config={
+        "num_envs": 32,
+        "rollout_length": 64,
+        "num_epochs": 4,
+        "num_minibatches": 16,
+        "hidden_sizes": (128, 128),
+    },
+    hyper={
+        "learning_rate": 5e-4,
+        "discount": 0.99,
+        "q_lambda": 0.95,
+        "epsilon_end": 0.2,
+        "epsilon_decay_steps": 40_000.0,
+        "max_grad_norm": 10.0,
+    },
+    peers=("purejaxql", "rejax"),
+    differences=(
+        "time limits: triglot bootstraps from the true last observation; the others treat them "
+        "as terminations",
+        "rejax has Adam and a constant learning rate, the others RAdam and one that falls to "
+        "0; rejax clips each gradient, the others the norm of all",
+        "triglot's layers start orthogonal, the others as Flax's do",
+        "purejaxql also keeps running statistics of its batches, which it does not use",
+    ),
+)
 ROWS: Mapping[str, Row] = {
     "ppo": PPO,
     "ppo-seeds": replace(
@@ -348,34 +378,33 @@ ROWS: Mapping[str, Row] = {
             "gradient steps, and does not read it",
         ),
     ),
-    "pqn": Row(
-        algorithm="pqn",
-        env_id="CartPole-v1",
-        total_steps=200_704,
-        rounds=6,
+    "pqn": PQN,
+    "pqn-minatar": replace(
+        PQN,
+        env_id="Breakout-MinAtar",
+        total_steps=1_003_520,
+        rounds=5,
         config={
-            "num_envs": 32,
-            "rollout_length": 64,
-            "num_epochs": 4,
-            "num_minibatches": 16,
-            "hidden_sizes": (128, 128),
+            "num_envs": 128,
+            "rollout_length": 32,
+            "num_epochs": 2,
+            "num_minibatches": 32,
+            "channels": (16,),
+            "kernel_size": 3,
+            "hidden_sizes": (128,),
         },
         hyper={
-            "learning_rate": 5e-4,
-            "discount": 0.99,
-            "q_lambda": 0.95,
-            "epsilon_end": 0.2,
-            "epsilon_decay_steps": 40_000.0,
-            "max_grad_norm": 10.0,
+            **PQN.hyper,
+            "q_lambda": 0.65,
+            "epsilon_end": 0.05,
+            "epsilon_decay_steps": 100_352.0,
         },
-        peers=("purejaxql", "rejax"),
+        peers=("purejaxql",),
         differences=(
-            "time limits: triglot bootstraps from the true last observation; the others treat them "
-            "as terminations",
-            "rejax has Adam and a constant learning rate, the others RAdam and one that falls to "
-            "0; rejax clips each gradient, the others the norm of all",
-            "triglot's layers start orthogonal, the others as Flax's do",
-            "purejaxql also keeps running statistics of its batches, which it does not use",
+            PQN.differences[0],
+            "triglot's layers start orthogonal, purejaxql's as He et al.'s; it divides the pixels, "
+            "which are 0 or 1, by 255",
+            PQN.differences[-1],
         ),
     ),
 }
