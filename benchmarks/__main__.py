@@ -3,7 +3,17 @@
 import ast
 from pathlib import Path
 
-NAMES = ("peers", "gpu", "seams", "versions", "time_to_return", "devices", "fingerprints", "matrix")
+NAMES = (
+    "peers",
+    "gpu",
+    "seams",
+    "versions",
+    "time_to_return",
+    "devices",
+    "fingerprints",
+    "matrix",
+    "published",
+)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ import pytest
 from benchmarks.lines import SETUP, algorithm_lines, code_lines
 from tests.project.source import ROOT
 from triglot.registry.algorithms import ALGORITHMS
+from triglot.registry.presets.find import presets
+from triglot.report.statistics import format_return
 
 MIN_SHARE = 0.5  # more than half is the algorithm's own
 MAX_LINES = 150  # of code
@@ -29,6 +31,26 @@ def test_most_of_the_code_is_the_algorithm(algorithm: str) -> None:
 def test_the_file_is_short(algorithm: str) -> None:
     lines = len(code_lines(read(algorithm)))
     assert lines <= MAX_LINES, f"algorithms/{algorithm}.py: {lines} code lines, at most {MAX_LINES}"
+
+
+def returns(algorithm: str) -> set[str]:
+    """List what the presets of an algorithm reached, as text."""
+    return {
+        f"{format_return(sample.mean)} [{', '.join(map(format_return, sample.interval))}]"
+        for preset in presets()
+        if preset.algorithm == algorithm
+        for sample in preset.measured
+    }
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_page_of_all_algorithms_has_its_lines_and_its_return(algorithm: str) -> None:
+    source = read(algorithm)
+    inside, whole = len(algorithm_lines(source)), len(code_lines(source))
+    page = (ROOT / "docs" / "algorithms" / "index.md").read_text()
+    (row,) = [line for line in page.splitlines() if f"]({algorithm}.md)" in line]
+    assert f"| {whole}, {round(inside / whole, 3):.0%} own |" in row
+    assert any(f"| {text} |" in row for text in returns(algorithm))
 
 
 TOY = '''"""A module's

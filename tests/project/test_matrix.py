@@ -51,7 +51,7 @@ def test_the_page_says_what_differs() -> None:
     text = matrix.page(ROWS, {"cpu": "a processor"})
     assert "4 of 5 small\ntrainings are equal" in text
     assert "| `r2d2`    |        120 | 60% | update 3 |          ✓ |" in text
-    assert "- `r2d2`, Haiku: differs first in `loss` at update 3; each library adds" in text
+    assert "- `r2d2`, Haiku: differs first in `loss` at update 3." in text
     assert "1,234" in text
 
 

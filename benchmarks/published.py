@@ -1,0 +1,219 @@
+"""Published returns beside triglot's, at the same number of steps.
+
+It trains the presets that `TASKS` names, 5 seeds each, and writes `docs/published.md`. A finished
+run is read, an interrupted one is continued:
+
+    python -m benchmarks.published --only ppo-hopper
+
+An hour and more for each MuJoCo task on two cores.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from triglot.report.statistics.returns import interval95_over_seeds
+
+from . import harness
+
+NUM_SEEDS = 5
+SHARE = 0.05  # of the updates, the last ones, whose training episodes count
+PAGE = """\
+# Beside published figures
+
+Small tasks prove little, so each row has a task with a published return at the same number of
+steps. `python -m benchmarks.published` trains triglot's [presets](guide/settings.md#presets) and
+writes this page. Intervals of triglot are at 95 % over {num_seeds} seeds (Student's t). *Training*
+is the mean return of the episodes of the last {share:.0%} of the updates, with exploration, as
+CleanRL reports it; *greedy* is that of 128 episodes after training. The one that is like the
+published figure is bold.
+
+{table}
+
+## Where the figures come from
+
+{notes}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task with a published return.
+
+    Attributes:
+      algorithm, env: of a preset.
+      published: the figure, with its spread, as the source has it.
+      counts: the return of triglot that is like it, `training` or `greedy`.
+      source: who published it, for which environment and seeds, and where.
+      differences: between the two.
+    """
+
+    algorithm: str
+    env: str
+    published: str
+    counts: str
+    source: str
+    differences: str
+
+
+CLEANRL = (
+    "CleanRL, `ppo_continuous_action.py` on {}-v4, mean and standard deviation in its "
+    "[documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
+)
+MUJOCO = (
+    "The same setting. Version 5 of the task repairs rewards and observations; triglot squashes "
+    "actions by a tanh, CleanRL clips them; triglot bootstraps from the last observation at the "
+    "time limit, CleanRL does not."
+)
+TASKS: Mapping[str, Task] = {
+    "ppo-hopper": Task(
+        algorithm="ppo",
+        env="gymnasium:Hopper-v5",
+        published="2,382.86 ± 271.74",
+        counts="training",
+        source=CLEANRL.format("Hopper"),
+        differences=MUJOCO,
+    ),
+    "ppo-halfcheetah": Task(
+        algorithm="ppo",
+        env="gymnasium:HalfCheetah-v5",
+        published="1,442.64 ± 46.03",
+        counts="training",
+        source=CLEANRL.format("HalfCheetah"),
+        differences=MUJOCO,
+    ),
+    "ppo-walker2d": Task(
+        algorithm="ppo",
+        env="gymnasium:Walker2d-v5",
+        published="2,287.95 ± 571.78",
+        counts="training",
+        source=CLEANRL.format("Walker2d"),
+        differences=MUJOCO,
+    ),
+    "td3-halfcheetah": Task(
+        algorithm="td3",
+        env="gymnasium:HalfCheetah-v5",
+        published="5,513.5 ± 361.7",
+        counts="greedy",
+        source="Fujimoto et al. 2018, HalfCheetah-v1 after 100,000 steps: mean and 95 % interval "
+        "of 10 seeds, from the learning curves in [their "
+        "repository](https://github.com/sfujim/TD3/tree/master/learning_curves).",
+        differences="The same networks, batches and learning rates. Another version of the task.",
+    ),
+    "pqn-breakout": Task(
+        algorithm="pqn",
+        env="gymnax:Breakout-MinAtar",
+        published="",
+        counts="greedy",
+        source="purejaxql, the code of PQN's authors (Gallici et al. 2024), run here with "
+        "`python -m benchmarks.peers --row pqn-minatar`: they publish no figure for this number "
+        "of steps.",
+        differences="The same setting but for the initializers and the scale of the pixels.",
+    ),
+}
+
+
+def train(name: str, task: Task, folder: Path) -> None:
+    """Train a task's preset, or continue an interrupted run."""
+    run = folder / name
+    given = ["resume", str(run)] if (run / "config.json").exists() else ["train"]
+    if given == ["train"]:
+        given += [task.algorithm, task.env, "--num-seeds", str(NUM_SEEDS), "--out", str(run)]
+    print(f"{name}: triglot {' '.join(given)}", flush=True)
+    subprocess.run([sys.executable, "-m", "triglot", *given], check=True)
+
+
+def finished(run: Path) -> bool:
+    """Check whether a run has ended with an evaluation."""
+    path = run / "summary.json"
+    return path.exists() and bool(json.loads(path.read_text())["evaluation"])
+
+
+def returns_of(run: Path) -> dict[str, Any]:
+    """Read the returns of a finished run: greedy ones, and of the last training episodes."""
+    summary = json.loads((run / "summary.json").read_text())
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = lines[-max(1, round(SHARE * len(lines))) :]
+    means, counts = (
+        np.array([line[name] for line in last], float)  # null where no episode ended
+        for name in ("episode_return", "num_episodes")
+    )
+    weights = np.where(np.isnan(means), 0.0, counts)
+    training = (np.nan_to_num(means) * weights).sum(axis=0) / weights.sum(axis=0)
+    config = json.loads((run / "config.json").read_text())
+    return {
+        "num_steps": summary["num_steps"],
+        "greedy": summary["evaluation"]["return_per_seed"],
+        "training": training.tolist(),
+        "seconds": round(summary["seconds"]["train"]),
+        "versions": config["versions"],
+    }
+
+
+def shown(values: list[float]) -> str:
+    """Write a mean over seeds with its interval."""
+    low, high = interval95_over_seeds(values) or (min(values), max(values))
+    digits = 0 if abs(np.mean(values)) >= 1000 else 1
+    return f"{np.mean(values):,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def page(measured: Mapping[str, Any]) -> str:
+    """Write the page of the docs."""
+    rows, notes = [], []
+    for name, task in TASKS.items():
+        if name not in measured:
+            continue
+        one = measured[name]
+        published = one.get("published") or task.published
+        marked = {
+            kind: f"**{shown(one[kind])}**" if kind == task.counts else shown(one[kind])
+            for kind in ("training", "greedy")
+        }
+        command = f"`triglot train {task.algorithm} {task.env} --num-seeds {NUM_SEEDS}`"
+        rows.append([command, f"{one['num_steps']:,}", published, *marked.values()])
+        notes.append(f"- **{task.algorithm}, {task.env}.** {task.source} {task.differences}")
+    header = ["command", "env steps", "published", "triglot, training", "triglot, greedy"]
+    return PAGE.format(
+        table=harness.table(header, rows),
+        notes="\n".join(notes),
+        num_seeds=NUM_SEEDS,
+        share=SHARE,
+    )
+
+
+def main(
+    only: tuple[str, ...] = (),
+    runs: Path = Path("runs/published"),
+    out: Path = Path("docs/published.json"),
+    page_path: Path = Path("docs/published.md"),
+) -> None:
+    """Train the tasks, and write what they reached.
+
+    Args:
+      only: names of tasks; all by default.
+      runs: the folder of their runs.
+      out: the JSON file of what was measured; tasks that are not run keep their entries.
+      page_path: the page, in Markdown.
+    """
+    if unknown := sorted(set(only) - TASKS.keys()):
+        raise SystemExit(f"no task {unknown[0]}; choose from {', '.join(TASKS)}.")
+    measured = json.loads(out.read_text()) if out.exists() else {}
+    for name in only or TASKS:
+        if not finished(runs / name):
+            train(name, TASKS[name], runs)
+        if finished(runs / name):  # not after Ctrl-C
+            measured[name] = {**measured.get(name, {}), **returns_of(runs / name)}
+            harness.write_json(out, measured)
+    page_path.write_text(page(measured))
+    print(f"{len(measured)} of {len(TASKS)} tasks: {page_path}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
