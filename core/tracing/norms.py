@@ -297,10 +297,14 @@ class Graph:
         if source.shape == shape:
             return source
 
-        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
-            return [jax.lax.broadcast_in_dim(arrays[0], shape, axes)]
+        # It does not matter where axes of size 1 come from.
+        long = tuple(axis for axis, size in zip(axes, source.shape, strict=True) if size != 1)
 
-        how = {"shape": shape, "axes": axes}
+        def compute(arrays: list[jax.Array]) -> list[jax.Array]:
+            array = arrays[0].reshape([shape[axis] for axis in long])
+            return [jax.lax.broadcast_in_dim(array, shape, long)]
+
+        how = {"shape": shape, "axes": long}
         (spread,) = self._named("broadcast_in_dim", how, [source], compute, [shape])
         spread = replace(spread, source=source, axes=axes, not_negative=source.not_negative)
         if source.factors and all(factor.shape == source.shape for factor in source.factors):

@@ -291,7 +291,7 @@ class Products(Graph):
 
     def _join_products(self, products: list[Value]) -> None:
         """Let one product compute several that have the left operand in common."""
-        products = sorted(products, key=lambda value: value.order)
+        products = sorted(products, key=lambda value: self.factors[value.name][1].name)
         left, _, precision, equation = self.factors[products[0].name]
         rights = [self.factors[product.name][1] for product in products]
         ends = list(accumulate((right.shape[1] for right in rights), initial=0))
@@ -305,7 +305,7 @@ class Products(Graph):
         (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
         for product, border in zip(products, pairwise(ends), strict=True):
             piece = self._piece(whole, 1, *border)
-            order = (product.order[0], "slice", product.name)
+            order = (product.order[0], "slice", self.factors[product.name][1].name)
             self.instead[product.name] = replace(piece, name=product.name, order=order)
 
 
