@@ -15,7 +15,7 @@ from ..backends.translate import translate
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
-from ..core.specs import Box, MultiDiscrete
+from ..core.specs import Box, Discrete, MultiDiscrete
 from ..registry.algorithms import ALGORITHMS
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from .acting import num_masked
@@ -182,9 +182,7 @@ def _native_weights(
     return named
 
 
-def _act(
-    run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool
-) -> str:
+def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:
     """Write the function of the greedy action; empty for a custom algorithm."""
     agent: Any = run.agent
     kind = GREEDY.get(f"{type(agent).__module__}:{type(agent).__qualname__}")
@@ -202,7 +200,7 @@ def _act(
     if recurrent:
         call = f'outputs, carry = apply("{part}", {obs}, carry)'
     values = f'outputs["{head}"]'
-    if kind in ("quantiles", "atoms"):
+    if kind in ("quantiles", "atoms") and isinstance(action_spec, Discrete):
         atoms = agent.config.num_quantiles if kind == "quantiles" else agent.config.num_atoms
         values += f".reshape(-1, {action_spec.num_values}, {atoms})"
         means = {"quantiles": "{}.mean(axis=-1)", "atoms": "jax.nn.softmax({}) @ ATOMS"}

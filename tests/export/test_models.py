@@ -49,7 +49,8 @@ for kind in sys.argv[2].split(","):
     read = model.normalize(obs) if hasattr(model, "normalize") else obs
     results = {}
     for name in model.NETWORKS:
-        inputs = [read] + ([given["action"]] if name.startswith("critic_") and kind != "logits" else [])
+        reads_action = name.startswith("critic_") and kind != "logits"
+        inputs = [read, given["action"]] if reads_action else [read]
         if kind in RECURRENT:
             inputs.append({name: given[name] for name in ("hidden", "cell")})
         outputs = model.apply(name, *inputs)
