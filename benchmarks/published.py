@@ -107,6 +107,16 @@ TASKS: Mapping[str, Task] = {
         "repository](https://github.com/sfujim/TD3/tree/master/learning_curves).",
         differences="The same networks, batches and learning rates. Another version of the task.",
     ),
+    "c51-acrobot": Task(
+        algorithm="c51",
+        env="gymnax:Acrobot-v1",
+        published="-88.81 ± 8.86",
+        counts="training",
+        source="CleanRL, `c51.py` on Gym's Acrobot-v1, mean and standard deviation in its "
+        "[documentation](https://docs.cleanrl.dev/rl-algorithms/c51/#experiment-results_1).",
+        differences="The same number of steps; double Q-learning, 3-step returns and a target that "
+        "moves at each step here, ten environments at a time.",
+    ),
     "pqn-breakout": Task(
         algorithm="pqn",
         env="gymnax:Breakout-MinAtar",
