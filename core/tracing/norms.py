@@ -8,6 +8,7 @@ first, and equations are ordered by their depth, then by their operation.
 """
 
 import hashlib
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -150,9 +151,22 @@ class Graph:
         return [read(atom) for atom in jaxpr.outvars]
 
     def compute(self, values: Sequence[Value]) -> list[jax.Array]:
-        """Compute values after their operands."""
+        """Compute values after their operands, those that are ready in their order."""
         found: dict[str, Any] = {}
-        for value in sorted(self._needed(values), key=lambda each: each.order):
+        needed = {value.name: value for value in self._needed(values)}
+        waits = {name: len({o.name for o in value.operands}) for name, value in needed.items()}
+        users: dict[str, list[Value]] = {}
+        for value in needed.values():
+            for name in {operand.name for operand in value.operands}:
+                users.setdefault(name, []).append(value)
+        ready = [(value.order, value.name) for value in needed.values() if not waits[value.name]]
+        heapq.heapify(ready)
+        while ready:
+            value = needed[heapq.heappop(ready)[1]]
+            for user in users.get(value.name, ()):
+                waits[user.name] -= 1
+                if not waits[user.name]:
+                    heapq.heappush(ready, (user.order, user.name))
             if value.compute is None:
                 found[value.name] = value.array
             elif value.name not in found:
@@ -225,7 +239,9 @@ class Graph:
             result = self._elementwise(equation, before, source.shape)
             return self._broadcast(result, shape, axes)
         if name == "sub":
-            squares, square = (one.source if one.is_reshaped else one for one in operands)
+            squares, square = (
+                one.source if one.is_reshaped and one.source else one for one in operands
+            )
             if variance := self._variance(squares, square, dtype):
                 return self._broadcast(variance, shape, operands[0].axes or _all(shape))
         operands = [self._spread(operand, shape) for operand in operands]

@@ -7,7 +7,7 @@ order, and all products of one array with parameters become one product with the
 A step w (e - s) from s is (1 - w) s + w e.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -66,9 +66,13 @@ class Products(Graph):
     Attributes:
       factors: of each product of an array and a parameter, by the product's name: both, the
         precision and the equation.
+      sums: the terms and the number of each sum, by its name.
+      wholes: the product that computes several, and where each is in it, by their names.
     """
 
     factors: dict[str, tuple[Value, Value, Any, Any]] = field(default_factory=dict)
+    sums: dict[str, tuple[tuple[Value, ...], float]] = field(default_factory=dict)
+    wholes: dict[str, tuple[Value, int, int]] = field(default_factory=dict)
 
     def _apply(self, equation: Any, operands: list[Value]) -> Sequence[Value]:
         name, params = equation.primitive.name, equation.params
@@ -115,6 +119,8 @@ class Products(Graph):
 
     def _piece(self, value: Value, axis: int, start: int, stop: int) -> Value:
         """Slice a value along an axis; a slice of joined parts is made of those, if it can be."""
+        if (start, stop) == (0, value.shape[axis]):
+            return value
         if isinstance(value, Joined) and value.axis == axis:
             ends = list(accumulate((part.shape[axis] for part in value.parts), initial=0))
             if start in ends and stop in ends:
@@ -260,15 +266,25 @@ class Products(Graph):
         return self._sum(terms, rest + (other.array.item() if number else 0.0))
 
     def _sum(self, terms: Sequence[Value], number: float) -> Value:
-        """Add terms: products first, then parameters, each by name, then the number."""
-        key: Callable[[Value], Any] = lambda term: (not term.reads_inputs, term.order)  # noqa: E731
-        ordered = sorted(terms, key=key)
+        """Add terms: the last product to be known, parameters, other products, then the number.
+
+        In a scan the first two are known for all steps before the loop.
+        """
+        products = sorted((term for term in terms if term.reads_inputs), key=self._place)
+        rest = sorted((term for term in terms if not term.reads_inputs), key=lambda one: one.order)
+        ordered = [*products[:1], *rest, *products[1:]]
         total = ordered[0]
         for term in ordered[1:]:
             total = self._plain_add(total, term)
         if number:
             total = self._plain_add(total, self.constant(np.float32(number)))
+        self.sums[total.name] = tuple(ordered), number
         return Sum(**_fields(total), terms=tuple(ordered), number=number)
+
+    def _place(self, term: Value) -> Any:
+        """Sort products by what they multiply, which is the same for all gates."""
+        left = self.factors[term.name][0].name if term.name in self.factors else ""
+        return -term.order[0], left, term.order
 
     def _plain_add(self, one: Value, other: Value) -> Value:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
@@ -287,11 +303,21 @@ class Products(Graph):
         for group in groups.values():
             if len(group) > 1:
                 self._join_products(list(group.values()))
+        alike: dict[Any, list[Value]] = {}
+        for value in self._needed(values):
+            terms, number = self.sums.get(value.name, ((), 0.0))
+            wholes = [self.wholes[term.name][0].name for term in terms if term.name in self.wholes]
+            biases = [term.source for term in terms if _is_bias(term)]
+            if wholes and 1 < len(terms) == len(wholes) + len(biases):
+                alike.setdefault((*wholes, len(biases), number), []).append(value)
+        for group in alike.values():
+            if len(group) > 1:
+                self._join_sums(group)
         return super().compute(values)
 
     def _join_products(self, products: list[Value]) -> None:
         """Let one product compute several that have the left operand in common."""
-        products = sorted(products, key=lambda value: self.factors[value.name][1].name)
+        products = sorted(products, key=lambda value: _number(self.factors[value.name][1]))
         left, _, precision, equation = self.factors[products[0].name]
         rights = [self.factors[product.name][1] for product in products]
         ends = list(accumulate((right.shape[1] for right in rights), initial=0))
@@ -305,8 +331,53 @@ class Products(Graph):
         (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
         for product, border in zip(products, pairwise(ends), strict=True):
             piece = self._piece(whole, 1, *border)
-            order = (product.order[0], "slice", self.factors[product.name][1].name)
-            self.instead[product.name] = replace(piece, name=product.name, order=order)
+            self.instead[product.name] = replace(piece, name=product.name)
+            self.wholes[product.name] = (whole, *border)
+
+    def _join_sums(self, group: list[Value]) -> None:
+        """Let one sum compute several whose products lie side by side."""
+        terms = {value.name: self.sums[value.name][0] for value in group}
+        places = {
+            name: [self.wholes[term.name] for term in own if term.name in self.wholes]
+            for name, own in terms.items()
+        }
+        group = sorted(group, key=lambda value: places[value.name][0][1])
+        for one, after in pairwise(group):
+            both = zip(places[one.name], places[after.name], strict=True)
+            if any(left[2] != right[1] for left, right in both):
+                return
+        pieces: list[Value] = []
+        for each in zip(*(terms[value.name] for value in group), strict=True):
+            if each[0].name in self.wholes:
+                (whole, start, _), (_, _, stop) = (self.wholes[each[end].name] for end in (0, -1))
+                pieces.append(self._piece(whole, 1, start, stop))
+            else:
+                biases: Any = [term.source for term in each]
+                pieces.append(self._broadcast_whole(self.join(biases, 0), pieces[0].shape))
+        whole = pieces[0]
+        for piece in pieces[1:]:
+            whole = self._plain_add(whole, piece)
+        if number := self.sums[group[0].name][1]:
+            whole = self._plain_add(whole, self.constant(np.float32(number)))
+        ends = accumulate((value.shape[1] for value in group), initial=0)
+        for value, border in zip(group, pairwise(ends), strict=True):
+            self.instead[value.name] = replace(self._piece(whole, 1, *border), name=value.name)
+
+    def _broadcast_whole(self, bias: Value, shape: tuple[int, ...]) -> Value:
+        """Broadcast joined biases at once, not each."""
+        plain = Value(**_fields(bias))
+        return super()._broadcast(plain, shape, (1,))
+
+
+def _is_bias(term: Value) -> bool:
+    """Check whether a term is a parameter that is spread over the rows."""
+    return term.source is not None and term.source.compute is None and term.axes == (1,)
+
+
+def _number(parameter: Value) -> tuple[int, str]:
+    """Sort parameters as they are given."""
+    words = parameter.name.split()
+    return int(words[1]) if words[0] == "input" else 0, parameter.name
 
 
 def _parts(value: Value, axis: int) -> tuple[Value, ...]:
