@@ -10,6 +10,16 @@ from tests.conformance.test_matrix import Training, make
 
 OPTIONS = {"prioritized": True, "n_step": 3, "double": True, "dueling": True}
 slow = pytest.mark.slow
+JOINT_STATISTICS = pytest.mark.xfail(
+    reason="CrossQ: its batch statistics count next_obs of terminated steps too, as in the paper",
+    strict=True,
+)
+
+
+def marks_of(name: str) -> Any:
+    if name == "crossq":
+        return slow, JOINT_STATISTICS
+    return () if name == "q_learning" else slow
 
 
 @pytest.mark.parametrize(
@@ -20,7 +30,7 @@ slow = pytest.mark.slow
                 Training(name, LIBRARIES[index % 4], case.envs[0]),
                 {},
                 id=name,
-                marks=() if name == "q_learning" else slow,
+                marks=marks_of(name),
             )
             for index, (name, case) in enumerate(CASES.items())
         ),
