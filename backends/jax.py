@@ -74,8 +74,7 @@ def from_functions(
     ['bias', 'kernel']
     """
     shown = name or _name_of(init)
-    if apply is None:
-        init, apply = _pair_of(init, shown)
+    functions = _pair_of(init, shown) if apply is None else (init, apply)
     layouts = layouts or {}
     wanted = {canonical_name(each.split("/"), LEAF_NAMES): each for each in layouts}
     axes = {each: layouts[given].split() for each, given in wanted.items()}
@@ -91,10 +90,29 @@ def from_functions(
             return replace(leaf, layer=kind)
         return leaf
 
-    network = lift(init, apply, obs_spec, shown, initial_carry, leaf_of)
+    network = lift(*functions, obs_spec, shown, initial_carry, leaf_of)
     if missing := sorted(axes.keys() - found):
         raise unknown("parameter in layouts", wanted[missing[0]], sorted(found))
     return network
+
+
+def lift_if_functions(
+    made: Any, obs_spec: calling.Inputs, name: str | None = None, *, tried: bool = True
+) -> Any:
+    """Lift a pair `(init, apply)` or an object with these methods; return a `Network` as it is.
+
+    Args:
+      made: a network, or what `from_functions` takes.
+      obs_spec: one observation; a tuple of specs for several inputs.
+      name: shown in errors and reports.
+      tried: whether `apply` is called with such observations, to find its errors.
+    """
+    if isinstance(made, Network) or not is_functions(made):
+        return made
+    shown = name or _name_of(made)
+    init, apply = _pair_of(made, shown)
+    known = obs_spec if tried or _signature_of(init, shown).requires_observations else None
+    return from_functions(init, apply, obs_spec=known, name=shown)
 
 
 def lift(
@@ -111,10 +129,9 @@ def lift(
       init, apply, obs_spec, name, initial_carry: as those of `from_functions`.
       leaf_of: describes a parameter, from the words of its path and its shape.
     """
-    starts = Signature.of(init, f"init of {name!r}", first=KEY, expected=INIT)
+    starts = _signature_of(init, name)
     calls = Signature.of(apply, f"apply of {name!r}", first="params", expected=APPLY)
-    takes_inputs = starts.requires_inputs or starts.takes(SHAPE)
-    if takes_inputs and obs_spec is None:
+    if starts.requires_observations and obs_spec is None:
         raise TriglotError(
             f"{starts.shown} takes {', '.join(starts.names)}, so the observation must be known: "
             "pass obs_spec=."
@@ -131,7 +148,7 @@ def lift(
         with constants():
             made = starts.call(example, known)
         if starts.takes(SHAPE) and _is_pair(made) and _is_shape(made[0]):
-            made = made[1]
+            _, made = made
         if stateful and not _is_pair(made):
             raise TriglotError(
                 f"{calls.shown} takes `state`, so {starts.shown} must return (params, state); it "
@@ -167,8 +184,8 @@ def lift(
     codec = Codec.named(example.params, leaves)
     network = calling.lifted(name, "jax", init_network, apply_network, initial_carry, codec=codec)
     if obs_spec is not None:
-        given = calling.example_arguments(obs_spec, initial_carry)
-        given = given if len(given) > 1 else given[0]
+        arguments: Any = calling.example_arguments(obs_spec, initial_carry)
+        given = arguments[0] if len(arguments) == 1 else arguments
         with user_error_context(f"{calls.shown} failed on {calling.describe_inputs(obs_spec)}"):
             jax.eval_shape(network.apply, example, given)
     arrays = [array for _, array in paths]
@@ -192,6 +209,10 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
         return lift(init, apply, inputs_of(spec), name, initial_carry, partial(leaf_of, spec))
 
     return lift_zoo(build, spec, name, statistic=lambda path: path[-1])
+
+
+def _signature_of(init: Any, name: str) -> Signature:
+    return Signature.of(init, f"init of {name!r}", first=KEY, expected=INIT)
 
 
 def _pair_of(made: Any, shown: str) -> tuple[Any, Any]:

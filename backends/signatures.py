@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from ..core.errors import TriglotError
 from .calling import EVALUATING, TRAINING, parameters
@@ -23,6 +23,19 @@ _ROLES = {
 }
 _OF_INIT = {**_ROLES, **dict.fromkeys(SHAPES, SHAPE)}
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class HasFunctions(Protocol):
+    """An object with the two functions of a network."""
+
+    @property
+    def init(self) -> Callable[..., Any]: ...
+
+    @property
+    def apply(self) -> Callable[..., Any]: ...
+
+
+Functions: TypeAlias = HasFunctions | tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def is_functions(made: Any) -> bool:
@@ -87,6 +100,11 @@ class Signature:
             role == INPUTS and self.names[name].default is Parameter.empty
             for name, role in self.roles.items()
         )
+
+    @property
+    def requires_observations(self) -> bool:
+        """Whether it requires inputs or their shape."""
+        return self.requires_inputs or self.takes(SHAPE)
 
     def call(self, inputs: tuple[Any, ...], known: Mapping[str, Any]) -> Any:
         """Call the function.

@@ -90,7 +90,8 @@ def _declared(spec: NetworkSpec) -> tuple[dict[str, Any], dict[str, Any]]:
 
     def forward() -> Any:
         example = example_arguments(inputs_of(spec), spec.cell and spec.cell.initial_carry)
-        return _Layers(spec, *map(declaring, found), False)(*example)
+        params, statistics = map(declaring, found)
+        return _Layers(spec, params, statistics, False)(*example)
 
     jax.eval_shape(forward)
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from ...backends.signatures import is_functions
 from ...core.network import Network, Variables, num_params
 from ...core.specs import Spec
 from ...core.types import PyTree, is_key
@@ -40,8 +41,8 @@ def _protocol(case: NetworkCase) -> None:
 
     Why: Agents call init, apply, value_and_grad and initial_carry, and read recurrent.
 
-    Fix: Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct
-    triglot.Network(name=..., backend=..., init=..., apply=...).
+    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox or from_functions, or
+    construct triglot.Network(name=..., backend=..., init=..., apply=...).
     """
     network: Any = case.network
     if not isinstance(network, Network):
@@ -63,7 +64,7 @@ def _adapter(given: Any) -> str:
         for library, call in _ADAPTERS.items():
             if kind.__module__.startswith(library):
                 return f"Convert it with triglot.{call}."
-    return ""
+    return "Convert it with triglot.from_functions(init, apply)." if is_functions(given) else ""
 
 
 @CHECKS.check(needs=["protocol"])
