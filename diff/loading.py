@@ -8,8 +8,8 @@ import jax
 
 from ..backends import libraries
 from ..backends.calling import Inputs, parameters
-from ..backends.jax import from_functions
-from ..backends.signatures import is_functions
+from ..backends.jax.functions import from_functions
+from ..backends.jax.signatures import is_functions
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network
 from ..core.specs import Spec

@@ -11,7 +11,7 @@ from .loading import load
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
-    from ..backends.signatures import Functions
+    from ..backends.jax.signatures import Functions
     from ..core.agent import Agent
     from ..core.environment import Environment
     from ..core.host_environment import HostEnvironment
@@ -55,7 +55,7 @@ def make_agent(
     """
     from ..backends import build
     from ..backends.canonical import with_arithmetic
-    from ..backends.jax import lift_if_functions
+    from ..backends.jax.functions import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -118,7 +118,7 @@ def _custom_networks(
     networks: "Mapping[str, Any]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
     from ..backends.canonical import with_arithmetic
-    from ..backends.jax import lift_if_functions
+    from ..backends.jax.functions import lift_if_functions
     from ..core.network import Network
     from ..core.networks.combinators import combine, ensemble
 

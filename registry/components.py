@@ -4,7 +4,6 @@ import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..backends.signatures import is_functions
 from ..core import plugins
 from ..core.errors import TriglotError, check_known, unknown, user_error_context
 from .algorithms import ALGORITHMS, find_algorithm
@@ -103,6 +102,7 @@ def _is_name(kind: str, text: str) -> bool:
 
 
 def _kind_of(text: str, made: Any) -> str:
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     def has(*names: str) -> bool:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..backends import libraries
-from ..backends.calling import parameters
-from ..backends.signatures import is_functions
 from ..core import plugins
 from ..core.errors import TriglotError, describe, shown, unknown, user_error_context
 
@@ -158,6 +156,7 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
     Raises:
       TriglotError: if an object is not such a dictionary or a network, or a name is no library.
     """
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     if all("=" in text for text in texts):
@@ -197,13 +196,15 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
     Raises:
       TriglotError: if it is neither a network nor a function that returns one, or it fails.
     """
-    from ..backends.jax import lift_if_functions
+    from ..backends.jax.functions import lift_if_functions
 
     return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
 
 
 def _make(text: str, made: Any, env: "Environment") -> Any:
     """Return a `Network`, or functions that `from_functions` lifts."""
+    from ..backends.calling import parameters
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     if isinstance(made, Network):

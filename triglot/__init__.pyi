@@ -5,7 +5,7 @@ from .algorithms.q_learning import QLearning
 from .algorithms.sac import SAC
 from .backends.equinox import from_equinox
 from .backends.haiku import from_haiku
-from .backends.jax import from_functions
+from .backends.jax.functions import from_functions
 from .backends.linen import from_linen
 from .backends.nnx import from_nnx
 from .backends.translate import translate

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 
-from ...backends.signatures import is_functions
 from ...core.network import Network, Variables, num_params
 from ...core.specs import Spec
 from ...core.types import PyTree, is_key
@@ -64,7 +63,8 @@ def _adapter(given: Any) -> str:
         for library, call in _ADAPTERS.items():
             if kind.__module__.startswith(library):
                 return f"Convert it with triglot.{call}."
-    return "Convert it with triglot.from_functions(init, apply)." if is_functions(given) else ""
+    is_pair = type(given) is tuple and len(given) == 2 and all(map(callable, given))
+    return "Convert it with triglot.from_functions(init, apply)." if is_pair else ""
 
 
 @CHECKS.check(needs=["protocol"])

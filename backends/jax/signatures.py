@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol, TypeAlias
 
-from ..core.errors import TriglotError
-from .calling import EVALUATING, TRAINING, parameters
+from ...core.errors import TriglotError
+from ..calling import EVALUATING, TRAINING, parameters
 
 PARAMS = ("params", "parameters", "weights", "theta", "variables")
 STATE = ("state", "net_state", "model_state")
@@ -111,7 +111,7 @@ class Signature:
 
         Args:
           inputs: in order.
-          known: the arguments by role; a key that is None is left out where it has a default.
+          known: the arguments by role; a key of None is left out where the parameter has a default.
 
         Raises:
           TriglotError: if it requires more inputs.
