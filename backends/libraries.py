@@ -128,6 +128,14 @@ LIBRARIES = {
         _built_in("linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax"),
         _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
         _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
+        # Its modules are functions, whose class is JAX's own.
+        Library(
+            name="jax",
+            title="Plain JAX",
+            adapter="triglot.backends.jax",
+            module="triglot.backends.zoo.jax",
+            lift="from_functions",
+        ),
         Library(name="table", title="Table", adapter="triglot.backends.table", module="jax"),
     )
 }

@@ -4,7 +4,7 @@ A constructor takes random numbers; a module's layers are found on the way to ea
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -27,11 +27,7 @@ def constructor(
       argument: its parameter for random numbers, given by position if it has none of that name.
       convert: makes the argument from a key.
     """
-    by_name = argument in parameters(module)
-    # Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
-    # zoo's have only those of initializers, which would be 50 small programs.
-    is_ours = getattr(module, "__module__", "").startswith(f"{__package__}.zoo.")
-    constants = nullcontext if is_ours else jax.ensure_compile_time_eval
+    by_name, constants = argument in parameters(module), constants_of(module)
 
     def construct(key: jax.Array) -> Any:
         with constants():
@@ -39,6 +35,16 @@ def constructor(
             return module(**{argument: given}) if by_name else module(given)
 
     return construct
+
+
+def constants_of(function: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """Return the context in which a function that makes arrays from a key is called.
+
+    Users' constructors compute constants (`float(jnp.sqrt(d))`), which fails while tracing. The
+    zoo's have only those of initializers, which would be 50 small programs.
+    """
+    is_ours = getattr(function, "__module__", "").startswith(f"{__package__}.zoo.")
+    return nullcontext if is_ours else jax.ensure_compile_time_eval
 
 
 def codec_of(

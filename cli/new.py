@@ -19,7 +19,7 @@ from .list import source_of
 from .options import NewOptions
 
 TEMPLATES = Path(__file__).parent / "templates"
-EXTRAS = {name: library.extra for name, library in LIBRARIES.items() if library.extra}
+EXTRAS = {name: library.extra or "" for name, library in LIBRARIES.items() if library.lift}
 # The names in each template that are replaced: of the module, and of the class.
 NAMES = {
     "algorithm": ("reinforce", "Reinforce"),
@@ -79,7 +79,7 @@ def write(options: NewOptions) -> str:
         "name": name,
         "part": part,
         "group": plugins.GROUPS[kind],
-        "extra": "" if kind == "environment" else f"[{EXTRAS[library]}]",
+        "extra": "" if kind == "environment" or not EXTRAS[library] else f"[{EXTRAS[library]}]",
         "train": TRAIN[kind].format(name=name, env=env),
         "check": CHECK[kind].format(part=part, config=config),
         "env": f"{part}()" if kind == "environment" else f'triglot.make_env("{test_env}")',

@@ -8,6 +8,8 @@ import jax
 
 from ..backends import libraries
 from ..backends.calling import Inputs, parameters
+from ..backends.jax.functions import from_functions
+from ..backends.jax.signatures import is_functions
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network
 from ..core.specs import Spec
@@ -24,8 +26,8 @@ def load_network(
       made: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
         `hk.transform`; a Linen module, or its class if all fields have defaults; an NNX or Equinox
         module (an Equinox one may be a pair with its `eqx.nn.State`), its class, or a function of
-        `rngs` or of a key; a function of `obs_spec` and `action_spec`, or without arguments, that
-        returns one of these.
+        `rngs` or of a key; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
+        `action_spec`, or without arguments, that returns one of these.
       inputs: the spec of one input; a tuple of specs for several.
       name: shown in errors and reports.
       action_spec: passed to a function that takes it.
@@ -47,10 +49,13 @@ def load_network(
     library = _library_of(made)
     if library is not None:
         return _lift(library, made, inputs, name)
+    if is_functions(made) and not (callable(made) and "obs_spec" in parameters(made)):
+        return from_functions(made, obs_spec=inputs, name=name)
     if not callable(made):
         raise TriglotError(
             f"{name or 'the network'} is a {type(made).__name__}; expected a module of Haiku, "
-            "Linen, NNX or Equinox, a function that makes one, or a triglot Network."
+            "Linen, NNX or Equinox, functions (init, apply), a function that makes one of these, "
+            "or a triglot Network."
         )
     return _from_function(made, inputs, name, action_spec)
 
@@ -111,7 +116,7 @@ def _made_by(
         f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
     ):
         made = function(**arguments)
-    if not isinstance(made, Network) and _library_of(made) is None:
+    if not isinstance(made, Network) and _library_of(made) is None and not is_functions(made):
         raise TriglotError(
             f"{shown} returned a {type(made).__name__}; expected a module or a triglot Network."
         )

@@ -11,6 +11,7 @@ from .loading import load
 from .overrides import from_overrides
 
 if TYPE_CHECKING:
+    from ..backends.jax.signatures import Functions
     from ..core.agent import Agent
     from ..core.environment import Environment
     from ..core.host_environment import HostEnvironment
@@ -27,7 +28,7 @@ def make_agent(
     arithmetic: str | None = None,
     config: Any = None,
     hyper: Any = None,
-    networks: "Network | Mapping[str, Network] | None" = None,
+    networks: "Network | Functions | Mapping[str, Network | Functions] | None" = None,
     optimizer: "str | OptimizerFn | None" = None,
 ) -> "Agent":
     """Build an algorithm for an environment, on networks of one library.
@@ -42,7 +43,7 @@ def make_agent(
       config: static configuration: the algorithm's `Config`, or values by field name.
       hyper: hyperparameters: the algorithm's `Hyperparams`, or values by field name.
       networks: custom networks instead of the zoo's: one for everything, or each by the name that
-        the algorithm gives it.
+        the algorithm gives it. Plain functions `(init, apply)` are lifted by `from_functions`.
       optimizer: `hyper -> optax.GradientTransformation`, such as
         `lambda hyper: optax.lion(hyper.learning_rate)`; a name of
         `triglot.core.rl.optimizers.OPTIMIZERS`; or `package.module:object`. None: the algorithm's
@@ -54,6 +55,7 @@ def make_agent(
     """
     from ..backends import build
     from ..backends.canonical import with_arithmetic
+    from ..backends.jax.functions import lift_if_functions
 
     found = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     called = algorithm if isinstance(algorithm, str) else algorithm.__name__
@@ -67,7 +69,8 @@ def make_agent(
             check_model(found, env)
             given["model"] = env
         if networks is not None and not isinstance(networks, Mapping):
-            network = with_arithmetic(networks, arithmetic or "native")
+            whole = lift_if_functions(networks, env.obs_spec)
+            network = with_arithmetic(whole, arithmetic or "native")
         else:
             what = f"algorithm {called!r}: networks(obs_spec, action_spec, config)"
             with user_error_context(f"{what} failed"):
@@ -112,9 +115,10 @@ def find_optimizer(optimizer: "str | OptimizerFn") -> "OptimizerFn":
 
 
 def _custom_networks(
-    networks: "Mapping[str, Network]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
+    networks: "Mapping[str, Any]", specs: "Mapping[str, NetworkSpec | Network]", arithmetic: str
 ) -> "Network":
     from ..backends.canonical import with_arithmetic
+    from ..backends.jax.functions import lift_if_functions
     from ..core.network import Network
     from ..core.networks.combinators import combine, ensemble
 
@@ -126,7 +130,10 @@ def _custom_networks(
         raise TriglotError(
             f"give all of the networks {', '.join(asked)}: {missing[0]!r} is missing."
         )
-    given = {name: with_arithmetic(own, arithmetic) for name, own in networks.items()}
+    given = {
+        name: with_arithmetic(lift_if_functions(own, asked[name].obs_spec, name), arithmetic)
+        for name, own in networks.items()
+    }
     made = {
         name: own if asked[name].ensemble_size == 1 else ensemble(own, asked[name].ensemble_size)
         for name, own in given.items()

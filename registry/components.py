@@ -102,6 +102,7 @@ def _is_name(kind: str, text: str) -> bool:
 
 
 def _kind_of(text: str, made: Any) -> str:
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     def has(*names: str) -> bool:
@@ -117,12 +118,13 @@ def _kind_of(text: str, made: Any) -> str:
         takes = inspect.signature(made).parameters if callable(made) else ()
     except (TypeError, ValueError):
         takes = ()
-    if {"obs_spec", "action_spec"} <= set(takes):
+    if {"obs_spec", "action_spec"} <= set(takes) or is_functions(made):
         return "network"
     if isinstance(made, type) or callable(made):
         made = getattr(made, "__name__", made)
     raise TriglotError(
         f"cannot infer the kind of {text!r}, {made!r}: an algorithm has Config, Hyperparams and "
         "networks, an environment has reset and step, a network is a function of obs_spec and "
-        f"action_spec. Give --kind {', '.join(KINDS[:-1])} or {KINDS[-1]}."
+        "action_spec, or functions (init, apply). Give --kind "
+        f"{', '.join(KINDS[:-1])} or {KINDS[-1]}."
     )

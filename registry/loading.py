@@ -117,12 +117,11 @@ def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
     return made if is_made or not callable(made) else _call("environment", text, made, **options)
 
 
-def load_networks(
-    texts: Sequence[str], env: "Environment"
-) -> "Network | dict[str, Network] | None":
+def load_networks(texts: Sequence[str], env: "Environment") -> Any:
     """Load one network, or several as `NAME=package.module:object`.
 
-    Each object is a `Network`, or a function of `env`'s obs_spec and action_spec that returns one.
+    Each object is a `Network`, functions that `make_agent` lifts (`from_functions`), or a function
+    of `env`'s obs_spec and action_spec that returns one of these.
 
     Returns:
       The argument `networks` of `make_agent`; None if `texts` is empty.
@@ -133,13 +132,13 @@ def load_networks(
     if not texts:
         return None
     if len(texts) == 1 and "=" not in texts[0]:
-        return make_network(texts[0], load("network", texts[0]), env)
+        return _make(texts[0], load("network", texts[0]), env)
     pairs = [text.partition("=") for text in texts]
     if any(not equals for _, equals, _ in pairs):
         raise TriglotError(
             f"give several networks as NAME=package.module:object each, got {' '.join(texts)}."
         )
-    return {name: make_network(text, load("network", text), env) for name, _, text in pairs}
+    return {name: _make(text, load("network", text), env) for name, _, text in pairs}
 
 
 def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[str, Any]:
@@ -157,13 +156,14 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
     Raises:
       TriglotError: if an object is not such a dictionary or a network, or a name is no library.
     """
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     if all("=" in text for text in texts):
         made: Any = {}
         for text in texts:
             library, _, path = text.partition("=")
-            made[library] = make_network(text, load("network", path), env)
+            made[library] = _make(text, load("network", path), env)
     elif len(texts) == 1:
         made = load("network", texts[0])
         if callable(made) and not isinstance(made, Network):
@@ -182,7 +182,7 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
         libraries.find(library)
         parts = networks.values() if isinstance(networks, Mapping) else [networks]
         for part in parts:
-            if not isinstance(part, Network):
+            if not isinstance(part, Network) and not is_functions(part):
                 raise TriglotError(
                     f"network {texts[0]!r}: {library} must be a Network or a dictionary of them "
                     f"(see triglot.from_{library}); got a {type(part).__name__}."
@@ -191,11 +191,20 @@ def load_networks_by_library(texts: Sequence[str], env: "Environment") -> dict[s
 
 
 def make_network(text: str, made: Any, env: "Environment") -> "Network":
-    """Return the object loaded as `text` if it is a `Network`, or call it to make one.
+    """Return the object loaded as `text` if it is a `Network`, call it to make one, or lift it.
 
     Raises:
       TriglotError: if it is neither a network nor a function that returns one, or it fails.
     """
+    from ..backends.jax.functions import lift_if_functions
+
+    return lift_if_functions(_make(text, made, env), env.obs_spec, text, tried=False)
+
+
+def _make(text: str, made: Any, env: "Environment") -> Any:
+    """Return a `Network`, or functions that `from_functions` lifts."""
+    from ..backends.calling import parameters
+    from ..backends.jax.signatures import is_functions
     from ..core.network import Network
 
     if isinstance(made, Network):
@@ -205,9 +214,9 @@ def make_network(text: str, made: Any, env: "Environment") -> "Network":
             f"network {text!r} is a module of its library: give a function of obs_spec and "
             f"action_spec that returns {adapter}(...) of it."
         )
-    if callable(made):
+    if callable(made) and (not is_functions(made) or "obs_spec" in parameters(made)):
         made = _call("network", text, made, env.obs_spec, env.action_spec)
-    if not isinstance(made, Network):
+    if not isinstance(made, Network) and not is_functions(made):
         raise TriglotError(
             f"network {text!r} must be a Network or a function of obs_spec and action_spec that "
             f"returns one (see triglot.from_haiku, for example); got a {type(made).__name__}."

@@ -40,8 +40,8 @@ def _protocol(case: NetworkCase) -> None:
 
     Why: Agents call init, apply, value_and_grad and initial_carry, and read recurrent.
 
-    Fix: Build it with from_haiku, from_linen, from_nnx or from_equinox, or construct
-    triglot.Network(name=..., backend=..., init=..., apply=...).
+    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox or from_functions, or
+    construct triglot.Network(name=..., backend=..., init=..., apply=...).
     """
     network: Any = case.network
     if not isinstance(network, Network):
@@ -63,7 +63,8 @@ def _adapter(given: Any) -> str:
         for library, call in _ADAPTERS.items():
             if kind.__module__.startswith(library):
                 return f"Convert it with triglot.{call}."
-    return ""
+    is_pair = type(given) is tuple and len(given) == 2 and all(map(callable, given))
+    return "Convert it with triglot.from_functions(init, apply)." if is_pair else ""
 
 
 @CHECKS.check(needs=["protocol"])

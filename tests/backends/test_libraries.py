@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import pytest
 
 import triglot
@@ -186,10 +187,17 @@ def test_a_missing_library_is_reported_with_its_install_command(
         libraries.find("haiku").require()
 
 
-@pytest.mark.parametrize("name", [n for n, lib in libraries.LIBRARIES.items() if lib.lift])
+@pytest.mark.parametrize("name", [n for n, lib in libraries.LIBRARIES.items() if lib.distribution])
 def test_a_built_in_record_is_true_of_its_library(name: str) -> None:
     library = libraries.find(name)
     assert library.installed
     assert hasattr(triglot, str(library.lift))
     base = importlib.import_module(library.module).Module
     assert libraries.find_by_class(type("Mine", (base,), {})) is library
+
+
+def test_plain_jax_needs_no_library_and_has_no_classes() -> None:
+    plain = libraries.find("jax")
+    plain.require()
+    assert (plain.title, plain.lift_path) == ("Plain JAX", "triglot.from_functions")
+    assert libraries.find_by_class(jax.tree_util.Partial) is None
