@@ -123,7 +123,7 @@ TASKS: Mapping[str, Task] = {
         published="20.0 (17.1 to 22.9)",
         counts="greedy",
         source="purejaxql, the code of PQN's authors (Gallici et al. 2024), run here with "
-        "`python -m benchmarks.peers --row pqn-minatar`: 2 seeds: they publish no figure for "
+        "`python -m benchmarks.peers --row pqn-minatar`, 2 seeds; they publish no figure for "
         "this number of steps.",
         differences="The same setting but for the initializers and the scale of the pixels.",
     ),
