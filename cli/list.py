@@ -110,7 +110,8 @@ def _about(module: str) -> str:
 
 def source_of(module: str) -> str:
     """Read the source of a module of triglot without importing it."""
-    return PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text()
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
 def _aligned(rows: Sequence[tuple[str, ...]], least: int = 0) -> list[str]:

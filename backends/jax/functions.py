@@ -57,6 +57,7 @@ def from_functions(
       TriglotError: if a signature is not understood, `init` returns no arrays, a function fails, or
         a layout does not fit.
 
+    >>> import jax
     >>> def init(key):
     ...     return {"w": jax.random.normal(key, (4, 2)), "b": jnp.zeros(2)}
     >>> def apply(params, obs):
