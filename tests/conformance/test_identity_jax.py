@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.test_identity import compare
 from tests.conformance.test_identity_agents import task
 
+slow = pytest.mark.slow
 LSTM = {"cell": "lstm", "cell_size": 8}
 
 
@@ -15,8 +16,10 @@ LSTM = {"cell": "lstm", "cell_size": 8}
     ("task", "num_updates"),
     [
         pytest.param(task("ppo"), 20, id="ppo"),
-        pytest.param(task("ppo", "gymnax:MemoryChain-bsuite", **LSTM), 10, id="ppo-lstm"),
-        pytest.param(task("sac"), 20, id="sac"),
+        pytest.param(
+            task("ppo", "gymnax:MemoryChain-bsuite", **LSTM), 10, id="ppo-lstm", marks=slow
+        ),
+        pytest.param(task("sac"), 20, id="sac", marks=slow),
         pytest.param(task("pqn"), 20, id="pqn"),
     ],
 )
