@@ -288,7 +288,7 @@ class Graph:
                     factor = self._spread(factor, product.shape)
                 return self._product(equation, product, factor)
         one, other = sorted((one, other), key=lambda each: (each.is_factor, each.order))
-        shape = np.broadcast_shapes(one.shape, other.shape)
+        shape = jnp.broadcast_shapes(one.shape, other.shape)
         (product,) = self._new(equation, [one, other], [shape])
         is_scaled = other.is_factor and not one.is_factor and not other.is_number
         return replace(product, factors=(one, other)) if is_scaled else product

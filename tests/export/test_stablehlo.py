@@ -105,5 +105,6 @@ def replace_network(run: Run, network: object) -> object:
     return agent
 
 
-def test_the_kinds_cover_all_algorithms() -> None:
-    assert {algorithm for algorithm, _, _ in KINDS.values()} == {"ppo", "dqn", "sac", "q_learning"}
+def test_the_kinds_cover_all_ways_to_act_greedily() -> None:
+    found = {algorithm for algorithm, _, _ in KINDS.values()}
+    assert found == {"ppo", "dqn", "c51", "qr_dqn", "r2d2", "td3", "sac", "q_learning"}
