@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from ..core.errors import TriglotError, unknown
 from ..core.network import Codec, Network, Variables
 from ..core.tracing.jaxprs import bind, evaluate
-from ..core.tracing.norms import has_norms, in_one_order
-from ..core.tracing.products import Products
+from ..core.tracing.norms import has_norms
+from ..core.tracing.products import in_one_order
 
 Arithmetic: TypeAlias = Literal["native", "leaf_order", "canonical"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("native", "leaf_order", "canonical")
@@ -112,7 +112,7 @@ def params_on_the_right(
     def rewritten(params: Any, inputs: Any) -> Any:
         closed, shape = jax.make_jaxpr(function, return_shape=True)(params, inputs)
         if recurrent or has_norms(closed.jaxpr):
-            closed = in_one_order(closed, len(jax.tree.leaves(params)), Products)
+            closed = in_one_order(closed, len(jax.tree.leaves(params)))
         values = [
             *(Value.of(leaf, PARAMS) for leaf in jax.tree.leaves(params)),
             *(Value.of(leaf, INPUTS) for leaf in jax.tree.leaves(inputs)),

@@ -67,36 +67,28 @@ CLEANRL = (
     "CleanRL, `ppo_continuous_action.py` on {}-v4, mean and standard deviation in its "
     "[documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/#experiment-results_4)."
 )
+CLEANRL_PPO = {
+    "Hopper": "2,382.86 ± 271.74",
+    "HalfCheetah": "1,442.64 ± 46.03",
+    "Walker2d": "2,287.95 ± 571.78",
+}
 MUJOCO = (
     "The same setting. Version 5 of the task repairs rewards and observations; triglot squashes "
     "actions by a tanh, CleanRL clips them; triglot bootstraps from the last observation at the "
     "time limit, CleanRL does not."
 )
 TASKS: Mapping[str, Task] = {
-    "ppo-hopper": Task(
-        algorithm="ppo",
-        env="gymnasium:Hopper-v5",
-        published="2,382.86 ± 271.74",
-        counts="training",
-        source=CLEANRL.format("Hopper"),
-        differences=MUJOCO,
-    ),
-    "ppo-halfcheetah": Task(
-        algorithm="ppo",
-        env="gymnasium:HalfCheetah-v5",
-        published="1,442.64 ± 46.03",
-        counts="training",
-        source=CLEANRL.format("HalfCheetah"),
-        differences=MUJOCO,
-    ),
-    "ppo-walker2d": Task(
-        algorithm="ppo",
-        env="gymnasium:Walker2d-v5",
-        published="2,287.95 ± 571.78",
-        counts="training",
-        source=CLEANRL.format("Walker2d"),
-        differences=MUJOCO,
-    ),
+    **{
+        f"ppo-{name.lower()}": Task(
+            algorithm="ppo",
+            env=f"gymnasium:{name}-v5",
+            published=figure,
+            counts="training",
+            source=CLEANRL.format(name),
+            differences=MUJOCO,
+        )
+        for name, figure in CLEANRL_PPO.items()
+    },
     "td3-halfcheetah": Task(
         algorithm="td3",
         env="gymnasium:HalfCheetah-v5",

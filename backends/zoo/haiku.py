@@ -19,6 +19,7 @@ from ...core.networks.architecture import (
     joined,
 )
 from ...core.networks.noise import of_layer, sigma_start
+from .lifting import values_of
 
 
 def make(spec: NetworkSpec) -> Callable[..., Any]:
@@ -113,16 +114,11 @@ class _Layers:
         def dense(size: int, suffix: str = "") -> jax.Array:
             return self._dense(features, size, head.scale, f"head_{name}{suffix}")
 
-        if head.size is None:
-            return dense(1)[:, 0]
-        if head.state_independent is not None:
+        if head.size is not None and head.state_independent is not None:
             zeros = jnp.zeros((features.shape[0], head.size))
             init = hk.initializers.Constant(head.state_independent)
             return hk.Bias(b_init=init, name=f"head_{name}")(zeros)
-        if not head.dueling:
-            return dense(head.size)
-        advantage = dense(head.size, "_advantage")
-        return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+        return values_of(head, dense)
 
 
 def _initializer(scale: float | None) -> hk.initializers.Initializer | None:

@@ -26,7 +26,7 @@ from ..layers import listed
 from ..layers.rules import DENSE
 from ..naming import normalize_separators
 from .initializers import kernel_initializer
-from .lifting import inputs_of
+from .lifting import inputs_of, values_of
 
 Arrays: TypeAlias = dict[str, jax.Array]
 Read: TypeAlias = Callable[[str, tuple[int, ...], Initializer], jax.Array]
@@ -245,15 +245,10 @@ class _Layers:
         def dense(size: int, suffix: str = "") -> jax.Array:
             return self._dense(features, size, head.scale, f"head_{name}{suffix}", noise)
 
-        if head.size is None:
-            return dense(1)[:, 0]
-        if (start := head.state_independent) is not None:
+        if head.size is not None and (start := head.state_independent) is not None:
             bias = self.param(f"head_{name}/bias", (head.size,), constant(start))
             return jnp.broadcast_to(bias, (features.shape[0], head.size))
-        if not head.dueling:
-            return dense(head.size)
-        advantage = dense(head.size, "_advantage")
-        return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+        return values_of(head, dense)
 
 
 def _moments(features: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...core.network import Network, Statistics, Variables
-from ...core.networks.architecture import NetworkSpec
+from ...core.networks.architecture import Head, NetworkSpec
 from ...core.networks.noise import draw_noise
 from ...core.specs import Box, Dict
 from ..calling import Inputs, arguments
@@ -25,6 +25,21 @@ def inputs_of(spec: NetworkSpec) -> Inputs:
     if not sizes:
         return spec.obs_spec
     return (*spec.inputs, Dict({name: Box((size,)) for name, size in sizes.items()}))
+
+
+def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
+    """Compute a head from dense layers: `[B]` without a size, else `[B, size]`.
+
+    Args:
+      head: without a state-independent output.
+      dense: `dense(size, suffix="")` applies a layer, whose name is the head's with a suffix.
+    """
+    if head.size is None:
+        return dense(1)[:, 0]
+    if not head.dueling:
+        return dense(head.size)
+    advantage = dense(head.size, "_advantage")
+    return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
 def lift_zoo(

@@ -20,6 +20,7 @@ from ...core.networks.architecture import (
 )
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
+from .lifting import values_of
 
 
 def make(spec: NetworkSpec) -> nn.Module:
@@ -113,14 +114,9 @@ class TorsoAndHeads(nn.Module):
         def dense(size: int, suffix: str = "") -> jax.Array:
             return self._dense(features, size, head.scale, f"head_{name}{suffix}", noise)
 
-        if head.size is None:
-            return dense(1)[:, 0]
-        if (start := head.state_independent) is not None:
+        if head.size is not None and (start := head.state_independent) is not None:
             return StateIndependent(head.size, start, name=f"head_{name}")(features)
-        if not head.dueling:
-            return dense(head.size)
-        advantage = dense(head.size, "_advantage")
-        return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
+        return values_of(head, dense)
 
 
 class StateIndependent(nn.Module):

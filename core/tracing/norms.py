@@ -33,34 +33,6 @@ def has_norms(jaxpr: Any) -> bool:
     return any(equation.primitive.name in ("sqrt", "rsqrt") for equation, _ in walk(jaxpr))
 
 
-def in_one_order(
-    closed: Any, num_params: int, make_graph: "Callable[[], Graph] | None" = None
-) -> Any:
-    """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
-
-    One with side effects is returned as it is.
-
-    Args:
-      closed: the program.
-      num_params: how many of its inputs are parameters.
-      make_graph: makes the empty graph, by default a `Graph`.
-    """
-    jaxpr = closed.jaxpr
-    if jaxpr.effects:
-        return closed
-
-    def evaluate(*inputs: jax.Array) -> list[jax.Array]:
-        graph, known = (make_graph or Graph)(), {}
-        for index, (variable, array) in enumerate(zip(jaxpr.invars, inputs, strict=True)):
-            known[variable] = graph.given(array, f"input {index}", index >= num_params)
-        for variable, array in zip(jaxpr.constvars, closed.consts, strict=True):
-            known[variable] = graph.constant(array)
-        return graph.compute(graph.add(jaxpr, known))
-
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
-    return jax.make_jaxpr(evaluate)(*shapes)
-
-
 @dataclass(frozen=True, eq=False)
 class Value:
     """A result of an equation, or a given array.

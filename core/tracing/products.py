@@ -7,7 +7,7 @@ order, and all products of one array with parameters become one product with the
 A step w (e - s) from s is (1 - w) s + w e.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -18,6 +18,27 @@ import numpy as np
 
 from .jaxprs import context_of
 from .norms import Graph, Value, kept_axes
+
+
+def in_one_order(closed: Any, num_params: int) -> Any:
+    """Rewrite a closed jaxpr whose first `num_params` inputs are parameters.
+
+    One with side effects is returned as it is.
+    """
+    jaxpr = closed.jaxpr
+    if jaxpr.effects:
+        return closed
+
+    def evaluate(*inputs: jax.Array) -> list[jax.Array]:
+        graph, known = Products(), {}
+        for index, (variable, array) in enumerate(zip(jaxpr.invars, inputs, strict=True)):
+            known[variable] = graph.given(array, f"input {index}", index >= num_params)
+        for variable, array in zip(jaxpr.constvars, closed.consts, strict=True):
+            known[variable] = graph.constant(array)
+        return graph.compute(graph.add(jaxpr, known))
+
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in jaxpr.invars]
+    return jax.make_jaxpr(evaluate)(*shapes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +103,14 @@ class Products(Graph):
         if name == "concatenate":
             return [self.join(operands, params["dimension"])]
         if name == "split":
-            ends = accumulate((int(size) for size in params["sizes"]), initial=0)
-            return [self._piece(first, params["axis"], *border) for border in pairwise(ends)]
+            borders = _borders(int(size) for size in params["sizes"])
+            return [self._piece(first, params["axis"], *border) for border in borders]
         if name == "transpose":
             return [self._turn(first, tuple(params["permutation"]))]
         if name == "dot_general" and (product := self._multiply(equation, *operands)):
             return [product]
         if name == "reshape" and (axes := kept_axes(shape, first.shape)) is not None:
-            return [self._squeeze(equation, first, axes)]
+            return [self._squeeze(first, axes)]
         if name in ("add", "sub") and (total := self._add(equation, *operands)):
             return [total]
         if name == "add":
@@ -162,16 +183,16 @@ class Products(Graph):
             return self._sum(terms, value.number)
         return super()._broadcast(value, shape, axes)
 
-    def _squeeze(self, equation: Any, value: Value, axes: tuple[int, ...]) -> Value:
+    def _squeeze(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Remove all axes of size 1 but `axes`."""
         shape = tuple(value.shape[axis] for axis in axes)
         if value.source is not None and value.source.shape == shape:
             return value.source
         if isinstance(value, Joined) and value.axis in axes:
-            parts = [self._squeeze(equation, part, axes) for part in value.parts]
+            parts = [self._squeeze(part, axes) for part in value.parts]
             return self.join(parts, axes.index(value.axis))
         if isinstance(value, Sum) and not value.reads_inputs:
-            terms = [self._squeeze(equation, term, axes) for term in value.terms]
+            terms = [self._squeeze(term, axes) for term in value.terms]
             return self._sum(terms, value.number)
 
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
@@ -239,8 +260,8 @@ class Products(Graph):
         if isinstance(one, Joined):
             others: list[Value] = [other] * len(one.parts)
             if not number:
-                ends = accumulate((part.shape[one.axis] for part in one.parts), initial=0)
-                others = [self._piece(other, one.axis, *border) for border in pairwise(ends)]
+                borders = _borders(part.shape[one.axis] for part in one.parts)
+                others = [self._piece(other, one.axis, *border) for border in borders]
             sums = [
                 self._sum_of(*pair) or self._plain_add(*pair)
                 for pair in zip(one.parts, others, strict=True)
@@ -260,7 +281,7 @@ class Products(Graph):
                 terms.append(value)
             else:
                 return None
-        if all(term.reads_inputs is False for term in terms) and not number:
+        if not number and not any(term.reads_inputs for term in terms):
             return None
         rest = sum(value.number for value in (one, other) if isinstance(value, Sum))
         return self._sum(terms, rest + (other.array.item() if number else 0.0))
@@ -273,11 +294,7 @@ class Products(Graph):
         products = sorted((term for term in terms if term.reads_inputs), key=self._place)
         rest = sorted((term for term in terms if not term.reads_inputs), key=lambda one: one.order)
         ordered = [*products[:1], *rest, *products[1:]]
-        total = ordered[0]
-        for term in ordered[1:]:
-            total = self._plain_add(total, term)
-        if number:
-            total = self._plain_add(total, self.constant(np.float32(number)))
+        total = self._chain(ordered, number)
         self.sums[total.name] = tuple(ordered), number
         return Sum(**_fields(total), terms=tuple(ordered), number=number)
 
@@ -285,6 +302,13 @@ class Products(Graph):
         """Sort products by what they multiply, which is the same for all gates."""
         left = self.factors[term.name][0].name if term.name in self.factors else ""
         return -term.order[0], left, term.order
+
+    def _chain(self, values: Sequence[Value], number: float) -> Value:
+        """Add values one after the other, and a number unless it is 0."""
+        total = values[0]
+        for value in values[1:]:
+            total = self._plain_add(total, value)
+        return self._plain_add(total, self.constant(np.float32(number))) if number else total
 
     def _plain_add(self, one: Value, other: Value) -> Value:
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
@@ -294,22 +318,22 @@ class Products(Graph):
 
     def compute(self, values: Sequence[Value]) -> list[jax.Array]:
         """Compute values; products of one array with several parameters become one product."""
-        groups: dict[Any, dict[str, Value]] = {}
+        groups: dict[Any, list[Value]] = {}
         for value in self._needed(values):
             if value.name in self.factors:
                 left, right, precision, _ = self.factors[value.name]
                 if right.compute is None:
-                    groups.setdefault((left.name, str(precision)), {})[value.name] = value
+                    groups.setdefault((left.name, str(precision)), []).append(value)
         for group in groups.values():
             if len(group) > 1:
-                self._join_products(list(group.values()))
+                self._join_products(group)
         alike: dict[Any, list[Value]] = {}
         for value in self._needed(values):
             terms, number = self.sums.get(value.name, ((), 0.0))
             wholes = [self.wholes[term.name][0].name for term in terms if term.name in self.wholes]
-            biases = [term.source for term in terms if _is_bias(term)]
-            if wholes and 1 < len(terms) == len(wholes) + len(biases):
-                alike.setdefault((*wholes, len(biases), number), []).append(value)
+            num_biases = sum(map(_is_bias, terms))
+            if wholes and 1 < len(terms) == len(wholes) + num_biases:
+                alike.setdefault((*wholes, num_biases, number), []).append(value)
         for group in alike.values():
             if len(group) > 1:
                 self._join_sums(group)
@@ -320,16 +344,16 @@ class Products(Graph):
         products = sorted(products, key=lambda value: _number(self.factors[value.name][1]))
         left, _, precision, equation = self.factors[products[0].name]
         rights = [self.factors[product.name][1] for product in products]
-        ends = list(accumulate((right.shape[1] for right in rights), initial=0))
+        borders = _borders(right.shape[1] for right in rights)
 
         def compute(arrays: list[jax.Array]) -> list[jax.Array]:
             with context_of(equation):
                 return [_dot(arrays[0], jnp.concatenate(arrays[1:], axis=1), precision)]
 
-        shape = (left.shape[0], ends[-1])
+        shape = (left.shape[0], borders[-1][1])
         how = {"joined": True}
         (whole,) = self._named("dot_general", how, [left, *rights], compute, [shape])
-        for product, border in zip(products, pairwise(ends), strict=True):
+        for product, border in zip(products, borders, strict=True):
             piece = self._piece(whole, 1, *border)
             self.instead[product.name] = replace(piece, name=product.name)
             self.wholes[product.name] = (whole, *border)
@@ -353,20 +377,17 @@ class Products(Graph):
                 pieces.append(self._piece(whole, 1, start, stop))
             else:
                 biases: Any = [term.source for term in each]
-                pieces.append(self._broadcast_whole(self.join(biases, 0), pieces[0].shape))
-        whole = pieces[0]
-        for piece in pieces[1:]:
-            whole = self._plain_add(whole, piece)
-        if number := self.sums[group[0].name][1]:
-            whole = self._plain_add(whole, self.constant(np.float32(number)))
-        ends = accumulate((value.shape[1] for value in group), initial=0)
-        for value, border in zip(group, pairwise(ends), strict=True):
+                whole = Value(**_fields(self.join(biases, 0)))  # to be spread as one array
+                pieces.append(self._broadcast(whole, pieces[0].shape, (1,)))
+        whole = self._chain(pieces, self.sums[group[0].name][1])
+        borders = _borders(value.shape[1] for value in group)
+        for value, border in zip(group, borders, strict=True):
             self.instead[value.name] = replace(self._piece(whole, 1, *border), name=value.name)
 
-    def _broadcast_whole(self, bias: Value, shape: tuple[int, ...]) -> Value:
-        """Broadcast joined biases at once, not each."""
-        plain = Value(**_fields(bias))
-        return super()._broadcast(plain, shape, (1,))
+
+def _borders(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Return where parts of these sizes start and stop, side by side."""
+    return list(pairwise(accumulate(sizes, initial=0)))
 
 
 def _is_bias(term: Value) -> bool:

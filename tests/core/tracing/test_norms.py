@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jax.extend import core as jex
 
-from triglot.core.tracing.norms import has_norms, in_one_order
+from triglot.core.tracing.norms import has_norms
+from triglot.core.tracing.products import in_one_order
 
 SCALE = jnp.array([0.5, -2.0, 3.0])
 X = jax.random.normal(jax.random.key(0), (4, 3))

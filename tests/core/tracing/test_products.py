@@ -12,8 +12,7 @@ from jax.extend import core as jex
 
 from triglot.core.network import Network, Variables
 from triglot.core.specs import zeros
-from triglot.core.tracing.norms import in_one_order
-from triglot.core.tracing.products import Products
+from triglot.core.tracing.products import in_one_order
 from triglot.registry.agents import make_agent
 from triglot.registry.environments import make_env
 
@@ -62,7 +61,7 @@ def kernels_turned(params: list[jax.Array], x: jax.Array, h: jax.Array) -> jax.A
 def ordered(step: Step) -> Step:
     def run(params: list[jax.Array], x: jax.Array, h: jax.Array) -> Any:
         closed = jax.make_jaxpr(step)(params, x, h)
-        return jex.jaxpr_as_fun(in_one_order(closed, len(PARAMS), Products))(*params, x, h)[0]
+        return jex.jaxpr_as_fun(in_one_order(closed, len(PARAMS)))(*params, x, h)[0]
 
     return run
 
