@@ -200,8 +200,9 @@ class View:
         if self._is_single:
             if not self.phases:
                 return
-            name, phase = next(iter(self.phases.items()))  # of the job that began first
-            text = f"{self._labels[name]}: {phase}"
+            # The next job prepares meanwhile, and may report before the first does.
+            name = next(name for name in self._labels if name in self.phases)
+            text = f"{self._labels[name]}: {self.phases[name]}"
         now = time.monotonic()
         if text != self._whole.desc or now - self._drawn >= REFRESH_SECONDS:
             self._drawn = now

@@ -118,6 +118,22 @@ def test_a_job_begins_ahead_and_waits_for_its_turn(tmp_path: Path, stop: Interru
     assert started[1] - started[0] < 1.5 and second - started[0] >= 2
 
 
+def test_the_bar_shows_the_job_that_runs_and_not_the_one_that_prepares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with View([task(tmp_path, n, write) for n in "ab"], 0.0, None, is_single=True) as view:
+        view.show("b", {"phase": "import", "share": 0.0})  # it reports first
+        view.show("a", {"phase": "import", "share": 0.0})
+        view.show("b", {"phase": "compile", "share": 0.0})
+        view.show("a", {"phase": "train", "share": 0.5})
+        view.end("a", done=True)
+        view.draw(1)
+    lines = [line.split("  ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines[-4:] == [
+        f"job {one}" for one in ("b: import", "a: import", "a: train", "b: compile")
+    ]
+
+
 def test_a_process_is_waited_for_at_each_turn(tmp_path: Path) -> None:
     one = task(tmp_path, "a", takes_turns)
     Path(one.folder).mkdir(parents=True)
