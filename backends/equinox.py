@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Network, Variables
+from ..core.network import Network, Statistic, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
+from .naming import normalize_separators, words_of
 from .objects import BATCH_AXIS, codec_of, constructor
 from .zoo.lifting import lift_zoo
 
@@ -128,6 +129,10 @@ def from_equinox(
 
     how: Any = {"random_start": not is_built}
     how["codec"] = codec_of("equinox", abstract, abstract_params, is_layer, leaf_names=LEAF_NAMES)
+    how["statistics"] = (
+        *[None] * len(jax.tree.leaves(abstract_buffers)),
+        *_statistics(abstract, abstract_state),
+    )
     how["value_and_grad"] = lambda loss: eqx.filter_value_and_grad(loss, has_aux=True)
     return lifted(shown, "equinox", init, apply, initial_carry, **how)
 
@@ -135,12 +140,32 @@ def from_equinox(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Equinox's own layers."""
     require("equinox", "equinox")
-    from .zoo.equinox import make, statistics
+    from .zoo.equinox import make
 
-    names = statistics(spec.torso)
-    return lift_zoo(
-        from_equinox, spec, name, make(spec), statistic=lambda path: names[int(path[-1])]
-    )
+    return lift_zoo(from_equinox, spec, name, make(spec))
+
+
+def _statistics(module: Any, state: Any) -> list[Statistic | None]:
+    """Describe the arrays of an `eqx.nn.State`; those of `BatchNorm` are running statistics."""
+    eqx = require("equinox", "equinox")
+    leaves, structure = jax.tree.flatten(state)
+    places = jax.tree.unflatten(structure, range(len(leaves)))
+    found: list[Statistic | None] = [None] * len(leaves)
+
+    def is_norm(node: Any) -> bool:
+        return isinstance(node, eqx.nn.BatchNorm)
+
+    for path, norm in jax.tree_util.tree_leaves_with_path(module, is_leaf=is_norm):
+        if not is_norm(norm):
+            continue
+        place = normalize_separators("/".join(words_of(path)))
+        is_ema = norm.mode == "ema"
+        mean, var = places.get(norm.ema_state_index if is_ema else norm.batch_state_index)
+        count = places.get(norm.ema_first_time_index if is_ema else norm.batch_counter)
+        decay = None if is_ema else norm.momentum
+        found[mean], found[var] = (Statistic(f"{place}/{n}", decay) for n in ("mean", "var"))
+        found[count] = Statistic(f"{place}/count")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

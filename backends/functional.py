@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.errors import user_error_context
-from ..core.network import Codec, Network, Variables
+from ..core.network import Codec, Network, Statistic, Variables
 from ..core.networks.combinators import hold
 from . import calling
 from .layers.describe import CallLog, Words, describe
@@ -31,6 +31,7 @@ def lift(
     train_at_init: bool,
     intercept: Callable[[Any], AbstractContextManager[Any]],
     place: Callable[[Any], Words | None],
+    statistic: Callable[[Words], Statistic | None],
     words: Callable[[Any], Words] = words_of,
     leaf_names: Mapping[str, str] | None = None,
 ) -> Network:
@@ -50,6 +51,7 @@ def lift(
       intercept: the library's context in which every call of a layer goes through a function
         `(method, args, kwargs, context)`.
       place: the path of the layer in such a context; None for a call to leave out.
+      statistic: describes an array of the state by its path.
       words: the path of a parameter, from its pytree path.
       leaf_names: canonical last parts (`kernel`, `bias`) of parameters, by the library's names.
 
@@ -82,14 +84,18 @@ def lift(
 
     failed = f"{module} failed on {calling.describe_inputs(obs_spec)}"
     with user_error_context(failed), intercept(log_call):
-        params = jax.eval_shape(init_network, jax.random.key(0)).params
+        abstract = jax.eval_shape(init_network, jax.random.key(0))
 
+    params, state = (
+        jax.tree_util.tree_leaves_with_path(one) for one in (abstract.params, abstract.state)
+    )
     leaves, buffers = [], set()
-    for path, array in jax.tree_util.tree_leaves_with_path(params):
+    for path, array in params:
         owners = calls.owners(words(path))
         leaves.append(describe(backend, words(path), owners, array.shape, leaf_names))
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             buffers.add(leaves[-1].name)
-    codec = Codec.named(params, leaves)
-    network = calling.lifted(name, backend, init_network, apply_network, initial_carry, codec=codec)
+    how: Any = {"codec": Codec.named(abstract.params, leaves)}
+    how["statistics"] = tuple(statistic(words_of(path)) for path, _ in state)
+    network = calling.lifted(name, backend, init_network, apply_network, initial_carry, **how)
     return hold(network, buffers) if buffers else network

@@ -6,10 +6,11 @@ from typing import Any
 import jax
 
 from ..core.errors import require
-from ..core.network import Network, Variables
+from ..core.network import Network, Statistic, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import calling, functional
 from .layers.describe import Words
+from .naming import normalize_separators
 from .zoo.lifting import inputs_of, lift_zoo
 
 LEAF_NAMES = {"w": "kernel", "b": "bias", "embeddings": "embedding", "offset": "bias"}
@@ -80,6 +81,7 @@ def from_haiku(
         train_at_init=True,  # hk.BatchNorm creates its running averages in training only
         intercept=hk.intercept_methods,
         place=place,
+        statistic=_statistic,
         words=lambda path: (*path[0].key.split("/"), path[-1].key),
         leaf_names=LEAF_NAMES,
     )
@@ -88,10 +90,21 @@ def from_haiku(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Haiku's own layers."""
     require("haiku", "haiku")
-    from .zoo.haiku import make, statistic
+    from .zoo.haiku import make
 
-    module = make(spec), inputs_of(spec)
-    return lift_zoo(from_haiku, spec, name, *module, statistic=statistic)
+    return lift_zoo(from_haiku, spec, name, make(spec), inputs_of(spec))
+
+
+def _statistic(path: Words) -> Statistic | None:
+    """Describe a running statistic by its path in the state, `norm/~/mean_ema` and `average`.
+
+    `average`, which evaluation reads, is `hidden` without its bias to the start.
+    """
+    place, _, average = path[0].rpartition("/~/")
+    if average not in ("mean_ema", "var_ema"):
+        return None
+    what = "count" if path[-1] == "counter" else average.removesuffix("_ema")
+    return Statistic(normalize_separators(f"{place}/{what}"))
 
 
 def _constructing(module: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

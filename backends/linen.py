@@ -5,10 +5,11 @@ from typing import Any
 import jax
 
 from ..core.errors import TriglotError, require
-from ..core.network import Network, Variables
+from ..core.network import Network, Statistic, Variables
 from ..core.networks.architecture import NetworkSpec
 from . import calling, functional
 from .layers.describe import Words
+from .naming import normalize_separators
 from .zoo.lifting import inputs_of, lift_zoo
 
 
@@ -76,13 +77,19 @@ def from_linen(
         train_at_init=False,
         intercept=linen.intercept_methods,
         place=place,
+        statistic=_statistic,
     )
 
 
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from Linen's own layers."""
     require("flax", "flax")
-    from .zoo.linen import make, statistic
+    from .zoo.linen import make
 
-    module = make(spec), inputs_of(spec)
-    return lift_zoo(from_linen, spec, name, *module, statistic=statistic)
+    return lift_zoo(from_linen, spec, name, make(spec), inputs_of(spec))
+
+
+def _statistic(path: Words) -> Statistic | None:
+    """Describe a running statistic by its path in the collections."""
+    is_known = path[0] == "batch_stats" and path[-1] in ("mean", "var")
+    return Statistic(normalize_separators("/".join(path[1:]))) if is_known else None

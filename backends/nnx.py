@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from ..core.errors import TriglotError, require, user_error_context
-from ..core.network import Network, Variables
+from ..core.network import Network, Statistic, Variables
 from ..core.networks.architecture import NetworkSpec
 from .calling import InitialCarry, bind, display_name, lifted, parameters
+from .naming import normalize_separators, words_of
 from .objects import codec_of, constructor
 from .zoo.lifting import lift_zoo
 
@@ -55,7 +56,7 @@ def from_nnx(
             f"from_nnx takes an nnx.Module or a function of nnx.Rngs that returns one; {shown!r} "
             f"returned a {type(abstract).__name__}."
         )
-    graphdef, params, streams, _ = split(abstract)
+    graphdef, params, streams, state = split(abstract)
     names = parameters(abstract)
 
     def init(key: jax.Array) -> Variables:
@@ -95,6 +96,11 @@ def from_nnx(
 
     how: Any = {"random_start": not is_built}
     how["codec"] = codec_of("nnx", abstract, params, is_layer, is_parameter=is_variable)
+    how["statistics"] = tuple(
+        _statistic(path, variable)
+        for path, variable in jax.tree_util.tree_leaves_with_path(state, is_leaf=is_variable)
+        for _ in jax.tree.leaves(variable)
+    )
     how["value_and_grad"] = lambda loss: nnx.value_and_grad(loss, has_aux=True)
     return lifted(shown, "nnx", init, apply, initial_carry, **how)
 
@@ -102,6 +108,13 @@ def from_nnx(
 def zoo(spec: NetworkSpec, name: str) -> Network:
     """Build a network from NNX's own layers."""
     require("flax.nnx", "flax")
-    from .zoo.nnx import make, statistic
+    from .zoo.nnx import make
 
-    return lift_zoo(from_nnx, spec, name, make(spec), statistic=statistic)
+    return lift_zoo(from_nnx, spec, name, make(spec))
+
+
+def _statistic(path: Any, variable: Any) -> Statistic | None:
+    """Describe a running statistic by its path and its type in the state."""
+    words = words_of(path)
+    is_known = type(variable).__name__ == "BatchStat" and words[-1] in ("mean", "var")
+    return Statistic(normalize_separators("/".join(words))) if is_known else None

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from ..core.errors import Guessed, TriglotError
-from ..core.network import Codec, Leaf, Network, Statistics, Variables
-from ..core.types import PyTree
+from ..core.network import Codec, Leaf, Network, Variables
 from .guessing import as_mapping, guess
 from .pairing import Mapped, Target, follow_mapping, is_split
+from .statistics import check_state, translate_state
 
 
 def translate(
@@ -45,8 +45,8 @@ def translate(
     Returns:
       Variables of `target` that compute the same function.
 
-    Running statistics are translated where both networks keep the same ones by canonical names, as
-    those of the built-in networks do.
+    The running statistics of the libraries' own batch normalizations follow their layer's
+    parameters; counters say that many updates were seen.
 
     Raises:
       TriglotError: if a network has no codec or has other state besides its parameters, the
@@ -62,7 +62,7 @@ def translate(
     """
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
     expected = jax.eval_shape(target.init, jax.random.key(0))
-    state = translate_state(variables.state, expected.state, source.name, target.name)
+    check_state(variables.state, source, expected.state, target)
     named = codecs[0].encode(variables.params)
     shapes = jax.eval_shape(codecs[1].encode, expected.params)
     networks = f"from {source.backend} {source.name!r} to {target.backend} {target.name!r}"
@@ -86,37 +86,8 @@ def translate(
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
     _check_shapes(moved, shapes, networks, split=mapping is not None)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
+    state = translate_state(variables.state, source, expected.state, target, pairs)
     return Variables(params=codecs[1].decode(moved), state=state)
-
-
-def translate_state(state: PyTree, expected: PyTree, source: str, target: str) -> PyTree:
-    """Convert the state of one network to that of another.
-
-    Args:
-      state: of the first network.
-      expected: of the second network; its arrays may be abstract.
-      source, target: the networks' names, for the message.
-
-    Raises:
-      TriglotError: if there is more than the same named statistics in both.
-    """
-
-    def is_named(node: Any) -> bool:
-        return isinstance(node, Statistics)
-
-    sides = [jax.tree.leaves(side, is_leaf=is_named) for side in (state, expected)]
-    arrays = jax.tree.leaves(sides[0])
-    if not all(map(is_named, [*sides[0], *sides[1]])) or _types(sides[0]) != _types(sides[1]):
-        raise TriglotError(
-            f"{source!r} or {target!r} has state besides its parameters that the other lacks or "
-            "that has no canonical form (a custom BatchNorm's statistics, frozen or integer "
-            "arrays): freeze after translating, and copy statistics by hand."
-        )
-    return jax.tree.unflatten(jax.tree.structure(expected), arrays)
-
-
-def _types(statistics: list[Statistics]) -> list[dict[str, tuple[int, ...]]]:
-    return [{name: array.shape for name, array in each.named.items()} for each in statistics]
 
 
 def _check_conventions(codecs: list[Codec], networks: str) -> None:

@@ -34,6 +34,24 @@ class Statistics:
     named: dict[str, jax.Array]
 
 
+@dataclass(frozen=True)
+class Statistic:
+    """One array of a library's own batch normalization, in a network's state.
+
+    Attributes:
+      name: `norm/0/mean` or `norm/0/var`; `norm/0/count` for what counts the updates.
+      decay: for an average that starts at 0: it is divided by `1 - decay**count` where it is read.
+    """
+
+    name: str
+    decay: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts updates, or tells the first one."""
+        return self.name.endswith("/count")
+
+
 def _as_tuple(array: jax.Array) -> tuple[jax.Array, ...]:
     return (array,)
 
@@ -172,6 +190,8 @@ class Network:
         network; `()` for other networks.
       random_start: whether the initial parameters depend on the key.
       codec: the conversion to canonical parameters; None if there is none.
+      statistics: what each array of the state is, in the order in which it flattens; None for
+        another array than a running statistic.
       arithmetic: `native`, `leaf_order` or `canonical`; see `triglot.backends.canonical`.
       parts: the networks by name, of a network made by `combine`.
     """
@@ -186,6 +206,7 @@ class Network:
     initial_carry: Callable[[Variables, int], PyTree] = _no_carry
     random_start: bool = True
     codec: Codec | None = field(default=None, repr=False)
+    statistics: "tuple[Statistic | None, ...]" = field(default=(), repr=False)
     arithmetic: str = "native"
     parts: "Mapping[str, Network]" = field(default_factory=dict, repr=False)
 

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from ...core.network import Network
+import jax
+
+from ...core.network import Network, Statistic
 from ...core.networks.architecture import NetworkSpec, Table
 from .. import calling, table
 from ..zoo.lifting import inputs_of, lift_zoo
@@ -22,6 +24,9 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     init, apply = make(spec)
 
     def build(*, name: str, initial_carry: calling.InitialCarry | None = None) -> Network:
-        return lift(init, apply, inputs_of(spec), name, initial_carry, partial(leaf_of, spec))
+        how = partial(leaf_of, spec)
+        network = lift(init, apply, inputs_of(spec), name, initial_carry, how)
+        state = jax.eval_shape(network.init, jax.random.key(0)).state
+        return replace(network, statistics=tuple(map(Statistic, sorted(state))))
 
-    return lift_zoo(build, spec, name, statistic=lambda path: path[-1])
+    return lift_zoo(build, spec, name)

@@ -19,7 +19,6 @@ from ...core.networks.architecture import (
     Layers,
     NetworkSpec,
     Table,
-    Torso,
     joined,
 )
 from ...core.networks.noise import of_layer, sigma_start
@@ -253,12 +252,3 @@ class Tabular(eqx.Module):
             name: self.head[name](obs)[0] if scalar else self.head[name](obs)
             for name, scalar in self.is_scalar
         }
-
-
-def statistics(torso: Torso) -> list[str | None]:
-    """Name the arrays of Equinox's `State` in their order: of each norm, a counter comes first."""
-    if isinstance(torso, Table):
-        return []
-    places = ["input"] if torso.normalize_inputs else []
-    places += map(str, range(len(torso.channels) + len(torso.hidden_sizes)))
-    return [name and f"norm/{place}/{name}" for place in places for name in (None, "mean", "var")]

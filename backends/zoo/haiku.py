@@ -1,6 +1,6 @@
 """Haiku's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,16 +123,6 @@ class _Layers:
 
 def _initializer(scale: float | None) -> hk.initializers.Initializer | None:
     return None if scale is None else hk.initializers.Orthogonal(scale)
-
-
-def statistic(path: Sequence[str]) -> str | None:
-    """Name a running statistic by its path in Haiku's state; None for a counter."""
-    place, name = path
-    norm, average = place.split("/~/")
-    if name == "counter":
-        return None
-    # `average`, which evaluation reads, is `hidden` without its bias to the start.
-    return f"{norm}/{average.removesuffix('_ema')}"
 
 
 def _row(obs: jax.Array, spec: NetworkSpec, name: str, head: Head) -> jax.Array:

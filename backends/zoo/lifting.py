@@ -1,8 +1,8 @@
 """What every zoo's network has besides its library's module: initializers, noise, statistics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,6 @@ from ...core.networks.noise import draw_noise
 from ...core.specs import Box, Dict
 from ..calling import Inputs, arguments
 from ..cells import match_initializers
-from ..naming import normalize_separators, words_of
-
-# Names a running statistic by its path in a library's state; None for a counter.
-Statistic: TypeAlias = Callable[[Sequence[str]], str | None]
 
 
 def inputs_of(spec: NetworkSpec) -> Inputs:
@@ -42,13 +38,7 @@ def values_of(head: Head, dense: Callable[..., jax.Array]) -> jax.Array:
     return dense(1, "_value") + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
-def lift_zoo(
-    lift: Callable[..., Network],
-    spec: NetworkSpec,
-    name: str,
-    *module: Any,
-    statistic: Statistic,
-) -> Network:
+def lift_zoo(lift: Callable[..., Network], spec: NetworkSpec, name: str, *module: Any) -> Network:
     """Lift a zoo's module.
 
     Args:
@@ -56,7 +46,6 @@ def lift_zoo(
       spec: the network.
       name: shown in errors and reports.
       module: the first arguments of `lift`; it reads `inputs_of(spec)`.
-      statistic: of the library.
     """
     if spec.cell is not None:
         network = lift(*module, name=name, initial_carry=spec.cell.initial_carry)
@@ -65,7 +54,7 @@ def lift_zoo(
         network = lift(*module, name=name)
     example = jax.eval_shape(network.init, jax.random.key(0)).state
     if jax.tree.leaves(example):
-        network = _with_named_statistics(network, example, statistic)
+        network = _with_named_statistics(network, example)
     return network if spec.noise is None else _with_noise(network, spec)
 
 
@@ -90,15 +79,15 @@ def _with_noise(network: Network, spec: NetworkSpec) -> Network:
     return replace(network, apply=apply)
 
 
-def _with_named_statistics(network: Network, example: Any, statistic: Statistic) -> Network:
+def _with_named_statistics(network: Network, example: Any) -> Network:
     """Keep running statistics by canonical name, with the same start and meaning in all libraries.
 
     Haiku and Equinox divide theirs by their weight so far, the latter after a start at 1: a counter
     of 0 in every call leaves the plain average, which is that of Flax.
     """
-    paths, structure = jax.tree_util.tree_flatten_with_path(example)
-    leaves = [(statistic(words_of(path)), leaf) for path, leaf in paths]
-    leaves = [(name and normalize_separators(name), leaf) for name, leaf in leaves]
+    arrays, structure = jax.tree.flatten(example)
+    names = [one.name if one and not one.counts else None for one in network.statistics]
+    leaves = list(zip(names, arrays, strict=True))
 
     def encode(state: Any) -> Statistics:
         arrays = zip(leaves, structure.flatten_up_to(state), strict=True)
@@ -125,4 +114,4 @@ def _with_named_statistics(network: Network, example: Any, statistic: Statistic)
         outputs, moved = network.apply(own, inputs, key=key, train=train)
         return outputs, encode(moved) if train else variables.state
 
-    return replace(network, init=init, apply=apply)
+    return replace(network, init=init, apply=apply, statistics=())

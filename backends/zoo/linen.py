@@ -1,6 +1,6 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -145,9 +145,3 @@ class Tabular(nn.Module):
             row = nn.Embed(rows, head.size or 1, embedding_init=init, name=f"head_{name}")(obs)
             outputs[name] = row[:, 0] if head.size is None else row
         return outputs
-
-
-def statistic(path: Sequence[str]) -> str | None:
-    """Name a running statistic by its path in Linen's collections."""
-    _, norm, name = path
-    return f"{norm}/{name}"

@@ -1,6 +1,6 @@
 """Flax NNX's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -218,8 +218,3 @@ class Tabular(nnx.Module):
 def _squeeze(outputs: dict[str, jax.Array], is_scalar: dict[str, bool]) -> dict[str, jax.Array]:
     """Reshape the scalar heads from `[B, 1]` to `[B]`."""
     return {name: out[:, 0] if is_scalar[name] else out for name, out in outputs.items()}
-
-
-def statistic(path: Sequence[str]) -> str | None:
-    """Name a running statistic by its path in NNX's state."""
-    return "/".join(path[:-1])  # the last part is the variable's value

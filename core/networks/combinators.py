@@ -76,6 +76,11 @@ def combine(networks: Mapping[str, Network]) -> Network:
         initial_carry=initial_carry,
         random_start=any(part.random_start for part in parts.values()),
         codec=_combine_codecs({n: part.codec for n, part in parts.items()}),
+        statistics=tuple(
+            one and replace(one, name=f"{n}/{one.name}")
+            for n, part in sorted(parts.items())
+            for one in part.statistics
+        ),
         arithmetic=arithmetics.pop() if len(arithmetics) == 1 else "mixed",
         parts=parts,
     )
@@ -265,5 +270,5 @@ def hold(network: Network, chosen: Collection[str]) -> Network:
         return network.initial_carry(whole(variables), num_envs)
 
     own = Codec.named(dict.fromkeys(sorted(free), 0), [free[name] for name in sorted(free)])
-    rest = replace(network, scatter_add=None, parts={}, codec=own)
+    rest = replace(network, scatter_add=None, parts={}, codec=own, statistics=())
     return replace(rest, init=init, apply=apply, initial_carry=initial_carry)
