@@ -9,9 +9,9 @@ import jax
 
 from ..core.errors import Guessed, TriglotError
 from ..core.network import Codec, Leaf, Network, Variables
-from .guessing import as_mapping, guess
-from .pairing import Mapped, Target, follow_mapping, is_split
-from .statistics import check_state, translate_state
+from .pairing.guessing import as_mapping, guess
+from .pairing.mapping import Mapped, Target, follow_mapping, is_split
+from .pairing.statistics import check_state, translate_state
 
 
 def translate(
@@ -60,34 +60,77 @@ def translate(
     >>> haiku, equinox = build("haiku", spec), build("equinox", spec)
     >>> weights = translate(haiku.init(jax.random.key(0)), haiku, equinox)
     """
-    codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
-    expected = jax.eval_shape(target.init, jax.random.key(0))
-    check_state(variables.state, source, expected.state, target)
-    named = codecs[0].encode(variables.params)
-    shapes = jax.eval_shape(codecs[1].encode, expected.params)
-    networks = f"from {source.backend} {source.name!r} to {target.backend} {target.name!r}"
-    if mapping is not None:
-        pairs = follow_mapping(mapping, named, shapes, networks)
-    elif named.keys() == shapes.keys():
-        pairs = {name: Target(name) for name in named}
-    else:
-        _check_conventions(codecs, networks)
-        _check_guessable(codecs, networks)
-        layers = _guessable(codecs[0]), _guessable(codecs[1])
-        guessed = guess(named, shapes, networks, layers)
-        pairs = {name: Target(other) for name, other in guessed.items()}
+    pairs, is_guess = pair_parameters(variables, source, target, mapping)
+    if is_guess:
+        found = as_mapping({name: pair.name for name, pair in pairs.items()})
         warnings.warn(
-            f"{networks}, parameters are paired by shape and order; if that is right, pass "
-            f"{as_mapping(guessed)}.",
+            f"{_shown(source, target)}, parameters are paired by shape and order; if that is "
+            f"right, pass {found}.",
             Guessed,
             stacklevel=2,
         )
+    return move(variables, source, target, pairs, split=mapping is not None)
+
+
+def pair_parameters(
+    variables: Variables,
+    source: Network,
+    target: Network,
+    mapping: Mapping[str, Mapped] | None = None,
+) -> tuple[dict[str, Target], bool]:
+    """Pair the parameters of two networks as `translate` does.
+
+    Returns:
+      The target's parameters by the canonical names of `source`, and whether they are guessed.
+
+    Raises:
+      TriglotError: as `translate` does.
+    """
+    codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
+    expected = jax.eval_shape(target.init, jax.random.key(0))
+    check_state(variables.state, source, expected.state, target)
+    named = jax.eval_shape(codecs[0].encode, variables.params)
+    shapes = jax.eval_shape(codecs[1].encode, expected.params)
+    networks = _shown(source, target)
+    if mapping is not None:
+        return follow_mapping(mapping, named, shapes, networks), False
+    if named.keys() == shapes.keys():
+        return {name: Target(name) for name in named}, False
+    _check_conventions(codecs, networks)
+    _check_guessable(codecs, networks)
+    layers = _guessable(codecs[0]), _guessable(codecs[1])
+    guessed = guess(named, shapes, networks, layers)
+    return {name: Target(other) for name, other in guessed.items()}, True
+
+
+def move(
+    variables: Variables,
+    source: Network,
+    target: Network,
+    pairs: Mapping[str, Target],
+    *,
+    split: bool = False,
+) -> Variables:
+    """Convert weights by the pairs of `pair_parameters`; with `split`, axes may be split or joined.
+
+    Raises:
+      TriglotError: as `translate` does.
+    """
+    codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
+    expected = jax.eval_shape(target.init, jax.random.key(0))
+    named = codecs[0].encode(variables.params)
+    shapes = jax.eval_shape(codecs[1].encode, expected.params)
+    networks = _shown(source, target)
     _check_layers(codecs, pairs, networks)
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
-    _check_shapes(moved, shapes, networks, split=mapping is not None)
+    _check_shapes(moved, shapes, networks, split=split)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
     state = translate_state(variables.state, source, expected.state, target, pairs)
     return Variables(params=codecs[1].decode(moved), state=state)
+
+
+def _shown(source: Network, target: Network) -> str:
+    return f"from {source.backend} {source.name!r} to {target.backend} {target.name!r}"
 
 
 def _check_conventions(codecs: list[Codec], networks: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import TriglotError, shown, user_error_context
+from ..porting.options import TranslateOptions
 from ..registry.loading import load
 from .options import DiffOptions
 
@@ -25,20 +26,15 @@ def diff(options: DiffOptions) -> int:
       TriglotError: if a network or the inputs cannot be made, or the networks have nothing in
         common.
     """
-    mapping = _mapping(options.mapping)
-    given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
-    if sum(given) != 1:
-        raise TriglotError(
-            "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
-            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:."
-        )
+    mapping = mapping_of(options.mapping)
+    _check_one_way(options)
     zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
     if zoo and options.env is None:
         raise TriglotError(
             f"{zoo[0]} needs --env: the environment's actions decide on the network's outputs."
         )
     made = [None if text in zoo else load("network", text) for text in (options.one, options.other)]
-    inputs, action_spec = _inputs(options)
+    inputs, action_spec = inputs_of(options)
     networks = [
         _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
         for text, own in zip((options.one, options.other), made, strict=True)
@@ -63,7 +59,12 @@ def diff(options: DiffOptions) -> int:
     return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
 
 
-def _mapping(pairs: Sequence[str]) -> dict[str, str]:
+def mapping_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Read pairs, each NAME=NAME.
+
+    Raises:
+      TriglotError: if one has another form.
+    """
     mapping: dict[str, str] = {}
     for text in pairs:
         name, equals, other = text.partition("=")
@@ -76,8 +77,23 @@ def _mapping(pairs: Sequence[str]) -> dict[str, str]:
     return mapping
 
 
-def _inputs(options: DiffOptions) -> "tuple[Inputs, Spec | None]":
-    """Make the spec of the inputs, and that of the actions if there is an environment."""
+def _check_one_way(options: DiffOptions | TranslateOptions) -> None:
+    """Reject inputs that are not given, or twice."""
+    given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
+    if sum(given) != 1:
+        raise TriglotError(
+            "give the inputs of both networks in one of these ways: --env gymnax:CartPole-v1, "
+            "--obs-shape 84 84 4, or --inputs float32:84,84,4 int32:."
+        )
+
+
+def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | None]":
+    """Make the spec of the inputs, and that of the actions if there is an environment.
+
+    Raises:
+      TriglotError: if they are not given in one way, or cannot be made.
+    """
+    _check_one_way(options)
     from ..core.specs import Box
     from ..diff.inputs import parse_input
     from ..registry.environments import make_env

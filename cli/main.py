@@ -295,6 +295,28 @@ def _diff(arguments: list[str], started: float) -> int:
     return diff(options)
 
 
+def _translate(arguments: list[str], started: float) -> int:
+    """Convert a checkpoint of one library into the weights of another library's network.
+
+    Layouts follow the library's own layers; running statistics go with them. Layers are paired by
+    name, as --mapping states, or by shape and order if only one such pairing exists; the mapping is
+    printed. With --source, the network that was saved, the outputs of both networks are compared,
+    and a difference is explained as by `triglot diff`.
+
+    The exit code is 0 if the functions agree or were not compared, 1 if they differ, and 2 if the
+    weights cannot be converted.
+    """
+    options = _parse(arguments)
+    if options.out is not None:
+        check_writable("--out", options.out.parent)
+    _set_compilation_cache(options)
+    with phase("importing"):
+        from ..porting.translate import port
+        from .difference import inputs_of, mapping_of
+
+    return port(options, *inputs_of(options), mapping_of(options.mapping))
+
+
 def _check(arguments: list[str], started: float) -> int:
     """Check a component: an algorithm, an environment, a network, or a whole suite of environments.
 
@@ -374,7 +396,7 @@ def _version(arguments: list[str], started: float) -> int:
 
 _COMMANDS = (
     _train, _resume, _evaluate, _render, _export, _runs, _watch, _curves, _compare, _sweep, _diff,
-    _check, _new, _list, _completion, _version,
+    _translate, _check, _new, _list, _completion, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from ..compare.options import CompareOptions
 from ..export.options import ExportOptions
+from ..porting.options import TranslateOptions
 from ..registry.arg import Arg, Count, Name
 from ..registry.options import MachineOptions
 from ..sweep.options import SweepOptions
@@ -131,6 +132,7 @@ OPTIONS: dict[str, type] = {
     "compare": CompareOptions,
     "sweep": SweepOptions,
     "diff": DiffOptions,
+    "translate": TranslateOptions,
     "check": CheckOptions,
     "new": NewOptions,
     "list": ListOptions,

@@ -148,7 +148,7 @@ def as_tyro_class(options: type, nested: Mapping[str, type]) -> type:
             specs.append((one.name, OmitArgPrefixes[nested[one.name]], field()))
             continue
         default = field() if one.default is MISSING else field(default=one.default)
-        spec = (one.name, _tyro_annotation(hints[one.name]), default)
+        spec = (one.name, _tyro_annotation(one.name, hints[one.name]), default)
         title = next((title for title, names in groups.items() if one.name in names), None)
         (specs if title is None else inside[title]).append(spec)
     specs.append(("config_file", FILE_OPTION, field(default=None)))  # read before; for the help
@@ -175,7 +175,7 @@ def _values(options: type, parsed: Any) -> dict[str, Any]:
     return values
 
 
-def _tyro_annotation(hint: Any) -> Any:
+def _tyro_annotation(name: str, hint: Any) -> Any:
     """Translate `Arg` into tyro's own markers."""
     if hint is bool:
         return FlagCreatePairsOff[bool]
@@ -183,6 +183,8 @@ def _tyro_annotation(hint: Any) -> Any:
     if given.metavar:
         default = None if given.default is None else f"(default: {given.default})"
         kind = Annotated[kind, arg(metavar=given.metavar, help_behavior_hint=default)]
+    if name.endswith("_"):
+        kind = Annotated[kind, arg(name=name.rstrip("_"))]
     if given.positional:
         kind = Positional[kind]
     return Suppress[Fixed[kind]] if given.derived else kind

@@ -50,10 +50,12 @@ def marked(options: type, mark: str) -> list[str]:
 def flag(name: str) -> str:
     """Write the name of a field as an option.
 
-    >>> flag("num_seeds")
-    '--num-seeds'
+    A name that is a keyword of Python ends with an underscore.
+
+    >>> flag("num_seeds"), flag("from_")
+    ('--num-seeds', '--from')
     """
-    return "--" + name.replace("_", "-")
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 Count = Annotated[int, Arg("N")]

@@ -23,6 +23,7 @@ from .core.specs import Box, Dict, Discrete, MultiDiscrete
 from .core.train import train
 from .diff.compare import diff_networks
 from .export.policy import load_policy
+from .porting.names import load_weights
 from .registry.agents import make_agent
 from .registry.environments import make_env
 from .registry.presets.find import preset
@@ -33,7 +34,7 @@ __version__: str
 __all__ = [
     "make_env", "make_agent", "preset", "train", "evaluate", "Trainer", "load_run", "load_policy",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_functions", "translate",
-    "Guessed",
+    "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",
     "rl", "nn",
     "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...backends.guessing import guess
 from ...backends.naming import normalize_separators
-from ...backends.pairing import follow_mapping
+from ...backends.pairing.guessing import guess
+from ...backends.pairing.mapping import follow_mapping
 from ...core.errors import TriglotError
 from ...core.network import Network
 from ..types import Cause, listed

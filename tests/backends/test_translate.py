@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from triglot import from_equinox, from_haiku, from_linen, translate
-from triglot.backends.guessing import guess
+from triglot.backends.pairing.guessing import guess
 from triglot.core.errors import Guessed, TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.networks.combinators import freeze

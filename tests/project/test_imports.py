@@ -18,7 +18,8 @@ from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
 OF_OTHER_EXTRAS = {
-    "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert", "wandb",
+    "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "torch",
+    "vl_convert", "wandb",
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {
@@ -28,6 +29,7 @@ OWN_LIBRARY = {
     **{("cli", f"network_{name}"): {"flax"} for name in ("linen", "nnx")},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},
+    ("porting", "files"): {"flax"},  # reads the files of all
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
     "__future__", "collections", "dataclasses", "functools", "math", "typing",

@@ -93,7 +93,7 @@ def test_the_commands_of_a_page_run_in_order(
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(cli, "_set_compilation_cache", lambda options: None)
-    for path in READER.glob("*.py"):
+    for path in filter(Path.is_file, READER.iterdir()):
         shutil.copy(path, tmp_path)
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..core.errors import TriglotError
-from .pairing import Arrays
+from ...core.errors import TriglotError
+from .mapping import Arrays
 
 Layers: TypeAlias = Mapping[str, str]  # the layer of each array, by name; arrays may lack one
 Types: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]  # layers and shapes, by name
@@ -59,6 +59,18 @@ def as_mapping(pairs: Mapping[str, str], open_names: Iterable[str] = ()) -> str:
     >>> as_mapping({"a/kernel": "b/kernel", "a/bias": "b/bias", "c/w": "d/kernel"}, ["e/w"])
     "mapping={'a': 'b', 'c/w': 'd/kernel', 'e/w': ...}"
     """
+    entries = {name: repr(other) for name, other in mapping_of(pairs).items()}
+    entries |= dict.fromkeys(open_names, "...")
+    written = ", ".join(f"{name!r}: {to}" for name, to in sorted(entries.items()))
+    return f"mapping={{{written}}}"
+
+
+def mapping_of(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Shorten pairs of parameters to pairs of layers, where all names inside agree.
+
+    >>> mapping_of({"a/kernel": "b/kernel", "a/bias": "b/bias", "c/w": "d/kernel"})
+    {'a': 'b', 'c/w': 'd/kernel'}
+    """
     entries: dict[str, str] = {}
     for name, other in pairs.items():
         layer, to = _layer(name), _layer(other)
@@ -66,12 +78,10 @@ def as_mapping(pairs: Mapping[str, str], open_names: Iterable[str] = ()) -> str:
         together = {_layer(pairs[n]) for n in members} == {to}
         same_names = all(_last_name(n) == _last_name(pairs[n]) for n in members)
         if layer and to and together and same_names:
-            entries[layer] = repr(to)
+            entries[layer] = to
         else:
-            entries[name] = repr(other)
-    entries |= dict.fromkeys(open_names, "...")
-    written = ", ".join(f"{name!r}: {to}" for name, to in sorted(entries.items()))
-    return f"mapping={{{written}}}"
+            entries[name] = other
+    return entries
 
 
 def _match(left: Mapping[str, Hashable], right: Mapping[str, Hashable]) -> dict[str, str]:

@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import TriglotError
-from ..core.network import Network, Statistic, Statistics
-from ..core.types import PyTree
+from ...core.errors import TriglotError
+from ...core.network import Network, Statistic, Statistics
+from ...core.types import PyTree
+from ..naming import words_of
 from .guessing import guess
-from .naming import words_of
-from .pairing import Arrays, Target
+from .mapping import Arrays, Target
 
 SETTLED = 2**20  # updates, after which an average with a decay of 0.9999 has forgotten its start
 

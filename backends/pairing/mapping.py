@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from ..core.errors import TriglotError
-from .naming import normalize_separators
+from ...core.errors import TriglotError
+from ..naming import normalize_separators
 
 Change: TypeAlias = Callable[[jax.Array], jax.Array]
 Mapped: TypeAlias = str | tuple[str, Change]
