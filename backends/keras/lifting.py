@@ -1,7 +1,8 @@
 """`from_keras`: from a Keras model to a `Network`."""
 
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -29,9 +30,9 @@ def from_keras(
     Args:
       model: a function without arguments, such as a class, that returns a `keras.Model` or a
         `keras.Layer`; or a model. A model that has weights starts every training from them; one
-        that is not built is built for these observations. It is called on a batch `[B, ...]`; a
-        tuple of inputs becomes several arguments, or the inputs of a functional model. `training`
-        is set in training.
+        that is not built is built for these observations. It is called on a batch `[B, ...]`, with
+        `training` set in training. A tuple of inputs becomes several arguments, unless `call` takes
+        only one, as that of a functional model.
       obs_spec: one observation; a tuple of specs for several inputs.
       name: shown in errors and reports.
       initial_carry: for a recurrent model `(obs, carry) -> (outputs, carry)`:
@@ -57,14 +58,14 @@ def from_keras(
     with relaxed_promotion(), user_error_context(failed), recording(keras) as start_of:
         module = _made(keras, model, shown)
         names = calling.parameters(module.call)
-        takes_one = isinstance(module, keras.Sequential) or hasattr(module, "operations")
+        takes_one = _takes_one(names)
 
-        def arguments(inputs: Any, train: bool) -> tuple[Any, ...]:
-            return (inputs,) if takes_one else calling.bind(what, names, inputs, train)[0]
+        def arguments(inputs: Any) -> tuple[Any, ...]:
+            return (inputs,) if takes_one else calling.bind(what, names, inputs, False)[0]
 
         given = example[0] if len(example) == 1 else example
         symbolic = jax.tree.map(_symbolic(keras), given)
-        module(*arguments(symbolic, False), training=False)
+        module(*arguments(symbolic), training=False)
         found = named_variables(keras, module)
         starts = {each.name: start_of(each.variable) for each in found}
         _check(found, starts, what)
@@ -97,7 +98,7 @@ def from_keras(
         drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
         held += [(variable, seed_bits(one)) for variable, one in drawn]
         with relaxed_promotion(), keras.StatelessScope(held) as scope:
-            outputs = module(*arguments(inputs, train), training=train)
+            outputs = module(*arguments(inputs), training=train)
         if not train:
             return outputs, variables.state
         return outputs, {each.name: scope.get_current_value(each.variable) for each in kept}
@@ -132,6 +133,13 @@ def _made(keras: Any, model: Any, shown: str) -> Any:
             f"returns one; {shown!r} is or returned a {type(made).__name__}."
         )
     return made
+
+
+def _takes_one(names: Mapping[str, inspect.Parameter]) -> bool:
+    """Check for a `call` with one argument for all inputs, besides Keras's own."""
+    kinds = [one.kind for name, one in names.items() if name not in ("training", "mask")]
+    several = inspect.Parameter.VAR_POSITIONAL in kinds
+    return not several and kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 1
 
 
 def _symbolic(keras: Any) -> Callable[[jax.Array], Any]:

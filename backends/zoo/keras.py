@@ -20,6 +20,7 @@ from ...core.networks.architecture import (
     joined,
 )
 from ...core.networks.noise import of_layer, sigma_start
+from ..calling import arguments
 
 # What a user may have set otherwise for all layers.
 HOW: Any = {"dtype": "float32"}
@@ -59,9 +60,9 @@ class TorsoAndHeads(keras.Layer):
         self.head = {name: _head(head, size, spec.noise) for name, head in spec.heads}
         self.activation = getattr(jax.nn, torso.activation)
 
-    def call(self, *inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Any:
         # After the observations, a recurrent network gets its carry, a noisy one its noise.
-        count = len(self.spec.inputs)
+        inputs, count = arguments(inputs), len(self.spec.inputs)
         features, rest = joined(inputs[:count]), inputs[count:]
         noise = rest[0] if rest and self.cell is None else {}
         if self.norm_input is not None:
@@ -84,7 +85,7 @@ class TorsoAndHeads(keras.Layer):
             output = _apply(self.head[name], features, f"head_{name}", noise)
             return output[:, 0] if head.size is None else output
 
-        return {name: value(name, head) for name, head in self.spec.heads}
+        return {name: value(name, head) for name, head in sorted(self.spec.heads)}
 
 
 def _kernel(scale: float | None) -> dict[str, Any]:
