@@ -53,7 +53,7 @@ def from_keras(
     keras = import_keras()
     shown = name or calling.display_name(model)
     what = f"the Keras model {shown!r}"
-    example = calling.example_arguments(obs_spec, initial_carry)
+    example = jax.eval_shape(lambda: calling.example_arguments(obs_spec, initial_carry))
     failed = f"{what} failed on {calling.describe_inputs(obs_spec)}"
     with relaxed_promotion(), user_error_context(failed), recording(keras) as start_of:
         module = _made(keras, model, shown)

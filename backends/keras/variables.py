@@ -140,7 +140,8 @@ def recording(keras: Any) -> Iterator[Callable[[Any], Callable[..., Any] | jax.A
             if initializer is None:
                 value = variable.value
             else:
-                variable._initializer = lambda shape, dtype: np.zeros(shape, dtype)
+                # Not `jnp.zeros`, which is one small program for each shape.
+                variable._initializer = lambda shape, dtype: jax.device_put(np.zeros(shape, dtype))
             return known.setdefault(id(variable), initializer if value is None else value)
 
         yield start
