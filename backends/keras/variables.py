@@ -72,6 +72,7 @@ def named_variables(keras: Any, model: Any) -> list[Named]:
 def _children(keras: Any, layer: Any) -> list[tuple[Words, Any]]:
     if isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):
         return _in_order(layer.layers)
+
     # A layer has one place: a public attribute, a private one, or Keras's own list of all.
     def rank(item: tuple[str, Any]) -> tuple[bool, bool]:
         return item[0] == "_layers", item[0].startswith("_")
@@ -108,7 +109,9 @@ def _is_automatic(name: str, kind: type) -> bool:
     """Check for a name that Keras gave: that of the class, and a number."""
     letters = name.rstrip("0123456789").replace("_", "")
     classes = [base.__name__.lower() for base in kind.__mro__]
-    return letters.rstrip("0123456789") in [c.replace("_", "").rstrip("0123456789") for c in classes]
+    return letters.rstrip("0123456789") in [
+        c.replace("_", "").rstrip("0123456789") for c in classes
+    ]
 
 
 @functools.cache

@@ -294,8 +294,12 @@ def _keras() -> dict[str, Layer]:
         **_refused("ConvLSTM1D ConvLSTM2D ConvLSTM3D", "its gates are in another order"),
         **_refused(
             "AdditiveAttention Attention GroupedQueryAttention ReversibleEmbedding "
-            "SeparableConv1D SeparableConv2D",
+            "SeparableConv1D SeparableConv2D STFTSpectrogram",
             ONLY_HERE,
+        ),
+        **_refused(
+            "FlaxLayer TFSMLayer TorchModuleWrapper",
+            "it wraps what another library made",
         ),
     }
 

@@ -46,7 +46,9 @@ class TorsoAndHeads(keras.Layer):
             kernel: Any = _kernel(torso.scale)
             size, stride = (one.size, one.size), (one.stride, one.stride)
             layout: Any = {"padding": "valid", "data_format": "channels_last"}
-            layers.append(keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW))
+            layers.append(
+                keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
+            )
             shape = one.output_shape(shape)
         size = int(np.prod(shape))
         for width in torso.hidden_sizes:

@@ -272,9 +272,7 @@ class Graph:
         is_scaled = other.is_factor and not one.is_factor and not other.is_number
         return replace(product, factors=(one, other)) if is_scaled else product
 
-    def _shifted(
-        self, operands: list[Value], shape: tuple[int, ...], dtype: Any
-    ) -> Value | None:
+    def _shifted(self, operands: list[Value], shape: tuple[int, ...], dtype: Any) -> Value | None:
         """Rewrite x * root + (bias - mean * root) to (x - mean) * root + bias; None for others."""
         for scaled, rest in (operands, operands[::-1]):
             factors = self._parts("mul ", scaled, shape)
