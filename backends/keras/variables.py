@@ -132,9 +132,12 @@ def recording(keras: Any) -> Iterator[Callable[[Any], Callable[..., Any] | jax.A
     Yields:
       A function to call before the end: it gives a variable's initializer, or its array if it has
       one, such as pretrained weights. A new variable holds zeros afterwards.
+
+    Raises:
+      TriglotError: if a variable is made from an array.
     """
     known: dict[int, Any] = {}
-    with keras.StatelessScope() as scope:
+    with _initializers_required(), keras.StatelessScope() as scope:
 
         def start(variable: Any) -> Any:
             if id(variable) in known:
@@ -148,6 +151,19 @@ def recording(keras: Any) -> Iterator[Callable[[Any], Callable[..., Any] | jax.A
             return known.setdefault(id(variable), initializer if value is None else value)
 
         yield start
+
+
+@contextmanager
+def _initializers_required() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "create a variable while in a stateless scope" not in " ".join(str(error).split()):
+            raise
+        raise TriglotError(
+            "a Keras variable is made from an array, which would be the same for every seed: use "
+            "self.add_weight(shape=..., initializer=...), or give a model that is already built."
+        ) from None
 
 
 def reseed(keras: Any, model: Any, initializers: Sequence[Any]) -> None:
