@@ -20,9 +20,7 @@ QUICK = ("ppo", "pqn")
     ("task", "num_updates"),
     [
         *(
-            pytest.param(
-                task(name), case.num_updates, id=name, marks=() if name in QUICK else slow
-            )
+            pytest.param(task(name), case.num_updates, id=name, marks=() if name in QUICK else slow)
             for name, case in CASES.items()
         ),
         *(
