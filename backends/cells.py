@@ -21,6 +21,7 @@ GRU_GATES = ("r", "z", "n")
 RESET_AFTER = "a GRU that applies the reset gate after the recurrent product"
 INNER_BIAS = "recurrent/n/bias"  # of a GRU, inside the product with the reset gate
 RESET_BEFORE = "a GRU that applies the reset gate before the recurrent product"
+KEEPS_BY_UPDATE = f"{RESET_BEFORE} and keeps the carry where the update gate is 1"
 
 
 def names_of(part: str, gates: Sequence[str]) -> tuple[str, ...]:

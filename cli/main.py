@@ -281,7 +281,8 @@ def _diff(arguments: list[str], started: float) -> int:
     Initializers are reported beside and do not change the verdict.
 
     A network may be an untransformed Haiku function, a Linen module, an NNX or Equinox class or
-    module, a function of a key or of rngs that returns a module, or a triglot Network.
+    module, a Keras model or its class, a function of a key or of rngs that returns a module, or a
+    triglot Network.
 
     The exit code is 0 if the networks are identical or equivalent, 1 if they are different, and 2
     if they cannot be compared.

@@ -1,5 +1,6 @@
 """From what a user has, such as a class or an untransformed function, to a `Network`."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,8 +27,8 @@ def load_network(
       made: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
         `hk.transform`; a Linen module, or its class if all fields have defaults; an NNX or Equinox
         module (an Equinox one may be a pair with its `eqx.nn.State`), its class, or a function of
-        `rngs` or of a key; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
-        `action_spec`, or without arguments, that returns one of these.
+        `rngs` or of a key; a Keras model, or its class; functions `(init, apply)` of plain JAX; a
+        function of `obs_spec` and `action_spec`, or without arguments, that returns one of these.
       inputs: the spec of one input; a tuple of specs for several.
       name: shown in errors and reports.
       action_spec: passed to a function that takes it.
@@ -54,8 +55,8 @@ def load_network(
     if not callable(made):
         raise TriglotError(
             f"{name or 'the network'} is a {type(made).__name__}; expected a module of Haiku, "
-            "Linen, NNX or Equinox, functions (init, apply), a function that makes one of these, "
-            "or a triglot Network."
+            "Linen, NNX, Equinox or Keras, functions (init, apply), a function that makes one of "
+            "these, or a triglot Network."
         )
     return _from_function(made, inputs, name, action_spec)
 
@@ -116,7 +117,10 @@ def _made_by(
         f"{shown} failed when it was called with {list(arguments) or 'nothing'}"
     ):
         made = function(**arguments)
-    if not isinstance(made, Network) and _library_of(made) is None and not is_functions(made):
+    library = _library_of(made)
+    if library is not None and library.name == "keras":  # a function that makes it has more to say
+        return _lift(library, functools.partial(function, **arguments), inputs, shown)
+    if not isinstance(made, Network) and library is None and not is_functions(made):
         raise TriglotError(
             f"{shown} returned a {type(made).__name__}; expected a module or a triglot Network."
         )

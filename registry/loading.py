@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..backends import libraries
+from ..backends.keras.importing import prefer_jax
 from ..core import plugins
 from ..core.errors import TriglotError, describe, shown, unknown, user_error_context
 
@@ -51,6 +52,7 @@ def load(kind: str, text: str) -> Any:
             f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
         )
     search_here()
+    prefer_jax()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 # The numbers of a command are then those of this process. Tests of devices ask for more.
 os.environ["JAX_NUM_CPU_DEVICES"] = "1"
+os.environ["KERAS_BACKEND"] = "jax"  # test files import Keras themselves
 
 import jax
 import psutil

@@ -6,6 +6,7 @@ from .algorithms.sac import SAC
 from .backends.equinox import from_equinox
 from .backends.haiku import from_haiku
 from .backends.jax.functions import from_functions
+from .backends.keras.lifting import from_keras
 from .backends.linen import from_linen
 from .backends.nnx import from_nnx
 from .backends.translate import translate
@@ -33,8 +34,8 @@ __version__: str
 
 __all__ = [
     "make_env", "make_agent", "preset", "train", "evaluate", "Trainer", "load_run", "load_policy",
-    "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_functions", "translate",
-    "load_weights", "Guessed",
+    "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_functions",
+    "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",
     "rl", "nn",
     "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",

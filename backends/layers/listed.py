@@ -20,6 +20,7 @@ from .rules import (
     DENSE,
     Layer,
     Rule,
+    depthwise_window,
     each_gate,
     flax_transposed_window,
     gates,
@@ -27,9 +28,11 @@ from .rules import (
     haiku_lstm_bias,
     haiku_lstm_kernel,
     heads,
+    keras_gru,
     norm,
     stored,
     swapped,
+    turned_window,
     vector,
     window,
 )
@@ -239,4 +242,72 @@ def _equinox() -> dict[str, Layer]:
     }
 
 
-LAYERS = {"haiku": _haiku(), "linen": _linen(), "nnx": _nnx(), "equinox": _equinox()}
+def _keras() -> dict[str, Layer]:
+    attention = {"output_dense/kernel": stored("out/kernel", 3)}
+    attention |= {"output_dense/bias": stored("out/bias", 1)}
+    for part in PROJECTIONS:
+        attention |= {
+            f"{part}_dense/kernel": stored(f"{part}/kernel", 3),
+            f"{part}_dense/bias": stored(f"{part}/bias", 2),
+        }
+    lstm = {
+        "kernel": gates("input", cells.LSTM_GATES),
+        "recurrent_kernel": gates("recurrent", cells.LSTM_GATES),
+        "bias": gates("bias", cells.LSTM_GATES),
+    }
+    gru = {
+        "kernel": keras_gru("input"),
+        "recurrent_kernel": keras_gru("recurrent"),
+        "bias": keras_gru("bias"),
+        # Of the zoo's subclass; Keras's own cell has it in its bias.
+        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
+    }
+    simple = {
+        "kernel": stored("input/kernel", 2),
+        "recurrent_kernel": stored("recurrent/kernel", 2),
+        "bias": stored("bias", 1),
+    }
+    affine = {"gamma": SCALE, "beta": BIAS}
+    normed = {"gamma": norm("scale"), "beta": norm("bias")}
+    transposed = {"kernel": turned_window, "bias": BIAS}
+    return {
+        **_same(DENSE, "Dense", {"kernel": stored("kernel", 2), "bias": stored("bias", 1)}),
+        **_same(EMBEDDING, "Embedding", {"embeddings": stored("embedding", 2)}),
+        **_same(CONVOLUTION, "Conv1D Conv2D Conv3D", {"kernel": window(), "bias": BIAS}),
+        **_same(
+            CONVOLUTION,
+            "DepthwiseConv1D DepthwiseConv2D",
+            {"kernel": depthwise_window, "bias": BIAS},
+        ),
+        **_same(TRANSPOSED, "Conv1DTranspose Conv2DTranspose Conv3DTranspose", transposed),
+        **_same(BATCH_NORM, "BatchNormalization", affine),
+        **_same(GROUP_NORM, "GroupNormalization", affine),
+        **_same(LAYER_NORM, "LayerNormalization", normed),
+        **_same(RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
+        **_same(ATTENTION, "MultiHeadAttention", attention),
+        **_same(LSTM, "LSTMCell", lstm),
+        **_same("", "GRUCell", gru),
+        **_same(SIMPLE_CELL, "SimpleRNNCell", simple),
+        **_refused("EinsumDense", EINSUM),
+        **_refused("SpectralNormalization", REPARAMETRIZED),
+        **_refused("PReLU", "it has a slope for each of its inputs, elsewhere one number"),
+        **_refused("ConvLSTM1D ConvLSTM2D ConvLSTM3D", "its gates are in another order"),
+        **_refused(
+            "AdditiveAttention Attention GroupedQueryAttention ReversibleEmbedding "
+            "SeparableConv1D SeparableConv2D STFTSpectrogram",
+            ONLY_HERE,
+        ),
+        **_refused(
+            "FlaxLayer TFSMLayer TorchModuleWrapper",
+            "it wraps what another library made",
+        ),
+    }
+
+
+LAYERS = {
+    "haiku": _haiku(),
+    "linen": _linen(),
+    "nnx": _nnx(),
+    "equinox": _equinox(),
+    "keras": _keras(),
+}

@@ -139,11 +139,16 @@ def window(
 def flax_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of Flax's transposed convolution.
 
-    With `transpose_kernel` it is stored as that of the convolution whose gradient it computes:
-    `[*window, out, in]`, with the window reversed.
+    With `transpose_kernel` it is stored as that of the convolution whose gradient it computes.
     """
-    if not layer.transpose_kernel:
-        return window()(layer, shape)
+    return turned_window(layer, shape) if layer.transpose_kernel else window()(layer, shape)
+
+
+def turned_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store the kernel of a transposed convolution as that whose gradient it computes.
+
+    It is `[*window, out, in]`, with the window reversed.
+    """
     spatial = _num_spatial_axes(layer)
     _require_rank(shape, spatial + 2)
     reversed_axes = tuple(range(-spatial - 2, -2))
@@ -152,6 +157,19 @@ def flax_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
         return _swap(jnp.flip(kernel, reversed_axes))
 
     return Leaf.one("kernel", turn, turn)
+
+
+def depthwise_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store the kernel of a depthwise convolution as `[*window, in, outputs per input]`."""
+    _require_rank(shape, _num_spatial_axes(layer) + 2)
+
+    def encode(kernel: jax.Array) -> jax.Array:
+        return kernel.reshape(*kernel.shape[:-2], 1, -1)
+
+    def decode(kernel: jax.Array) -> jax.Array:
+        return kernel.reshape(*kernel.shape[:-2], *shape[-2:])
+
+    return Leaf.one("kernel", encode, decode)
 
 
 def _num_spatial_axes(layer: Any) -> int:
@@ -272,6 +290,40 @@ def haiku_lstm_bias(layer: Any, shape: tuple[int, ...]) -> Leaf:
         return jnp.concatenate([i, g, f - 1.0, o], axis=-1)
 
     return Leaf(cells.names_of("bias", HAIKU_LSTM_GATES), encode, decode)
+
+
+KERAS_GRU_GATES = ("z", "r", "n")
+
+
+def keras_gru(part: str) -> Rule:
+    """Store a part of Keras's GRU: the kernels of `input` or `recurrent`, or the `bias`.
+
+    With the reset gate after the product there are two biases, `[2, 3 * size]`, which Keras adds in
+    the gates z and r. Canonically each of these has one, their sum, and the second of Keras's is 0.
+    """
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        convention = cells.RESET_AFTER if layer.reset_after else cells.KEEPS_BY_UPDATE
+        if part != "bias" or len(shape) == 1:
+            leaf = gates(part, KERAS_GRU_GATES, convention)(layer, shape)
+        else:
+            _require_rank(shape, 2)
+            names = (*cells.names_of("bias", KERAS_GRU_GATES), cells.INNER_BIAS)
+            leaf = Leaf(names, _joined_biases, _two_biases, convention)
+        return replace(leaf, layer=convention)
+
+    return rule
+
+
+def _joined_biases(array: jax.Array) -> tuple[jax.Array, ...]:
+    first, second = (jnp.split(array[..., row, :], 3, axis=-1) for row in (0, 1))
+    return first[0] + second[0], first[1] + second[1], first[2], second[2]
+
+
+def _two_biases(z: jax.Array, r: jax.Array, n: jax.Array, inner: jax.Array) -> jax.Array:
+    zeros = jnp.zeros_like(z)
+    rows = jnp.concatenate([z, r, n], axis=-1), jnp.concatenate([zeros, zeros, inner], axis=-1)
+    return jnp.stack(rows, axis=-2)
 
 
 def each_gate(cell_gates: Sequence[str], note: str = "") -> dict[str, Rule]:

@@ -7,6 +7,7 @@ equations. Here nothing is computed twice, parameters are multiplied last, the v
 first, and equations are ordered by their depth, then by their operation.
 """
 
+import functools
 import hashlib
 import heapq
 import math
@@ -74,10 +75,13 @@ class Value:
         return math.prod(self.shape)
 
     @property
+    def is_root(self) -> bool:
+        return (self.source or self).name.startswith("rsqrt ")
+
+    @property
     def is_factor(self) -> bool:
         """Whether it does not read inputs, and is not the root that normalizes."""
-        root = (self.source or self).name.startswith("rsqrt ")
-        return not self.reads_inputs and not root
+        return not self.reads_inputs and not self.is_root
 
     @property
     def is_number(self) -> bool:
@@ -186,7 +190,8 @@ class Graph:
             return [self._broadcast(operands[0], shape, tuple(params["broadcast_dimensions"]))]
         if name == "reshape" and (axes := kept_axes(operands[0].shape, shape)) is not None:
             return [self._broadcast(operands[0], shape, axes)]
-        if name == "reshape" and (source := operands[0].source) and source.shape == shape:
+        is_reshape = name in ("reshape", "squeeze")
+        if is_reshape and (source := operands[0].source) and source.shape == shape:
             return [source]
         if name in ELEMENTWISE:
             return [self._elementwise(equation, operands, shape)]
@@ -225,6 +230,8 @@ class Graph:
             return self.through(jnp.multiply, dtype, operands[0], spread)
         if name == "mul":
             return self._product(equation, *operands)
+        if name == "add" and (shifted := self._shifted(operands, shape, dtype)):
+            return shifted
         if name in COMMUTATIVE:
             operands = sorted(operands, key=lambda each: each.order)
         return self._new(equation, operands, [shape])[0]
@@ -264,6 +271,60 @@ class Graph:
         (product,) = self._new(equation, [one, other], [shape])
         is_scaled = other.is_factor and not one.is_factor and not other.is_number
         return replace(product, factors=(one, other)) if is_scaled else product
+
+    def _shifted(self, operands: list[Value], shape: tuple[int, ...], dtype: Any) -> Value | None:
+        """Rewrite x * root + (bias - mean * root) to (x - mean) * root + bias; None for others."""
+        for scaled, rest in (operands, operands[::-1]):
+            factors = self._parts("mul ", scaled, shape)
+            if not any(factor.is_root for factor in factors):
+                continue
+            addends = self._parts("add ", rest, shape)
+            for index, term in enumerate(addends):
+                result = self._difference(factors, self._parts("mul ", term, shape), shape, dtype)
+                if result is not None:
+                    others = addends[:index] + addends[index + 1 :]
+                    add = functools.partial(self.through, jnp.add, dtype)
+                    return functools.reduce(add, others, result)
+        return None
+
+    def _difference(
+        self, one: list[Value], other: list[Value], shape: tuple[int, ...], dtype: Any
+    ) -> Value | None:
+        """Rewrite x * factors + (-mean) * factors to (x - mean) * factors; None for others."""
+        names = [Counter(part.name for part in side) for side in (one, other)]
+        shared = names[0] & names[1]
+        factors = [part for part in one if part.name in shared]
+        (x, *more), (negative, *rest) = (
+            [part for part in side if part.name not in shared] or [None] for side in (one, other)
+        )
+        source = negative and (negative.source or negative)
+        if x is None or source is None or not source.name.startswith("neg ") or more or rest:
+            return None
+        if len(factors) != len(one) - 1 or not any(factor.is_root for factor in factors):
+            return None
+        axes = _all(shape) if negative.source is None else negative.axes
+        mean = self._broadcast(source.operands[0], shape, axes)
+        multiply = functools.partial(self.through, jnp.multiply, dtype)
+        factors.sort(key=lambda each: (each.is_factor, each.order))
+        return functools.reduce(multiply, factors, self.through(jnp.subtract, dtype, x, mean))
+
+    def _parts(
+        self,
+        name: str,
+        value: Value,
+        shape: tuple[int, ...],
+        axes: tuple[int, ...] | None = None,
+    ) -> list[Value]:
+        """List what a product or a sum is computed from, each broadcast to its shape."""
+        axes = _all(value.shape) if axes is None else axes
+        if value.source is not None:
+            return self._parts(name, value.source, shape, tuple(axes[axis] for axis in value.axes))
+        if not value.name.startswith(name):
+            return [self._broadcast(value, shape, axes)]
+        found = []
+        for part in value.operands:
+            found += self._parts(name, part, shape, axes if part.shape else ())
+        return found
 
     def _spread(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Broadcast along axes of size 1; what has no axes stays."""

@@ -13,9 +13,11 @@ import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import keras
 from flax import nnx
+from keras import layers as kl
 
-from triglot import from_equinox, from_haiku, from_linen, from_nnx
+from triglot import from_equinox, from_haiku, from_keras, from_linen, from_nnx
 from triglot.backends.zoo.nnx import GRU as ZooGRU
 from triglot.core.network import Network
 from triglot.core.specs import Box
@@ -73,11 +75,21 @@ def network(library: str, obs_spec: Box, layers: Sequence[Built], *, named: bool
     def haiku(x: jax.Array) -> jax.Array:
         return run([each.make(name) for name, each in zip(names, layers, strict=True)], x)
 
+    class Keras(keras.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [each.make(None) for each in layers]
+
+        def call(self, x: Any) -> Any:
+            return run(self.layers, x)
+
+    if library.split()[0] == "keras":
+        return from_keras(Keras, obs_spec)
     return adapted(library.split()[0], obs_spec, haiku, Linen, NNX, Equinox)
 
 
 def adapted(library: str, spec: Any, haiku: Any, linen: Any, nnx: Any, equinox: Any) -> Network:
-    """Adapt one of the four forms of a network: Haiku's function, or a library's class."""
+    """Adapt one of four forms of a network: Haiku's function, or a library's class."""
     match library:
         case "haiku":
             return from_haiku(haiku, spec)
@@ -103,6 +115,7 @@ def dense(n: int, m: int) -> Case:
             "nnx": Built(lambda rngs: nnx.Linear(n, m, rngs=rngs)),
             "nnx general": Built(lambda rngs: nnx.LinearGeneral(n, m, rngs=rngs)),
             "equinox": Built(lambda key: eqx.nn.Linear(n, m, key=key)),
+            "keras": Built(lambda _: kl.Dense(m)),
         },
     )
 
@@ -137,6 +150,7 @@ def convolution(
         "padding": padding,
     }
     equinox = {1: eqx.nn.Conv1d, 2: eqx.nn.Conv2d, 3: eqx.nn.Conv3d}[rank]
+    keras_convolution = {1: kl.Conv1D, 2: kl.Conv2D, 3: kl.Conv3D}[rank]
     own: dict[str, Any] = {"stride": strides, "padding": padding, "groups": groups}
     built = {
         "haiku": Built(
@@ -149,12 +163,28 @@ def convolution(
         "equinox": Built(
             lambda key: equinox(n, m, window, dilation=rates, **own, key=key), channels_first
         ),
+        "keras": Built(
+            lambda _: keras_convolution(
+                m,
+                window,
+                stride,
+                padding.lower(),
+                data_format="channels_last",
+                dilation_rate=dilation,
+                groups=groups,
+            )
+        ),
     }
     if groups == n and m % n == 0:
         depthwise = {1: hk.DepthwiseConv1D, 2: hk.DepthwiseConv2D, 3: hk.DepthwiseConv3D}[rank]
         built["haiku depthwise"] = Built(
             lambda name: depthwise(m // n, window, stride, dilation, padding, name=name)
         )
+        if rank < 3:
+            keras_depthwise = {1: kl.DepthwiseConv1D, 2: kl.DepthwiseConv2D}[rank]
+            built["keras depthwise"] = Built(
+                lambda _: keras_depthwise(window, stride, padding.lower(), m // n)
+            )
     return Case(Box((*(7, 6, 5)[:rank], n)), built)
 
 
@@ -165,6 +195,7 @@ def transposed(
     strides, rates = (stride,) * rank, (dilation,) * rank
     haiku = {1: hk.Conv1DTranspose, 2: hk.Conv2DTranspose, 3: hk.Conv3DTranspose}[rank]
     equinox = {1: eqx.nn.ConvTranspose1d, 2: eqx.nn.ConvTranspose2d, 3: eqx.nn.ConvTranspose3d}
+    keras_transposed = {1: kl.Conv1DTranspose, 2: kl.Conv2DTranspose, 3: kl.Conv3DTranspose}[rank]
     flax: dict[str, Any] = {"kernel_dilation": rates, "strides": strides, "padding": "VALID"}
     built = {
         "linen": Built(lambda name: nn.ConvTranspose(m, window, **flax, name=name)),
@@ -179,6 +210,7 @@ def transposed(
             lambda key: equinox[rank](n, m, window, stride, dilation=dilation, key=key),
             channels_first,
         ),
+        "keras": Built(lambda _: keras_transposed(m, window, stride, dilation_rate=dilation)),
     }
     if dilation == 1:  # Haiku's has none
         built["haiku"] = Built(lambda name: haiku(m, window, stride, padding="VALID", name=name))
@@ -199,6 +231,7 @@ def embedding(rows: int, size: int) -> Case:
                 lambda key: eqx.nn.Embedding(rows, size, key=key),
                 lambda layer, x: layer(jax.lax.axis_index("batch") % rows) + x,
             ),
+            "keras": Built(lambda _: kl.Embedding(rows, size), look_up),
         },
     )
 
@@ -212,6 +245,7 @@ def layer_norm(n: int) -> Case:
             "linen": Built(lambda name: nn.LayerNorm(**flax, name=name)),
             "nnx": Built(lambda rngs: nnx.LayerNorm(n, **flax, rngs=rngs)),
             "equinox": Built(lambda key: eqx.nn.LayerNorm(n)),
+            "keras": Built(lambda _: kl.LayerNormalization(epsilon=1e-5)),
         },
     )
 
@@ -224,6 +258,7 @@ def rms_norm(n: int) -> Case:
             "linen": Built(lambda name: nn.RMSNorm(epsilon=1e-5, name=name)),
             "nnx": Built(lambda rngs: nnx.RMSNorm(n, epsilon=1e-5, rngs=rngs)),
             "equinox": Built(lambda key: eqx.nn.RMSNorm(n, use_bias=False)),
+            "keras": Built(lambda _: kl.RMSNormalization(epsilon=1e-5)),
         },
     )
 
@@ -235,6 +270,7 @@ def group_norm(n: int, groups: int) -> Case:
         "linen": Built(lambda name: nn.GroupNorm(groups, **flax, name=name)),
         "nnx": Built(lambda rngs: nnx.GroupNorm(n, groups, **flax, rngs=rngs)),
         "equinox": Built(lambda key: eqx.nn.GroupNorm(groups, n), channels_first),
+        "keras": Built(lambda _: kl.GroupNormalization(groups, epsilon=1e-5)),
         "haiku channels first": Built(
             lambda name: hk.GroupNorm(groups, data_format="channels_first", name=name),
             lambda layer, x: jnp.moveaxis(layer(jnp.moveaxis(x, -1, 1)), 1, -1),
@@ -294,6 +330,7 @@ def attention(features: int, heads: int, size: int) -> Case:
                 ),
                 thrice,
             ),
+            "keras": Built(lambda _: kl.MultiHeadAttention(heads, size), thrice),
         },
     )
 
@@ -319,6 +356,12 @@ def lstm(n: int, size: int) -> Case:
                 lambda key: eqx.nn.LSTMCell(n, size, key=key),
                 lambda layer, x: layer(x, (jnp.full((size,), 0.3), jnp.full((size,), 0.7)))[0],
             ),
+            "keras": Built(
+                lambda _: kl.LSTMCell(size),
+                lambda layer, x: layer(
+                    x, [jnp.full((x.shape[0], size), 0.3), jnp.full((x.shape[0], size), 0.7)]
+                )[0],
+            ),
         },
     )
 
@@ -340,6 +383,10 @@ def gru(n: int, size: int) -> Case:
                 lambda key: eqx.nn.GRUCell(n, size, key=key),
                 lambda layer, x: layer(x, jnp.full((size,), 0.3)),
             ),
+            "keras": Built(
+                lambda _: kl.GRUCell(size),
+                lambda layer, x: layer(x, jnp.full((x.shape[0], size), 0.3))[0],
+            ),
         },
     )
 
@@ -360,6 +407,10 @@ def simple_cell(n: int, size: int) -> Case:
             ),
             "nnx": Built(
                 lambda rngs: nnx.SimpleCell(n, size, activation_fn=nnx.relu, rngs=rngs), flax
+            ),
+            "keras": Built(
+                lambda _: kl.SimpleRNNCell(size, activation="relu"),
+                lambda layer, x: layer(x, jnp.full((x.shape[0], size), 0.3))[0],
             ),
         },
     )

@@ -12,6 +12,7 @@ import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import keras
 import pytest
 from flax import nnx
 
@@ -29,6 +30,7 @@ PUBLIC = {
     "linen": ((nn,), nn.Module),
     "nnx": ((nnx,), nnx.Module),
     "equinox": ((eqx.nn,), eqx.Module),
+    "keras": ((keras.layers,), keras.Layer),
 }
 
 # Classes without parameters of their own; those that hold layers hold listed ones.
@@ -42,12 +44,31 @@ WITHOUT_PARAMETERS = {
     "AdaptiveMaxPool2d AdaptiveMaxPool3d AdaptivePool AvgPool1d AvgPool2d AvgPool3d MaxPool1d "
     "MaxPool2d MaxPool3d Pool Dropout Identity Lambda MLP RotaryPositionalEmbedding Sequential "
     "Shared StateIndex StatefulLayer",
+    "keras": "Activation ActivityRegularization AdaptiveAveragePooling1D AdaptiveAveragePooling2D "
+    "AdaptiveAveragePooling3D AdaptiveMaxPooling1D AdaptiveMaxPooling2D AdaptiveMaxPooling3D "
+    "Add AlphaDropout AugMix AutoContrast Average AveragePooling1D AveragePooling2D "
+    "AveragePooling3D Bidirectional CategoryEncoding CenterCrop Concatenate "
+    "ContrastLimitedAdaptiveHistogramEqualization Cropping1D Cropping2D Cropping3D CutMix "
+    "Discretization Dot Dropout ELU Equalization Flatten GRU GaussianDropout GaussianNoise "
+    "GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D GlobalMaxPooling1D "
+    "GlobalMaxPooling2D GlobalMaxPooling3D HashedCrossing Hashing Identity InputLayer "
+    "IntegerLookup LSTM Lambda Layer LeakyReLU Masking MaxNumBoundingBoxes MaxPooling1D "
+    "MaxPooling2D MaxPooling3D Maximum MelSpectrogram Minimum MixUp Multiply Permute Pipeline "
+    "RNN RandAugment RandomBrightness RandomColorDegeneration RandomColorJitter "
+    "RandomContrast RandomCrop RandomElasticTransform RandomErasing RandomFlip "
+    "RandomGaussianBlur RandomGrayscale RandomHue RandomInvert RandomPerspective "
+    "RandomPosterization RandomRotation RandomSaturation RandomSharpness RandomShear "
+    "RandomTranslation RandomZoom ReLU RepeatVector Rescaling Reshape Resizing SimpleRNN "
+    "Softmax Solarization SpatialDropout1D SpatialDropout2D SpatialDropout3D StackedRNNCells "
+    "StringLookup Subtract TextVectorization TimeDistributed UnitNormalization UpSampling1D "
+    "UpSampling2D UpSampling3D Wrapper ZeroPadding1D ZeroPadding2D ZeroPadding3D",
 }
 
 # Their arrays are state, with which `translate` refuses a network.
 STATE_ONLY = {
     "haiku": "EMAParamsTree ExponentialMovingAverage SNParamsTree SpectralNorm VectorQuantizerEMA",
     "linen": "Fp8DirectDotGeneralOp Fp8DotGeneral Fp8DotGeneralOp Fp8Einsum NANOOFp8DotGeneralOp",
+    "keras": "Normalization",
 }
 
 
@@ -56,13 +77,15 @@ def test_every_public_layer_is_on_exactly_one_list(library: str) -> None:
     modules, base = PUBLIC[library]
     public = sorted(
         {
-            name
+            member.__name__ if library == "keras" else name  # Keras's have several names
             for module in modules
             for name, member in vars(module).items()
             if inspect.isclass(member) and issubclass(member, base) and name[0] != "_"
         }
     )
     others = f"{WITHOUT_PARAMETERS[library]} {STATE_ONLY.get(library, '')}".split()
+    if library == "keras":
+        others.append("JaxLayer")  # the name of a base of every layer, so it cannot be listed
     assert sorted([*LAYERS[library], *others]) == public
 
 
@@ -85,6 +108,7 @@ def dense(library: str) -> Network:
         "linen": lambda name: nn.Dense(3, name=name),
         "nnx": lambda rngs: nnx.Linear(3, 3, rngs=rngs),
         "equinox": lambda key: eqx.nn.Linear(3, 3, key=key),
+        "keras": lambda _: keras.layers.Dense(3),
     }
     return one(library, Built(make[library]))
 
@@ -117,6 +141,17 @@ class TransposedDense(nn.Dense):
     def __call__(self, inputs: jax.Array) -> jax.Array:
         kernel = self.param("kernel", nn.initializers.normal(), (3, 3))
         return inputs @ kernel.T + self.param("bias", nn.initializers.normal(), (3,))
+
+
+class TurnedDense(keras.layers.Dense):
+    """A subclass that multiplies by the transposed kernel."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return inputs @ self.kernel.value.T
+
+
+def keras_gru(layer: Any, x: jax.Array) -> jax.Array:
+    return layer(x, x)[0]
 
 
 class Renamed(nn.Dense):
@@ -234,6 +269,21 @@ REFUSED: dict[str, tuple[Later, Later, str]] = {
         later("linen", Built(lambda name: nn.Conv(3, (1,), name=name)), shape=(1, 3)),
         r"linen's ConvLocal: no other library has it",
     ),
+    "a Keras layer of einsum": (
+        later("keras", Built(lambda _: keras.layers.EinsumDense("ab,bc->ac", 3))),
+        partial(dense, "linen"),
+        r"keras's EinsumDense: its einsum string",
+    ),
+    "a Keras layer that computes something else": (
+        partial(dense, "haiku"),
+        later("keras", Built(lambda _: TurnedDense(3))),
+        r"it belongs to .*TurnedDense",
+    ),
+    "two GRUs with the reset gate before the product": (
+        later("keras", Built(lambda _: keras.layers.GRUCell(3, reset_after=False), keras_gru)),
+        later("haiku", Built(lambda name: hk.GRU(3, name=name), lambda layer, x: layer(x, x)[0])),
+        r"keeps the carry where the update gate is 1.* different functions",
+    ),
     "an einsum": (
         later("linen", Built(lambda name: nn.Einsum((3, 3), "...a,ba->...b", False, name=name))),
         later("nnx", Built(lambda rngs: nnx.Einsum("...a,ab->...b", (3, 3), rngs=rngs))),
@@ -300,10 +350,11 @@ NORMED = {
     "linen": Built(lambda name: nn.BatchNorm(use_running_average=False, name=name)),
     "nnx": Built(lambda rngs: nnx.BatchNorm(3, rngs=rngs)),
     "equinox": Built(lambda key: eqx.nn.BatchNorm(3, "batch", mode="batch")),
+    "keras": Built(lambda _: keras.layers.BatchNormalization()),
 }
 
 
-@pytest.mark.parametrize("library", ["haiku", "linen", "nnx"])
+@pytest.mark.parametrize("library", ["haiku", "linen", "nnx", "keras"])
 def test_batch_normalization_has_statistics_which_are_refused(library: str) -> None:
     source, target = one(library, NORMED[library], shape=(2, 3)), dense("equinox")
     assert source.codec is not None

@@ -30,7 +30,7 @@ from triglot.core.networks.noise import draw_noise
 from triglot.core.specs import Box, Discrete
 from triglot.core.types import PyTree
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax")
+BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras")
 HEADS = (("q", q_head(3, dueling=True)), ("v", value_head()))
 MLP_LAYERS, CNN_LAYERS = MLP((4, 5), "relu"), CNN((2,), 3, (4,))
 KEY = jax.random.key(7)

@@ -26,7 +26,7 @@ from triglot.core.specs import Box, Discrete
 from triglot.core.train import train
 from triglot.envs import probes
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax")
+BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras")
 HEADS = (("logits", policy_head(2)), ("value", value_head()))
 STEPS, ENVS, SIZE = 7, 3, 6
 CELL = {

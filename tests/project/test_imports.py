@@ -15,7 +15,7 @@ import pytest
 
 from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room_of
 
-NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
+NETWORK_LIBRARIES = {"haiku", "flax", "equinox", "keras"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
 OF_OTHER_EXTRAS = {
     "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "torch",
@@ -23,9 +23,10 @@ OF_OTHER_EXTRAS = {
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {
-    **{("backends", name): {name} for name in ("haiku", "equinox")},
+    **{("backends", name): {name} for name in ("haiku", "equinox", "keras")},
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
-    **{("cli", f"network_{name}"): {name} for name in ("haiku", "equinox")},
+    ("backends", "importing"): {"keras"},
+    **{("cli", f"network_{name}"): {name} for name in ("haiku", "equinox", "keras")},
     **{("cli", f"network_{name}"): {"flax"} for name in ("linen", "nnx")},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},

@@ -1,0 +1,57 @@
+"""Import Keras on JAX; nothing else of the process or of the user's folders changes."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from ...core.errors import TriglotError, require
+
+BACKEND, HOME = "KERAS_BACKEND", "KERAS_HOME"
+
+
+def prefer_jax() -> None:
+    """Let Keras, which a user's file may import, run on JAX where nothing else is chosen."""
+    os.environ.setdefault(BACKEND, "jax")
+
+
+def import_keras() -> ModuleType:
+    """Import Keras with JAX as its backend.
+
+    Raises:
+      MissingExtra: if Keras is not installed.
+      TriglotError: if Keras runs, or would run, on another backend.
+    """
+    if "keras" not in sys.modules:
+        prefer_jax()
+        _check_backend(os.environ[BACKEND], f"{BACKEND} is")
+        with _without_settings_file():
+            return require("keras", "keras")
+    keras = require("keras", "keras")
+    _check_backend(keras.config.backend(), "Keras was imported with the backend")
+    return keras
+
+
+def _check_backend(backend: str, what: str) -> None:
+    if backend != "jax":
+        raise TriglotError(
+            f"{what} {backend!r}, and triglot trains on JAX: set {BACKEND}=jax before Keras is "
+            "first imported."
+        )
+
+
+@contextmanager
+def _without_settings_file() -> Iterator[None]:
+    """Keep Keras from writing its settings to `~/.keras`; a file that is there is read."""
+    there = os.path.join(os.path.expanduser("~"), ".keras", "keras.json")
+    if HOME in os.environ or os.path.exists(there):
+        yield
+        return
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ[HOME] = folder
+        try:
+            yield
+        finally:
+            del os.environ[HOME]
