@@ -129,7 +129,7 @@ def _find(library: str, kind: type) -> tuple[str, Layer] | None:
             layer = listed[base.__name__]
             return None if is_changed and not layer.refused else (base.__name__, layer)
         ours = base.__module__.startswith(f"{OURS}.")
-        is_changed = is_changed or ("__call__" in vars(base) and not ours)
+        is_changed = is_changed or (LIBRARIES[library].call in vars(base) and not ours)
     return None
 
 
