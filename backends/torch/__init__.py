@@ -1,6 +1,6 @@
 """Adapter for PyTorch, through torchax: modules as they are, computed by JAX."""
 
-from functools import partial
+from typing import Any
 
 from ...core.network import Network
 from ...core.networks.architecture import NetworkSpec
@@ -16,7 +16,7 @@ def zoo(spec: NetworkSpec, name: str) -> Network:
     load_torchax()
     from ..zoo.torch import make, statistic
 
-    def build(module: object, **options: object) -> Network:
-        return lift(module, **options)[0]  # pyright: ignore[reportArgumentType]
+    def build(*module: Any, **options: Any) -> Network:
+        return lift(*module, **options, trusted=True)[0]
 
-    return lift_zoo(build, spec, name, partial(make, spec), statistic=statistic)
+    return lift_zoo(build, spec, name, make(spec), statistic=statistic)

@@ -66,8 +66,18 @@ def lift(
     name: str | None = None,
     initial_carry: calling.InitialCarry | None = None,
     channels_first: bool = False,
+    *,
+    trusted: bool = False,
 ) -> tuple[Network, Any]:
-    """Build the network of a module, as `from_torch` does, without calling the module."""
+    """Build the network of a module, as `from_torch` does, without calling the module.
+
+    Args:
+      module, name, initial_carry, channels_first: as those of `from_torch`.
+      trusted: whether a constructor is known to give PyTorch's initial arrays with JAX.
+
+    Returns:
+      The network, and the skeleton of its module.
+    """
     load_torchax()
     import torch
 
@@ -91,7 +101,7 @@ def lift(
         start = {**skeleton.params, **skeleton.state}
         draw = lambda key: {name: jnp.array(array) for name, array in start.items()}  # noqa: E731
     else:
-        draw = drawing(module, skeleton, shown)
+        draw = drawing(module, skeleton, shown, trusted=trusted)
 
     def init(key: jax.Array) -> Variables:
         drawn = draw(key)

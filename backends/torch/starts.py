@@ -10,6 +10,7 @@ from torchax.ops.ops_registry import Operator
 from torchax.tensor import Tensor
 
 from ...core.errors import TriglotError, user_error_context
+from ..objects import constants_of
 from .modules import Skeleton, arrays_of
 from .running import JaxEnvironment, running
 
@@ -35,7 +36,9 @@ def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
     return made
 
 
-def drawing(factory: Construct, skeleton: Skeleton, shown: str) -> Callable[[Any], dict[str, Any]]:
+def drawing(
+    factory: Construct, skeleton: Skeleton, shown: str, *, trusted: bool
+) -> Callable[[Any], dict[str, Any]]:
     """Return the function of a key that draws a module's arrays.
 
     The constructor runs with JAX if its initial arrays are then those of PyTorch, given the same
@@ -45,12 +48,14 @@ def drawing(factory: Construct, skeleton: Skeleton, shown: str) -> Callable[[Any
       factory: the constructor.
       skeleton: of the module that `construct` made with `SEED`.
       shown: the module.
+      trusted: whether the constructor is known to give PyTorch's initial arrays with JAX.
     """
+    constants = constants_of(factory)
     expected = {**skeleton.params, **skeleton.state}
     shapes = {name: jax.ShapeDtypeStruct(a.shape, _dtype(a)) for name, a in expected.items()}
 
     def with_jax(key: Any, env: JaxEnvironment | None = None) -> dict[str, Any]:
-        with running(key, env), jax.ensure_compile_time_eval():
+        with running(key, env), constants():
             return arrays_of(factory())
 
     def on_host(seed: Any) -> dict[str, np.ndarray]:
@@ -62,7 +67,7 @@ def drawing(factory: Construct, skeleton: Skeleton, shown: str) -> Callable[[Any
         seed = jax.random.bits(key, dtype="uint32")
         return jax.pure_callback(on_host, shapes, seed, vmap_method="sequential")
 
-    return with_jax if _is_reproduced(with_jax, expected) else with_callback
+    return with_jax if trusted or _is_reproduced(with_jax, expected) else with_callback
 
 
 def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, Any]) -> bool:
