@@ -93,7 +93,9 @@ def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any,
         floats = [
             each for each in jax.tree.leaves(outputs) if jnp.issubdtype(each.dtype, jnp.floating)
         ]
-        return sum((jnp.sum(each * _weights(each.shape)) for each in floats), jnp.zeros(())), outputs
+        return sum(
+            (jnp.sum(each * _weights(each.shape)) for each in floats), jnp.zeros(())
+        ), outputs
 
     gradients, outputs = jax.grad(loss, has_aux=True)(variables.params)
     return outputs, gradients
@@ -109,9 +111,7 @@ def _to_tensor(array: np.ndarray) -> Any:
     return tensor.long() if tensor.dtype == torch.int32 else tensor
 
 
-def _hint(
-    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
-) -> str:
+def _hint(skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> str:
     """Say whether the module accepts the other order of an image's axes."""
     observations = jax.tree.leaves(given[:-1] if recurrent else given)
     if not any(array.ndim > 2 for array in observations):

@@ -3,12 +3,14 @@
 import functools
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
 import torch
+from torchax.ops import mappings
 from torchax.ops.ops_registry import Operator
 from torchax.tensor import Environment, OperatorNotFound, Tensor
 from torchax.view import View, ViewInfo
@@ -34,10 +36,49 @@ class JaxEnvironment(Environment):
     def __init__(self) -> None:
         super().__init__()
         for function, replacement in operations.REPLACED.items():
-            self._ops[function] = Operator(function, replacement, False, True, False, False)
-        self._ops[torch.Tensor.view_as] = Operator(
-            torch.Tensor.view_as, _view_as, False, True, False, True
-        )
+            self.define(function, replacement)
+        self.define(torch.Tensor.view_as, _view_as, is_view=True)
+        for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
+            self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
+        for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
+            self._ops[constructor] = Operator(
+                constructor, partial(self._construct, kind), False, True, False, False
+            )
+        # torchax's tensors are said to be on the device `meta`, which initializers leave alone.
+        self.define(torch.Tensor.is_meta.__get__, lambda self: False)
+
+    def define(
+        self, function: Any, replacement: Callable[..., Any], *, is_view: bool = False
+    ) -> None:
+        """Compute a function of PyTorch by another one, of tensors."""
+        self._ops[function] = Operator(function, replacement, False, True, False, is_view)
+
+    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+        """Draw from [0, 1) if `kind` is `uniform`, from the standard normal if it is `normal`."""
+        draw = jax.random.uniform if kind == "uniform" else jax.random.normal
+        return draw(self.get_and_rotate_prng_key(generator), shape)
+
+    def _fill(
+        self,
+        kind: str,
+        tensor: Any,
+        first: float = 0.0,
+        second: float = 1.0,
+        *,
+        generator: Any = None,
+    ) -> Any:
+        """Compute `uniform_(low, high)` and `normal_(mean, std)`; torchax's fails on the latter."""
+        scale = second - first if kind == "uniform" else second
+        drawn = self.draw(kind, tuple(tensor.shape), generator) * scale + first
+        return tensor.copy_(Tensor(drawn, self))
+
+    def _construct(self, kind: str, *size: Any, generator: Any = None, **options: Any) -> Any:
+        """Compute `torch.rand` and `torch.randn`."""
+        size = options.pop("size", size)
+        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+        drawn = self.draw(kind, shape, generator)
+        dtype = options.get("dtype")
+        return drawn if dtype is None else drawn.astype(mappings.t2j_dtype(dtype))
 
     def _should_use_torchax_tensor(self, device: Any) -> bool:
         return True

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 import torch
-from torchax.ops.ops_registry import Operator
-from torchax.tensor import Tensor
+from torch.utils._mode_utils import no_dispatch
 
 from ...core.errors import TriglotError, user_error_context
 from ..objects import constants_of
@@ -88,38 +87,13 @@ def _is_reproduced(with_jax: Callable[..., dict[str, Any]], expected: dict[str, 
 
 
 class _Replaying(JaxEnvironment):
-    """Random operations take their numbers from PyTorch's generator."""
+    """Takes random numbers from PyTorch's generator."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-        def like(self: Any) -> torch.Tensor:
-            return torch.empty(tuple(self.shape))
-
-        drawn: dict[Any, Callable[..., Any]] = {
-            torch.ops.aten.uniform: lambda self, low=0, high=1, *, generator=None: (
-                like(self).uniform_(low, high, generator=generator)
-            ),
-            torch.ops.aten.normal: lambda self, mean=0, std=1, generator=None: (
-                like(self).normal_(mean, std, generator=generator)
-            ),
-            torch.randn: torch.randn,
-            torch.rand: torch.rand,
-        }
-
-        def replayed(draw: Callable[..., Any]) -> Callable[..., Any]:
-            def run(*args: Any, **kwargs: Any) -> Any:
-                self.disable_torch_modes()
-                try:
-                    numbers = draw(*args, **kwargs)
-                finally:
-                    self.enable_torch_modes()
-                return Tensor(jax.numpy.asarray(numbers.numpy()), self)
-
-            return run
-
-        for function, draw in drawn.items():
-            self._ops[function] = Operator(function, replayed(draw), False, True, False, False)
+    def draw(self, kind: str, shape: tuple[int, ...], generator: Any) -> jax.Array:
+        with no_dispatch(), torch._C.DisableTorchFunction():
+            empty = torch.empty(shape)
+            fill = empty.uniform_ if kind == "uniform" else empty.normal_
+            return jax.numpy.asarray(fill(generator=generator).numpy())
 
 
 def _dtype(array: np.ndarray) -> Any:
