@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,12 +39,16 @@ class JaxEnvironment(Environment):
         for function, replacement in operations.REPLACED.items():
             self.define(function, replacement)
         self.define(torch.Tensor.view_as, _view_as, is_view=True)
+        for function in (torch.ops.aten.add, torch.ops.aten.sub):
+            for overload in (function.Tensor, function.Scalar):
+                self._ops[overload] = _without_factor(self._ops[overload])
         for kind, in_place in (("uniform", "uniform_"), ("normal", "normal_")):
             self.define(getattr(torch.ops.aten, in_place), partial(self._fill, kind))
         for kind, constructor in (("uniform", torch.rand), ("normal", torch.randn)):
             self._ops[constructor] = Operator(
                 constructor, partial(self._construct, kind), False, True, False, False
             )
+        self.define(torch.ops.aten.t_, _transpose_)
         # torchax's tensors are said to be on the device `meta`, which initializers leave alone.
         self.define(torch.Tensor.is_meta.__get__, lambda self: False)
 
@@ -107,6 +112,27 @@ class _Reshaped(ViewInfo):
 
     def calculate_output_shape(self, source: Any) -> list[int]:
         return list(self.shape)
+
+
+def _without_factor(operator: Operator) -> Operator:
+    """Leave out the factor `alpha` of a sum where it is 1; torchax multiplies by it."""
+
+    def compute(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+        return operator.func(x, y, alpha=One() if alpha == 1 else alpha)
+
+    return replace(operator, func=compute)
+
+
+class One:
+    """Leaves what it is multiplied with as it is."""
+
+    def __rmul__(self, other: Any) -> Any:
+        return other
+
+
+def _transpose_(tensor: Any) -> Any:
+    tensor._elem = tensor._elem.T
+    return tensor
 
 
 def _view_as(self: Any, other: Any) -> Any:

@@ -163,7 +163,8 @@ class TorsoAndHeads(nn.Module):
         return hidden, {"hidden": hidden, "cell": memory}
 
     def _heads(self, features: Any, noise: Noise) -> dict[str, Any]:
-        return {name: self._head(features, name, head, noise) for name, head in self.spec.heads}
+        heads = sorted(self.spec.heads)
+        return {name: self._head(features, name, head, noise) for name, head in heads}
 
     def _head(self, features: Any, name: str, head: Head, noise: Noise) -> Any:
         if head.state_independent is not None:
@@ -256,13 +257,11 @@ class GRUCell(nn.GRUCell):
         self.bias_n = nn.Parameter(torch.zeros(size))
 
     def forward(self, features: Any, hidden: Any) -> Any:  # pyright: ignore
-        size = self.hidden_size
-        inputs = functional.linear(features, self.weight_ih, self.bias)
-        recurrent = functional.linear(hidden, self.weight_hh)
-        gates = torch.sigmoid(inputs[:, : 2 * size] + recurrent[:, : 2 * size])
-        reset, update = gates.chunk(2, dim=-1)
-        inner = recurrent[:, 2 * size :] + self.bias_n
-        new = torch.tanh(inputs[:, 2 * size :] + reset * inner)
+        inputs = functional.linear(features, self.weight_ih, self.bias).chunk(3, dim=-1)
+        recurrent = functional.linear(hidden, self.weight_hh).chunk(3, dim=-1)
+        reset = torch.sigmoid(inputs[0] + recurrent[0])
+        update = torch.sigmoid(inputs[1] + recurrent[1])
+        new = torch.tanh(inputs[2] + reset * (recurrent[2] + self.bias_n))
         return (1.0 - update) * new + update * hidden
 
 
