@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.errors import TriglotError, user_error_context
+from ...core.errors import TriglotError
 from ...core.network import Codec, Network, Variables
 from .. import calling
 from ..layers.describe import describe
