@@ -75,7 +75,7 @@ def _with_pytorch(
         sums = [
             (each * torch.from_numpy(_weights(tuple(each.shape)))).sum()
             for each in jax.tree.leaves(outputs)
-            if each.requires_grad
+            if isinstance(each, torch.Tensor) and each.requires_grad
         ]
         if sums:
             sum(sums[1:], sums[0]).backward()
@@ -84,7 +84,7 @@ def _with_pytorch(
         for name, each in module.named_parameters()
         if name in skeleton.params
     }
-    return jax.tree.map(lambda each: each.detach().numpy(), outputs), gradients
+    return jax.tree.map(_to_array, outputs), gradients
 
 
 def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any, Any]:
@@ -104,6 +104,11 @@ def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any,
 def _weights(shape: tuple[int, ...]) -> np.ndarray:
     """Make numbers that differ, so that no two outputs can be exchanged unnoticed."""
     return np.cos(np.arange(np.prod(shape, dtype=int), dtype=np.float32)).reshape(shape)
+
+
+def _to_array(output: Any) -> Any:
+    """Convert a tensor; `to_arrays` refuses anything else."""
+    return output.detach().numpy() if isinstance(output, torch.Tensor) else output
 
 
 def _to_tensor(array: np.ndarray) -> Any:

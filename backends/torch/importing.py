@@ -28,7 +28,8 @@ def load_torchax() -> Any:
     """Import PyTorch and torchax with its tables of operations.
 
     What importing torchax changes is set back: PyTorch's fast path of attention and an environment
-    variable. It names PyTorch's spare device type `jax`, which cannot be undone.
+    variable. It names PyTorch's spare device type `jax`, which cannot be undone; PyTorch still
+    finds no such device, so that its other functions do not look for one.
 
     Returns:
       The module `torchax`.
@@ -43,6 +44,8 @@ def load_torchax() -> Any:
         with stand_ins(torch), jax.ensure_compile_time_eval():
             torchax = require("torchax", "torch")
             importlib.import_module("torchax.tensor").Environment()  # it imports the tables
+        torchax.device_module.is_available = lambda: False
+        torchax.device_module.device_count = lambda: 0
     except MissingExtra:
         raise
     except Exception as error:
