@@ -294,7 +294,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
     "a branch": (lambda: Branching(4, 2), OBS, r"if x.sum\(\) > 0.*use torch.where"),
     "a boolean index": (lambda: Indexing(4, 2), Box((4,), low=1.0, high=2.0), r"a boolean index"),
     "a write into a view": (lambda: ViewWriting(4, 2), OBS, r"the outputs.* differ from PyTorch's"),
-    "no_grad": (lambda: WithoutGradient(4, 2), OBS, r"the gradients.* differ from PyTorch's.*use detach"),
+    "no_grad": (
+        lambda: WithoutGradient(4, 2),
+        OBS,
+        r"the gradients.* differ from PyTorch's.*use detach",
+    ),
     "a custom gradient": (lambda: Rounded(4, 2), OBS, r"the gradients.* differ from PyTorch's"),
     "an operation": (lambda: Unknown(4, 2), OBS, r"operation .*airy_ai.*cannot convert to JAX"),
     "a text": (lambda: Named(4, 2), OBS, r"returned a str: return tensors"),
