@@ -13,10 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-
-from torch import nn
-
 import triglot
 from triglot import from_torch
 from triglot.backends.torch.importing import load_torchax
@@ -25,6 +21,9 @@ from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
 from triglot.core.networks.unroll import unroll
 from triglot.core.specs import Box, Dict, Discrete
+
+torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
+nn: Any = torch.nn
 
 OBS, KEY = Box((4,)), jax.random.key(0)
 IMAGES = Box((6, 5, 3))
