@@ -265,11 +265,9 @@ def _torch() -> dict[str, Layer]:
             "bias_hh": gates("recurrent biases", names, note),
         }
 
-    # The zoo's subclasses have one bias; a GRU's second one is that of its last gate.
-    lstm = {**cell(cells.LSTM_GATES), "bias": gates("bias", cells.LSTM_GATES)}
     gru = {
         **cell(cells.GRU_GATES, cells.RESET_AFTER),
-        "bias": gates("bias", cells.GRU_GATES, cells.RESET_AFTER),
+        # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
         "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
     }
     simple = {
@@ -300,7 +298,7 @@ def _torch() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"weight": torch_slope}),
-        **_same(LSTM, "LSTMCell", lstm),
+        **_same(LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
         **_same(cells.RESET_AFTER, "GRUCell", gru),
         **_same(SIMPLE_CELL, "RNNCell", simple),
         **_refused("RNN LSTM GRU RNNBase RNNCellBase", NO_CELL),

@@ -35,7 +35,7 @@ def check_agreement(
     shown = f"the PyTorch module {network.name!r}"
     given = _example(obs_spec, initial_carry)
     variables = Variables(params=skeleton.params, state=skeleton.state)
-    inputs = given if len(given) > 1 else given[0]
+    inputs = given[0] if len(given) == 1 else given
     failed = f"{shown} failed on {calling.describe_inputs(obs_spec)}"
     try:
         expected = _with_pytorch(skeleton, given, network.recurrent, channels_first)

@@ -142,7 +142,7 @@ def _to_numpy(tensor: Any) -> np.ndarray:
 
 
 def _check(name: str, tensor: Any, shown: str) -> None:
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+    if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
         raise TriglotError(
             f"{shown}: the shape of {name} is not known yet: call the module once before lifting "
             "it, or name the number of inputs."

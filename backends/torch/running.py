@@ -50,7 +50,8 @@ class JaxEnvironment(Environment):
             )
         self.define(torch.ops.aten.t_, _transpose_)
         # torchax's tensors are said to be on the device `meta`, which initializers leave alone.
-        self.define(torch.Tensor.is_meta.__get__, lambda self: False)
+        is_meta: Any = torch.Tensor.is_meta
+        self.define(is_meta.__get__, lambda self: False)
 
     def define(
         self, function: Any, replacement: Callable[..., Any], *, is_view: bool = False

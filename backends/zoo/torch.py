@@ -218,7 +218,7 @@ class BatchNorm(nn.BatchNorm1d):
     PyTorch's would be that of an unbiased estimate, which other libraries do not keep.
     """
 
-    def forward(self, features: Any) -> Any:
+    def forward(self, features: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         mean, var = self.running_mean, self.running_var
         assert mean is not None and var is not None and self.momentum is not None  # they are kept
         if self.training:
@@ -236,14 +236,14 @@ class LSTMCell(nn.LSTMCell):
 
     def __init__(self, num_inputs: int, size: int) -> None:
         super().__init__(num_inputs, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(4 * size))
+        self.bias_ih = nn.Parameter(torch.zeros(4 * size))
 
     def forward(self, features: Any, carry: Any) -> Any:  # pyright: ignore
         hidden, memory = carry
         gates = functional.linear(features, self.weight_ih) + functional.linear(
             hidden, self.weight_hh
         )
-        i, f, g, o = (gates + self.bias).chunk(4, dim=-1)
+        i, f, g, o = (gates + self.bias_ih).chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
 
@@ -253,11 +253,11 @@ class GRUCell(nn.GRUCell):
 
     def __init__(self, num_inputs: int, size: int) -> None:
         super().__init__(num_inputs, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(3 * size))
+        self.bias_ih = nn.Parameter(torch.zeros(3 * size))
         self.bias_n = nn.Parameter(torch.zeros(size))
 
     def forward(self, features: Any, hidden: Any) -> Any:  # pyright: ignore
-        inputs = functional.linear(features, self.weight_ih, self.bias).chunk(3, dim=-1)
+        inputs = functional.linear(features, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
         recurrent = functional.linear(hidden, self.weight_hh).chunk(3, dim=-1)
         reset = torch.sigmoid(inputs[0] + recurrent[0])
         update = torch.sigmoid(inputs[1] + recurrent[1])

@@ -77,13 +77,13 @@ class Assigned(nn.Module):
         return out
 
 
-def convolutional() -> nn.Module:
+def convolutional() -> Any:
     return nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ELU(), nn.Flatten(), nn.Linear(48, 2)
     )
 
 
-CASES: dict[str, tuple[Callable[[], nn.Module], Any, dict[str, Any]]] = {
+CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
     "residual": (Residual, OBS, {}),
     "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8)), OBS, {}),
     "images": (convolutional, IMAGES, {"channels_first": True}),
@@ -172,7 +172,7 @@ INITIALIZERS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 def test_each_key_draws_by_pytorchs_initializer(name: str) -> None:
     initializer, is_traced = INITIALIZERS[name]
 
-    def make() -> nn.Module:
+    def make() -> Any:
         layer = nn.Linear(64, 32)
         initializer(layer.weight)
         return layer
@@ -281,7 +281,7 @@ class Named(nn.Linear):
         return {"q": super().forward(x), "name": "q"}
 
 
-def on_meta() -> nn.Module:
+def on_meta() -> Any:
     return nn.Linear(4, 2, device="meta")
 
 

@@ -60,7 +60,7 @@ class Layer(NamedTuple):
     """How PyTorch builds a layer, and calls it on a batch with the channels last."""
 
     case: Case
-    make: Callable[[], nn.Module]
+    make: Callable[[], Any]
     call: Callable[[Any, Any], Any] = lambda layer, x: layer(x)
 
 
