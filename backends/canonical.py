@@ -7,6 +7,7 @@ of a product on which it is the operand (another matrix routine, another order o
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -169,6 +170,12 @@ def _rewrite(equation: Any, operands: list[Value]) -> list[Value]:
         return [operands[0].transposed(params["permutation"])]
     if name == "dot_general" and _swaps(operands, params["out_sharding"]):
         return [_swapped_product(*operands, **params)]
+    if name == "dot_general" and _is_turned(operands, params["out_sharding"]):
+        return [_product_as_stored(*operands, **params)]
+    if name == "broadcast_in_dim" and len(operands) == 1 and operands[0].source == PARAMS:
+        shape = equation.outvars[0].aval.shape
+        if math.prod(shape) == operands[0].base.size:  # only axes of size 1 are added
+            return [Value.of(operands[0].array().reshape(shape), PARAMS)]
     if name == "conv_general_dilated" and len(operands[0].axes) == 4:
         images, kernel = operands
         return [_convolution(images, kernel, equation.outvars[0].aval.shape, **params)]
@@ -195,6 +202,12 @@ def _swaps(operands: list[Value], out_sharding: Any) -> bool:
     left, right = operands
     # A sharding names the axes of the result in order.
     return left.source == PARAMS and bool(right.source & INPUTS) and out_sharding is None
+
+
+def _is_turned(operands: list[Value], out_sharding: Any) -> bool:
+    left, right = operands
+    turned = right.axes != tuple(range(len(right.axes)))
+    return bool(left.source & INPUTS) and right.source == PARAMS and turned and out_sharding is None
 
 
 def _holds_products(equation: Any) -> bool:
@@ -227,6 +240,27 @@ def _swapped_product(
     last = [num_batch + num_right + in_base.index(axis) for axis in kept]
     axes = [*range(num_batch), *last, *range(num_batch, num_batch + num_right)]
     return Value.of(swapped, left.source | right.source).transposed(axes)
+
+
+def _product_as_stored(
+    left: Value, right: Value, *, dimension_numbers: Any, **params: Any
+) -> Value:
+    """Multiply by a parameter on the right, along its stored axes."""
+    (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
+    product = jax.lax.dot_general_p.bind(
+        left.array(),
+        right.base,
+        dimension_numbers=(
+            (left_contract, tuple(right.axes[axis] for axis in right_contract)),
+            (left_batch, tuple(right.axes[axis] for axis in right_batch)),
+        ),
+        **params,
+    )
+    kept = [axis for axis in range(len(right.axes)) if axis not in (*right_contract, *right_batch)]
+    in_base = sorted(kept, key=lambda axis: right.axes[axis])
+    first = range(product.ndim - len(kept))
+    axes = [*first, *(len(first) + in_base.index(axis) for axis in kept)]
+    return Value.of(product, left.source | right.source).transposed(axes)
 
 
 def _swapped_precision(precision: Any) -> Any:

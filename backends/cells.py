@@ -6,6 +6,7 @@ The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefi
   cell/recurrent/GATE/kernel  [size, size]
   cell/GATE/bias              [size]
   cell/recurrent/n/bias       [size], GRU only, inside the product with the reset gate
+  cell/recurrent/GATE/bias    [size], of PyTorch's own cells, which add a second bias
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,9 @@ KEEPS_BY_UPDATE = f"{RESET_BEFORE} and keeps the carry where the update gate is 
 
 
 def names_of(part: str, gates: Sequence[str]) -> tuple[str, ...]:
-    """Name a cell's `input` or `recurrent` kernels, or the `bias` of each gate."""
-    return tuple(f"{gate}/bias" if part == "bias" else f"{part}/{gate}/kernel" for gate in gates)
+    """Name a cell's `input` or `recurrent` kernels, or each gate's `bias` or `recurrent biases`."""
+    pattern = {"bias": "{}/bias", "recurrent biases": "recurrent/{}/bias"}
+    return tuple(pattern.get(part, f"{part}/{{}}/kernel").format(gate) for gate in gates)
 
 
 def match_initializers(network: Network) -> Network:

@@ -50,6 +50,7 @@ class Library:
       module: the library's import name; its base classes are defined there or below.
       distribution: the name under which pip installs it; None if it needs nothing but JAX.
       extra: the extra of triglot that installs it; None if `pip install DISTRIBUTION` does.
+      call: the method with which its modules compute.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Library:
     lift: str | None = None
     distribution: str | None = None
     extra: str | None = None
+    call: str = "__call__"
 
     @property
     def installed(self) -> bool:
@@ -128,7 +130,7 @@ LIBRARIES = {
         _built_in("linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax"),
         _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
         _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
-        _built_in("keras", "Keras", "keras", distribution="keras", extra="keras"),
+        _built_in("keras", "Keras", "keras", distribution="keras", extra="keras", call="call"),
         # Its modules are functions, whose class is JAX's own.
         Library(
             name="jax",
@@ -136,6 +138,16 @@ LIBRARIES = {
             adapter="triglot.backends.jax",
             module="triglot.backends.zoo.jax",
             lift="from_functions",
+        ),
+        Library(
+            name="torch",
+            title="PyTorch",
+            adapter="triglot.backends.torch",
+            module="torch.nn",
+            lift="from_torch",
+            distribution="torchax",
+            extra="torch",
+            call="forward",
         ),
         Library(name="table", title="Table", adapter="triglot.backends.table", module="jax"),
     )

@@ -9,6 +9,7 @@ from .backends.jax.functions import from_functions
 from .backends.keras.lifting import from_keras
 from .backends.linen import from_linen
 from .backends.nnx import from_nnx
+from .backends.torch.lifting import from_torch
 from .backends.translate import translate
 from .checks import check_agent, check_environment, check_network
 from .core.agent import Agent, AgentBase
@@ -34,8 +35,8 @@ __version__: str
 
 __all__ = [
     "make_env", "make_agent", "preset", "train", "evaluate", "Trainer", "load_run", "load_policy",
-    "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_functions",
-    "translate", "load_weights", "Guessed",
+    "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
+    "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",
     "rl", "nn",
     "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",

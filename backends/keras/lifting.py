@@ -178,10 +178,9 @@ def _check(found: list[Named], starts: dict[str, Any], what: str) -> None:
 def _statistic(each: Named) -> Statistic | None:
     """Describe a running statistic by its variable and its layer."""
     *place, last = each.words
-    is_known = type(each.owners[-1][1]).__name__ == "BatchNormalization" and last in STATISTICS
-    return (
-        Statistic(normalize_separators("/".join((*place, STATISTICS[last])))) if is_known else None
-    )
+    if type(each.owners[-1][1]).__name__ != "BatchNormalization" or last not in STATISTICS:
+        return None
+    return Statistic(normalize_separators("/".join((*place, STATISTICS[last]))))
 
 
 def _leaf(each: Named) -> Any:

@@ -16,7 +16,6 @@ Owners: TypeAlias = Sequence[tuple[Words, Any]]  # modules with their paths, the
 
 # The zoo's cells override `__call__` for the order of arguments and a bias of their own.
 OURS = __name__.partition(".backends.")[0]
-CALLS = {"keras": "call"}  # what a layer overrides, by library; elsewhere `__call__`
 
 
 class CallLog:
@@ -130,7 +129,7 @@ def _find(library: str, kind: type) -> tuple[str, Layer] | None:
             layer = listed[base.__name__]
             return None if is_changed and not layer.refused else (base.__name__, layer)
         ours = base.__module__.startswith(f"{OURS}.")
-        is_changed = is_changed or (CALLS.get(library, "__call__") in vars(base) and not ours)
+        is_changed = is_changed or (LIBRARIES[library].call in vars(base) and not ours)
     return None
 
 

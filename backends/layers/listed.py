@@ -15,6 +15,8 @@ The canonical layouts, which the rules convert to:
 `tests/backends/test_layers.py` fails when a library has a layer that is on no list.
 """
 
+from collections.abc import Sequence
+
 from .. import cells
 from .rules import (
     DENSE,
@@ -32,6 +34,9 @@ from .rules import (
     norm,
     stored,
     swapped,
+    torch_projections,
+    torch_slope,
+    torch_transposed_window,
     turned_window,
     vector,
     window,
@@ -54,6 +59,9 @@ BIAS = vector("bias")
 SCALE = vector("scale")
 PROJECTIONS = ("query", "key", "value")
 ONLY_HERE = "no other library has it"
+NO_CELL = "other libraries have cells, which triglot scans over time"
+LAZY = "its shape is known after its first call only, which makes it the plain layer"
+OWN_ARRAYS = "only their author knows the layout of its arrays"
 EINSUM = "its einsum string decides on the order of its axes"
 REPARAMETRIZED = "it replaces the weights of the layer that it wraps, in each library differently"
 
@@ -304,10 +312,72 @@ def _keras() -> dict[str, Layer]:
     }
 
 
+def _torch() -> dict[str, Layer]:
+    attention = {
+        "in_proj_weight": torch_projections("kernel"),
+        "in_proj_bias": torch_projections("bias"),
+        "out_proj/weight": heads("out/kernel", axis=-2, outputs_first=True),
+        "out_proj/bias": stored("out/bias", 1),
+    }
+    for part, letter in zip(PROJECTIONS, "qkv", strict=True):
+        attention[f"{letter}_proj_weight"] = heads(f"{part}/kernel", outputs_first=True)
+
+    def cell(names: Sequence[str], note: str = "") -> dict[str, Rule]:
+        return {
+            "weight_ih": gates("input", names, note, outputs_first=True),
+            "weight_hh": gates("recurrent", names, note, outputs_first=True),
+            "bias_ih": gates("bias", names, note),
+            "bias_hh": gates("recurrent biases", names, note),
+        }
+
+    gru = {
+        **cell(cells.GRU_GATES, cells.RESET_AFTER),
+        # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
+        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
+    }
+    simple = {
+        "weight_ih": swapped("input/kernel"),
+        "weight_hh": swapped("recurrent/kernel"),
+        "bias_ih": stored("bias", 1),
+        "bias_hh": stored("recurrent/bias", 1),
+    }
+    affine = {"weight": SCALE, "bias": BIAS}
+    normed = {"weight": norm("scale"), "bias": norm("bias")}
+    dense = {"weight": swapped("kernel"), "bias": stored("bias", 1)}
+    convolution = {"weight": window(outputs_first=True), "bias": BIAS}
+    transposed = {"weight": torch_transposed_window, "bias": BIAS}
+    dimensions = ("1d", "2d", "3d")
+    lazy = ["LazyLinear"] + [
+        f"Lazy{name}{size}"
+        for name in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm")
+        for size in dimensions
+    ]
+    return {
+        **_same(DENSE, "Linear", dense),
+        **_same(EMBEDDING, "Embedding", {"weight": stored("embedding", 2)}),
+        **_same(CONVOLUTION, "Conv1d Conv2d Conv3d", convolution),
+        **_same(TRANSPOSED, "ConvTranspose1d ConvTranspose2d ConvTranspose3d", transposed),
+        **_same(BATCH_NORM, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm", affine),
+        **_same(GROUP_NORM, "GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d", affine),
+        **_same(LAYER_NORM, "LayerNorm", normed),
+        **_same(RMS_NORM, "RMSNorm", normed),
+        **_same(ATTENTION, "MultiheadAttention", attention),
+        **_same(PRELU, "PReLU", {"weight": torch_slope}),
+        **_same(LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
+        **_same(cells.RESET_AFTER, "GRUCell", gru),
+        **_same(SIMPLE_CELL, "RNNCell", simple),
+        **_refused("RNN LSTM GRU RNNBase RNNCellBase", NO_CELL),
+        **_refused("Bilinear EmbeddingBag", ONLY_HERE),
+        **_refused("ParameterList ParameterDict", OWN_ARRAYS),
+        **_refused(" ".join(lazy), LAZY),
+    }
+
+
 LAYERS = {
     "haiku": _haiku(),
     "linen": _linen(),
     "nnx": _nnx(),
     "equinox": _equinox(),
     "keras": _keras(),
+    "torch": _torch(),
 }

@@ -136,6 +136,35 @@ def window(
     return rule
 
 
+def torch_slope(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store the slope of PyTorch's PReLU, `[1]`, which is canonically a number."""
+    del layer
+    if shape != (1,):
+        raise UnknownLayout("it has a slope for each channel")
+    return Leaf.one(
+        "negative_slope",
+        lambda slope: slope.reshape(slope.shape[:-1]),
+        lambda slope: slope.reshape(*slope.shape, 1),
+    )
+
+
+def torch_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
+    """Store the kernel of PyTorch's transposed convolution: `[in, out, *window]`, reversed."""
+    spatial = _num_spatial_axes(layer)
+    _require_rank(shape, spatial + 2)
+    if layer.groups != 1:
+        raise UnknownLayout("it has groups, whose channels libraries store in different ways")
+    first, last, window_axes = (-spatial - 2, -spatial - 1), (-2, -1), tuple(range(-spatial, 0))
+
+    def encode(kernel: jax.Array) -> jax.Array:
+        return jnp.moveaxis(jnp.flip(kernel, window_axes), first, last)
+
+    def decode(kernel: jax.Array) -> jax.Array:
+        return jnp.flip(jnp.moveaxis(kernel, last, first), window_axes)
+
+    return Leaf.one("kernel", encode, decode)
+
+
 def flax_transposed_window(layer: Any, shape: tuple[int, ...]) -> Leaf:
     """Store the kernel of Flax's transposed convolution.
 
@@ -227,11 +256,35 @@ def heads(name: str, rank: int = 2, *, axis: int = -1, outputs_first: bool = Fal
     return rule
 
 
+def torch_projections(part: str) -> Rule:
+    """Store the projections of PyTorch's attention, `[3 * heads * size, in]`, in one array.
+
+    Args:
+      part: `kernel` or `bias`.
+    """
+    turn, rank = (_swap, 2) if part == "kernel" else (_keep, 1)
+
+    def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        _require_rank(shape, rank)
+
+        def encode(array: jax.Array) -> tuple[jax.Array, ...]:
+            each = jnp.split(turn(array), 3, axis=-1)
+            return tuple(one.reshape(*one.shape[:-1], layer.num_heads, -1) for one in each)
+
+        def decode(*parts: jax.Array) -> jax.Array:
+            each = [one.reshape(*one.shape[:-2], -1) for one in parts]
+            return turn(jnp.concatenate(each, axis=-1))
+
+        return Leaf(tuple(f"{name}/{part}" for name in ("query", "key", "value")), encode, decode)
+
+    return rule
+
+
 def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: bool = False) -> Rule:
     """Store the arrays of a recurrent cell's gates in one array, along its last axis.
 
     Args:
-      part: the kernels of `input` or `recurrent`, or the `bias`es.
+      part: the kernels of `input` or `recurrent`, the `bias`es, or the `recurrent biases`.
       names: the gates in the order of the library.
       note: see `Leaf`.
       outputs_first: the kernels are stored as `[gates * size, in]`.
@@ -246,7 +299,7 @@ def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: boo
 
     def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
         del layer
-        _require_rank(shape, 1 if part == "bias" else 2)
+        _require_rank(shape, 1 if part in ("bias", "recurrent biases") else 2)
         return Leaf(cells.names_of(part, names), encode, decode, note)
 
     return rule

@@ -105,6 +105,8 @@ class Products(Graph):
         if name == "split":
             borders = _borders(int(size) for size in params["sizes"])
             return [self._piece(first, params["axis"], *border) for border in borders]
+        if name == "slice" and (piece := _border_of(params, first.shape)):
+            return [self._piece(first, *piece)]
         if name == "transpose":
             return [self._turn(first, tuple(params["permutation"]))]
         if name == "dot_general" and (product := self._multiply(equation, *operands)):
@@ -388,6 +390,15 @@ class Products(Graph):
 def _borders(sizes: Iterable[int]) -> list[tuple[int, int]]:
     """Return where parts of these sizes start and stop, side by side."""
     return list(pairwise(accumulate(sizes, initial=0)))
+
+
+def _border_of(params: Any, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Find the axis of a slice along one axis, and where it starts and stops; None for another."""
+    borders = list(zip(params["start_indices"], params["limit_indices"], strict=True))
+    cut = [axis for axis, size in enumerate(shape) if borders[axis] != (0, size)]
+    if len(cut) != 1 or set(params["strides"] or ()) - {1}:
+        return None
+    return (cut[0], *borders[cut[0]])
 
 
 def _is_bias(term: Value) -> bool:

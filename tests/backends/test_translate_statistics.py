@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from tests.extras import TORCH
 from triglot.backends import build
 from triglot.backends.equinox import from_equinox
 from triglot.backends.haiku import from_haiku
+from triglot.backends.keras.lifting import from_keras
 from triglot.backends.linen import from_linen
 from triglot.backends.nnx import from_nnx
+from triglot.backends.torch.lifting import from_torch
 from triglot.backends.translate import translate
 from triglot.core.errors import TriglotError
 from triglot.core.network import Network, Variables
@@ -92,6 +95,42 @@ class InEquinox(eqx.Module):
         return self.out(jnp.ravel(jnp.moveaxis(features, 0, -1))), state
 
 
+def in_keras() -> Any:
+    import keras
+
+    given: Any = {"momentum": 0.9, "epsilon": EPSILON}
+    return keras.Sequential([
+        keras.layers.Conv2D(4, 3, padding="same"),
+        keras.layers.BatchNormalization(**given),
+        keras.layers.ReLU(),
+        keras.layers.Conv2D(8, 3, padding="same"),
+        keras.layers.BatchNormalization(**given, scale=False, center=False),
+        keras.layers.Flatten(),
+        keras.layers.Dense(3),
+    ])  # fmt: skip
+
+
+def in_torch() -> Any:
+    """Flatten the pixels in the order of the other libraries."""
+    from torch import nn
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(2, 4, 3, padding=1)
+            self.bn1 = nn.BatchNorm2d(4, eps=EPSILON)
+            self.conv2 = nn.Conv2d(4, 8, 3, padding=1)
+            self.bn2 = nn.BatchNorm2d(8, eps=EPSILON, affine=False)
+            self.fc = nn.Linear(288, 3)
+
+        def forward(self, images: Any) -> Any:
+            features = self.bn1(self.conv1(images)).relu()
+            features = self.bn2(self.conv2(features))
+            return self.fc(features.permute(0, 2, 3, 1).flatten(1))
+
+    return Network()
+
+
 def moving(key: jax.Array) -> InEquinox:
     return InEquinox(key, mode="ema")
 
@@ -101,6 +140,8 @@ NETWORKS = {
     "linen": lambda: from_linen(InLinen(), OBS),
     "nnx": lambda: from_nnx(InNNX),
     "equinox": lambda: from_equinox(InEquinox),
+    "keras": lambda: from_keras(in_keras, OBS),
+    "torch": lambda: from_torch(in_torch, OBS, channels_first=True),
     "equinox, ema": lambda: from_equinox(moving),
 }
 INPUTS = jax.random.normal(jax.random.key(1), (4, *OBS.shape))
@@ -122,6 +163,8 @@ def trained(name: str) -> tuple[Network, Variables]:
 @pytest.mark.filterwarnings("ignore:.*parameters are paired by shape and order:Warning")
 @pytest.mark.library_promotion("Haiku's and Equinox's batch norm mix ranks")
 def test_statistics_follow_the_parameters(one: str, other: str) -> None:
+    if "torch" in (one, other) and not TORCH:
+        pytest.skip("torchax is not installed: triglot[torch]")
     (source, variables), (target, _) = trained(one), trained(other)
     moved = translate(variables, source, target)
     expected, found = (n.apply(v, INPUTS)[0] for n, v in ((source, variables), (target, moved)))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import TORCH
 from triglot.backends import build
 from triglot.backends.translate import translate
 from triglot.core.errors import TriglotError
@@ -30,7 +31,7 @@ from triglot.core.networks.noise import draw_noise
 from triglot.core.specs import Box, Discrete
 from triglot.core.types import PyTree
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras")
+BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 HEADS = (("q", q_head(3, dueling=True)), ("v", value_head()))
 MLP_LAYERS, CNN_LAYERS = MLP((4, 5), "relu"), CNN((2,), 3, (4,))
 KEY = jax.random.key(7)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.extras import TORCH
 from triglot.backends import build
 from triglot.backends.canonical import ARITHMETICS
 from triglot.backends.translate import translate
@@ -25,7 +26,7 @@ from triglot.core.networks.architecture import (
 )
 from triglot.core.networks.combinators import combine, ensemble, scalar
 
-BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras")
+BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))
 DUELING = (("logits", policy_head(2)), ("q", q_head(3, dueling=True)), ("value", value_head()))
 VECTOR, INDEX = specs.Box((4,)), specs.Discrete(7)
