@@ -1,7 +1,8 @@
 """Every algorithm trains on every library and suite that fits it; the others are rejected.
 
-CI traces each algorithm on each suite, and trains a covering set: each family of algorithms on each
-library and on each suite that fits it. `pytest -m slow` trains all other cases.
+CI traces each algorithm on each suite that JAX compiles, and trains a covering set: each family of
+algorithms on each library and with Gymnasium, and something on each suite. `pytest -m slow` trains
+all other cases.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ class Training(NamedTuple):
 
     def pairs(self) -> set[tuple[str, str]]:
         suite, family = self.env.partition(":")[0], CASES[self.algorithm].family
-        return {(family, self.backend), (family, suite)}
+        return {(family, self.backend), (family if suite == "gymnasium" else "any", suite)}
 
 
 FITTING = [

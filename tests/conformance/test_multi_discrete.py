@@ -61,7 +61,8 @@ def test_it_learns_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("env", [pytest.param(TWO_DIALS, marks=slow), PARTS])
+@pytest.mark.parametrize("env", [TWO_DIALS, PARTS])
+@slow
 def test_the_agent_passes(algorithm: str, env: str) -> None:
     made = triglot.make_env(env)
     agent = triglot.make_agent(algorithm, made, config=POLICIES[algorithm][0])
