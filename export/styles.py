@@ -248,4 +248,54 @@ EQUINOX = Style(
     inline=False,
     batched=False,
 )
-LIBRARIES = {"haiku": HAIKU, "flax": FLAX, "nnx": NNX, "equinox": EQUINOX}  # by format
+KERAS = Style(
+    backend="keras",
+    imports='import os\n\nos.environ.setdefault("KERAS_BACKEND", "jax")\n\n'
+    "import jax\nimport jax.numpy as jnp\nimport keras\nimport numpy as np\n"
+    "from keras import layers\n",
+    network='''class {class_name}(keras.Model):
+    """{described}."""
+
+    def __init__(self):
+        super().__init__()
+        {made}
+
+    def call(self, {arguments}):
+        {body}
+''',
+    entry="{class_name}",
+    loader='''def built(layer, *shape):
+    """Make a layer's weights, for inputs [B, *shape]."""
+    layer.build((None, *shape))
+    return layer
+
+'''
+    + LOAD.format(arguments="", setting='attrgetter(place.replace("/", "."))(module).assign(array)')
+    + APPLY.format(more="", call="MODELS[name](*inputs)"),
+    # The zoo's parameters are named by one text.
+    place=lambda words, constant: joined_place(tuple(words[0].split("/")), constant),
+    linear="built(layers.Dense({size}), {before})",
+    conv="built(layers.Conv2D({size}, {window}, {stride}), None, None, {before})",
+    embed="built(layers.Embedding({rows}, {size}))",
+    constant="self.add_weight(shape=({size},))",
+    read="jnp.broadcast_to({call}.value, (x.shape[0], {size}))",
+    cells={
+        "lstm": Cell(
+            "built(layers.LSTMCell({size}), {before})",
+            (
+                'x, (hidden, cell) = {call}(x, [carry["hidden"], carry["cell"]])',
+                'carry = {{"hidden": hidden, "cell": cell}}',
+            ),
+        ),
+    },
+    refused="Keras's GRUCell adds two biases in each gate, and this run's cell has one: export it "
+    "as flax or equinox.",
+    inline=False,
+)
+LIBRARIES = {
+    "haiku": HAIKU,
+    "flax": FLAX,
+    "nnx": NNX,
+    "equinox": EQUINOX,
+    "keras": KERAS,
+}  # by format

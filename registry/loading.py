@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..backends import libraries
-from ..backends.keras.importing import prefer_jax
 from ..core import plugins
 from ..core.errors import TriglotError, describe, shown, unknown, user_error_context
 
@@ -52,7 +51,7 @@ def load(kind: str, text: str) -> Any:
             f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
         )
     search_here()
-    prefer_jax()
+    os.environ.setdefault("KERAS_BACKEND", "jax")  # the file may import Keras itself
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

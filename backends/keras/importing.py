@@ -12,11 +12,6 @@ from ...core.errors import TriglotError, require
 BACKEND, HOME = "KERAS_BACKEND", "KERAS_HOME"
 
 
-def prefer_jax() -> None:
-    """Let Keras, which a user's file may import, run on JAX where nothing else is chosen."""
-    os.environ.setdefault(BACKEND, "jax")
-
-
 def import_keras() -> ModuleType:
     """Import Keras with JAX as its backend.
 
@@ -25,8 +20,7 @@ def import_keras() -> ModuleType:
       TriglotError: if Keras runs, or would run, on another backend.
     """
     if "keras" not in sys.modules:
-        prefer_jax()
-        _check_backend(os.environ[BACKEND], f"{BACKEND} is")
+        _check_backend(os.environ.setdefault(BACKEND, "jax"), f"{BACKEND} is")
         with _without_settings_file():
             return require("keras", "keras")
     keras = require("keras", "keras")

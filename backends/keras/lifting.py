@@ -101,6 +101,8 @@ def from_keras(
         held += [(variable, seed_bits(one)) for variable, one in drawn]
         with relaxed_promotion(), keras.StatelessScope(held) as scope:
             outputs = module(*arguments(inputs), training=train)
+        if initial_carry is not None and isinstance(outputs, list):  # of a functional model
+            outputs = tuple(outputs)
         if not train:
             return outputs, variables.state
         return outputs, {each.name: scope.get_current_value(each.variable) for each in kept}

@@ -1,7 +1,7 @@
 """Keras's zoo: networks built from a `NetworkSpec`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -157,11 +157,11 @@ class GRU(keras.layers.GRUCell):
         self.bias_n = self.add_weight(shape=(size,), initializer="zeros", name="bias_n")
 
     def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
-        hidden = states["hidden"]
-        i_z, i_r, i_n = jnp.split(keras.ops.matmul(inputs, self.kernel) + self.bias, 3, axis=-1)
-        h_z, h_r, h_n = jnp.split(keras.ops.matmul(hidden, self.recurrent_kernel), 3, axis=-1)
-        update, reset = self.recurrent_activation(i_z + h_z), self.recurrent_activation(i_r + h_r)
-        new = self.activation(i_n + reset * (h_n + self.bias_n))
+        hidden, sigmoid, product = states["hidden"], jax.nn.sigmoid, cast(Any, keras.ops.matmul)
+        i_z, i_r, i_n = jnp.split(product(inputs, self.kernel) + self.bias, 3, axis=-1)
+        h_z, h_r, h_n = jnp.split(product(hidden, self.recurrent_kernel), 3, axis=-1)
+        update, reset = sigmoid(i_z + h_z), sigmoid(i_r + h_r)
+        new = jnp.tanh(i_n + reset * (h_n + self.bias_n.value))
         hidden = update * hidden + (1.0 - update) * new
         return hidden, {"hidden": hidden}
 

@@ -294,13 +294,12 @@ class Graph:
         names = [Counter(part.name for part in side) for side in (one, other)]
         shared = names[0] & names[1]
         factors = [part for part in one if part.name in shared]
-        (x, *more), (negative, *rest) = (
-            [part for part in side if part.name not in shared] or [None] for side in (one, other)
-        )
-        source = negative and (negative.source or negative)
-        if x is None or source is None or not source.name.startswith("neg ") or more or rest:
+        own = [[part for part in side if part.name not in shared] for side in (one, other)]
+        if [len(each) for each in own] != [1, 1] or len(factors) != len(one) - 1:
             return None
-        if len(factors) != len(one) - 1 or not any(factor.is_root for factor in factors):
+        (x,), (negative,) = own
+        source = negative.source or negative
+        if not source.name.startswith("neg ") or not any(factor.is_root for factor in factors):
             return None
         axes = _all(shape) if negative.source is None else negative.axes
         mean = self._broadcast(source.operands[0], shape, axes)

@@ -251,6 +251,27 @@ def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     chex.assert_trees_all_equal_shapes(last, carry)
 
 
+def test_a_functional_model_may_be_recurrent() -> None:
+    def model() -> Any:
+        obs, hidden = keras.Input((4,)), keras.Input((6,))
+        features, after = layers.GRUCell(6)(obs, hidden)
+        return keras.Model([obs, hidden], [layers.Dense(2)(features), after])
+
+    def initial_carry(num_envs: int) -> jax.Array:
+        return jnp.zeros((num_envs, 6))
+
+    network = from_keras(model, OBS, initial_carry=initial_carry)
+    assert not triglot.check_network(network, OBS).failed
+
+
+def test_a_clone_has_new_weights() -> None:
+    model = functional()
+    network = from_keras(lambda: keras.models.clone_model(model), OBS)
+    assert network.random_start
+    kernels = [network.init(jax.random.key(s)).params["dense/kernel"] for s in (0, 1)]
+    assert not jnp.allclose(*kernels)
+
+
 def test_a_model_trains_with_dropout_and_batch_normalization() -> None:
     class Heads(Regularized):
         def __init__(self) -> None:

@@ -147,7 +147,8 @@ class TurnedDense(keras.layers.Dense):
     """A subclass that multiplies by the transposed kernel."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return inputs @ self.kernel.value.T
+        kernel: Any = self.kernel
+        return inputs @ kernel.value.T
 
 
 def keras_gru(layer: Any, x: jax.Array) -> jax.Array:

@@ -66,6 +66,7 @@ NEEDED = {
     "flax": ("flax",),
     "nnx": ("flax",),
     "equinox": ("equinox",),
+    "keras": ("keras", "jax"),  # one of its backends
 }
 NUM = 5
 RECURRENT = "lstm", "sequences"
@@ -131,6 +132,7 @@ def test_its_outputs_are_the_runs_without_triglot(library: str, tmp_path: Path) 
     "library, backend, says",
     [
         ("nnx", "linen", "NNX's GRUCell has no bias inside the product with the reset gate"),
+        ("keras", "linen", "Keras's GRUCell adds two biases in each gate"),
         ("haiku", "linen", "They compute different functions, so no weights make them equal"),
     ],
 )
