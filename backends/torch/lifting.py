@@ -81,7 +81,7 @@ def lift(
     load_torchax()
     import torch
 
-    from .modules import Skeleton
+    from .modules import Skeleton, move_channels
     from .running import explained, running, to_arrays
     from .starts import construct, drawing
 
@@ -134,13 +134,3 @@ def lift(
     codec = Codec.named(dict(skeleton.params), leaves)
     how: Any = {"random_start": not is_built, "codec": codec}
     return calling.lifted(shown_name, "torch", init, apply, initial_carry, **how), skeleton
-
-
-def move_channels(given: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
-    """Move the last axis of batches of images to the front, in the observations only."""
-
-    def move(array: Any) -> Any:
-        return jnp.moveaxis(array, -1, 1) if array.ndim > 2 else array
-
-    observations, carry = (given[:-1], given[-1:]) if recurrent else (given, ())
-    return (*jax.tree.map(move, observations), *carry)

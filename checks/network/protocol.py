@@ -30,6 +30,7 @@ _ADAPTERS = {
     "flax.linen": "from_linen(module, obs_spec)",
     "flax.nnx": "from_nnx(module)",
     "equinox": "from_equinox(module)",
+    "torch.nn": "from_torch(module, obs_spec)",
     "haiku": "from_haiku(function, obs_spec)",
 }
 
@@ -40,8 +41,8 @@ def _protocol(case: NetworkCase) -> None:
 
     Why: Agents call init, apply, value_and_grad and initial_carry, and read recurrent.
 
-    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox or from_functions, or
-    construct triglot.Network(name=..., backend=..., init=..., apply=...).
+    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox, from_torch or from_functions,
+    or construct triglot.Network(name=..., backend=..., init=..., apply=...).
     """
     network: Any = case.network
     if not isinstance(network, Network):

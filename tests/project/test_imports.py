@@ -15,7 +15,7 @@ import pytest
 
 from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room_of
 
-NETWORK_LIBRARIES = {"haiku", "flax", "equinox"}
+NETWORK_LIBRARIES = {"haiku", "flax", "equinox", "torch", "torchax"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
 OF_OTHER_EXTRAS = {
     "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert", "wandb",
@@ -26,6 +26,20 @@ OWN_LIBRARY = {
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
     **{("cli", f"network_{name}"): {name} for name in ("haiku", "equinox")},
     **{("cli", f"network_{name}"): {"flax"} for name in ("linen", "nnx")},
+    **{
+        ("backends", name): {"torch", "torchax"}
+        for name in [
+            "agreement",
+            "importing",
+            "lifting",
+            "modules",
+            "operations",
+            "running",
+            "starts",
+            "torch",
+        ]
+    },
+    ("cli", "network_torch"): {"torch"},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},
 }
@@ -124,5 +138,7 @@ def test_a_namespace_is_made_of_core_alone(name: str) -> None:
 
 @each_file
 def test_doctests(file: Path) -> None:
+    if libraries(file) & {"torch", "torchax"}:
+        pytest.importorskip("torch", reason="the extra torch is not installed")
     module = import_module(module_name(file))
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
