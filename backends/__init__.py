@@ -18,8 +18,8 @@ def build(
     """Build an algorithm's networks from a library's zoo.
 
     Args:
-      backend: `haiku`, `linen`, `nnx`, `equinox`, `keras`, `jax` for none, `table`, or the name of
-        an installed library.
+      backend: `haiku`, `linen`, `nnx`, `equinox`, `keras`, `torch`, `jax` for none, `table`, or the
+        name of an installed library.
       specs: the networks that the algorithm asks for, by name; a `Network` is used as it is.
       arithmetic: see `triglot.backends.canonical.with_arithmetic`.
 

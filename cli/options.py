@@ -108,7 +108,7 @@ class NewOptions:
       kind: algorithm, network or environment.
       name: the name of the folder, the module and, in CamelCase, the class; a Python name such as
         my_agent.
-      backend: the library of a network: haiku, linen, nnx, equinox, keras or jax.
+      backend: the library of a network: haiku, linen, nnx, equinox, keras, torch or jax.
       like: the shipped algorithm whose source is copied, in place of a template.
       out: the parent of the new folder.
     """

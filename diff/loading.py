@@ -27,8 +27,9 @@ def load_network(
       made: a `Network`; an untransformed Haiku function, a `hk.Module` class or the result of
         `hk.transform`; a Linen module, or its class if all fields have defaults; an NNX or Equinox
         module (an Equinox one may be a pair with its `eqx.nn.State`), its class, or a function of
-        `rngs` or of a key; a Keras model, or its class; functions `(init, apply)` of plain JAX; a
-        function of `obs_spec` and `action_spec`, or without arguments, that returns one of these.
+        `rngs` or of a key; a Keras model, or its class; a PyTorch module, or its class if it takes
+        no arguments; functions `(init, apply)` of plain JAX; a function of `obs_spec` and
+        `action_spec`, or without arguments, that returns one of these.
       inputs: the spec of one input; a tuple of specs for several.
       name: shown in errors and reports.
       action_spec: passed to a function that takes it.
@@ -55,7 +56,8 @@ def load_network(
     if not callable(made):
         raise TriglotError(
             f"{name or 'the network'} is a {type(made).__name__}; expected a module of Haiku, "
-            "Linen, NNX, Equinox or Keras, functions (init, apply), a function that makes one of "
+            "Linen, NNX, Equinox, Keras or PyTorch, functions (init, apply), a function that makes "
+            "one of "
             "these, or a triglot Network."
         )
     return _from_function(made, inputs, name, action_spec)

@@ -27,7 +27,7 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
       devices: the most devices that the trainings of a batch are divided among.
-      backend: the network library: haiku, linen, nnx, equinox, keras, jax (none), or table.
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
         canonical, all libraries agree bit for bit.
       network: custom networks, as for `triglot train`.

@@ -114,7 +114,7 @@ def sweep(
       batch: trainings in one compiled program; None for as many as fit in memory.
       devices: the most devices that the trainings of a batch are divided among; None for those of a
         CPU that JAX has: one, unless `jax_num_cpu_devices` was set before JAX started.
-      backend: the network library: haiku, linen, nnx, equinox, keras, jax (none), or table.
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
       arithmetic: `native`, `leaf_order` or `canonical`; None as for `make_agent`.
       network: a custom network, a function of obs_spec and action_spec that returns one, or a
         dictionary of them by the names that the algorithm gives.

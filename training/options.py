@@ -44,7 +44,7 @@ class TrainOptions(SharedOptions, MachineOptions):
     """Options of `triglot train`.
 
     Attributes:
-      backend: the network library: haiku, linen, nnx, equinox, keras, jax (none), or table.
+      backend: the network library: haiku, linen, nnx, equinox, keras, torch, jax (none), table.
       arithmetic: native, no canonicalization; leaf_order, gradients are summed in one order;
         canonical, all libraries agree bit for bit.
       network: a custom network: package.module:object, a Network or a function of obs_spec and

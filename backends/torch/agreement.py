@@ -12,8 +12,7 @@ from ...core import specs
 from ...core.errors import TriglotError, user_error_context
 from ...core.network import Network, Variables
 from .. import calling
-from .lifting import move_channels
-from .modules import Skeleton
+from .modules import Skeleton, move_channels
 
 BATCH_SIZE = 3
 TOLERANCE = 1e-3  # of the largest number, of sums in another order

@@ -83,7 +83,7 @@ def lift(
     load_torchax()
     import torch
 
-    from .modules import Skeleton
+    from .modules import Skeleton, move_channels
     from .running import explained, running, to_arrays
     from .starts import construct, drawing
 
@@ -148,13 +148,3 @@ def _statistic(name: str, module: Any) -> Statistic | None:
     if last not in STATISTICS or not is_norm:
         return None
     return Statistic(normalize_separators(f"{place}/{STATISTICS[last]}"))
-
-
-def move_channels(given: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
-    """Move the last axis of batches of images to the front, in the observations only."""
-
-    def move(array: Any) -> Any:
-        return jnp.moveaxis(array, -1, 1) if array.ndim > 2 else array
-
-    observations, carry = (given[:-1], given[-1:]) if recurrent else (given, ())
-    return (*jax.tree.map(move, observations), *carry)

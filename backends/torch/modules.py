@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from torchax.tensor import Tensor
 
 from ...core.errors import TriglotError
+from .running import Tensor
 
 
 class Place(NamedTuple):
@@ -119,6 +120,16 @@ def arrays_of(module: Any) -> dict[str, Any]:
             seen.add(id(tensor))
             found[name] = tensor.jax()
     return found
+
+
+def move_channels(given: tuple[Any, ...], recurrent: bool) -> tuple[Any, ...]:
+    """Move the last axis of batches of images to the front, in the observations only."""
+
+    def move(array: Any) -> Any:
+        return jnp.moveaxis(array, -1, 1) if array.ndim > 2 else array
+
+    observations, carry = (given[:-1], given[-1:]) if recurrent else (given, ())
+    return (*jax.tree.map(move, observations), *carry)
 
 
 def _named_tensors(module: Any) -> Iterator[tuple[str, Any]]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import jax
 import torch
-from torchax.ops import mappings
-from torchax.ops.ops_registry import Operator
-from torchax.tensor import Environment, OperatorNotFound, Tensor
-from torchax.view import View, ViewInfo
 
 from ...core.errors import TriglotError
 from . import operations
+from .importing import load_torchax
+
+torchax: Any = load_torchax()
+Tensor, View, mappings = torchax.tensor.Tensor, torchax.view.View, torchax.ops.mappings
+Operator: Any = torchax.ops.ops_registry.Operator
 
 # PyTorch's modes are set for a whole thread, and a module holds the tensors of one call at a time.
 LOCK = threading.RLock()
@@ -31,7 +32,7 @@ VALUES_NEEDED = (
 )
 
 
-class JaxEnvironment(Environment):
+class JaxEnvironment(torchax.tensor.Environment):
     """torchax's operations; every tensor that a module makes or moves is a JAX array."""
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class JaxEnvironment(Environment):
         return super().get_and_rotate_prng_key(generator)
 
 
-class _Reshaped(ViewInfo):
+class _Reshaped(torchax.view.ViewInfo):
     """A view of another shape, which writes to the tensor itself, as `orthogonal_` does."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -115,7 +116,7 @@ class _Reshaped(ViewInfo):
         return list(self.shape)
 
 
-def _without_factor(operator: Operator) -> Operator:
+def _without_factor(operator: Any) -> Any:
     """Leave out the factor `alpha` of a sum where it is 1; torchax multiplies by it."""
 
     def compute(x: Any, y: Any, *, alpha: Any = 1) -> Any:
@@ -181,7 +182,7 @@ def explained(shown: str) -> Iterator[None]:
     """
     try:
         yield
-    except OperatorNotFound as error:
+    except torchax.tensor.OperatorNotFound as error:
         name = str(error).removeprefix("Operator with name ").removesuffix(" has no lowering")
         raise TriglotError(
             f"{shown} uses PyTorch's operation {name}, which torchax cannot convert to JAX: write "

@@ -31,6 +31,7 @@ _ADAPTERS = {
     "flax.nnx": "from_nnx(module)",
     "equinox": "from_equinox(module)",
     "keras": "from_keras(model, obs_spec)",
+    "torch.nn": "from_torch(module, obs_spec)",
     "haiku": "from_haiku(function, obs_spec)",
 }
 
@@ -41,8 +42,8 @@ def _protocol(case: NetworkCase) -> None:
 
     Why: Agents call init, apply, value_and_grad and initial_carry, and read recurrent.
 
-    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox, from_keras or from_functions,
-    or construct triglot.Network(name=..., backend=..., init=..., apply=...).
+    Fix: Build it with from_haiku, from_linen, from_nnx, from_equinox, from_keras, from_torch or
+    from_functions, or construct triglot.Network(name=..., backend=..., init=..., apply=...).
     """
     network: Any = case.network
     if not isinstance(network, Network):

@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cases import CASES
 from tests.conformance.test_identity import compare
 from tests.conformance.test_identity_agents import task
 
-slow = pytest.mark.slow
-LSTM = {"cell": "lstm", "cell_size": 8}
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
+QUICK = ("ppo", "dqn")
+MEMORY = "gymnax:MemoryChain-bsuite"
+TASKS: dict[str, tuple[dict[str, Any], int]] = {
+    **{name: (task(name), min(case.num_updates, 20)) for name, case in CASES.items()},
+    "ppo-lstm": (task("ppo", MEMORY, cell="lstm", cell_size=8), 10),
+    "ppo-gru": (task("ppo", MEMORY, cell="gru", cell_size=8), 10),
+    "ppo-images": (task("ppo", "gymnax:Breakout-MinAtar"), 5),
+}
 
 
 @pytest.mark.parametrize(
-    ("task", "num_updates"),
-    [
-        pytest.param(task("ppo"), 20, id="ppo"),
-        pytest.param(
-            task("ppo", "gymnax:MemoryChain-bsuite", **LSTM), 10, id="ppo-lstm", marks=slow
-        ),
-        pytest.param(task("sac"), 20, id="sac", marks=slow),
-        pytest.param(task("pqn"), 20, id="pqn"),
-    ],
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in TASKS]
 )
-def test_trainings_are_equal_bit_for_bit(
-    task: dict[str, Any], num_updates: int, tmp_path: Path
-) -> None:
+def test_trainings_are_equal_bit_for_bit(name: str, tmp_path: Path) -> None:
+    task, num_updates = TASKS[name]
     result = compare(
         ("linen", "torch"),
         tmp_path,

@@ -15,22 +15,27 @@ import pytest
 
 from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room_of
 
-NETWORK_LIBRARIES = {"haiku", "flax", "equinox", "keras"}
+NETWORK_LIBRARIES = {"haiku", "flax", "equinox", "keras", "torch", "torchax"}
 ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
 OF_OTHER_EXTRAS = {
-    "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "torch",
-    "vl_convert", "wandb",
+    "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert",
+    "wandb",
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {
     **{("backends", name): {name} for name in ("haiku", "equinox", "keras")},
     **{("backends", name): {"flax"} for name in ("linen", "nnx")},
-    ("backends", "importing"): {"keras"},
     **{("cli", f"network_{name}"): {name} for name in ("haiku", "equinox", "keras")},
     **{("cli", f"network_{name}"): {"flax"} for name in ("linen", "nnx")},
+    **{
+        ("backends", name): {"torch", "torchax"}
+        for name in ("agreement", "lifting", "modules", "operations", "running", "starts", "torch")
+    },
+    ("backends", "importing"): {"keras", "torch", "torchax"},
+    ("cli", "network_torch"): {"torch"},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
     ("envs", "jumanji_maze"): {"jumanji"},
-    ("porting", "files"): {"flax"},  # reads the files of all
+    ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
     "__future__", "collections", "dataclasses", "functools", "math", "typing",
@@ -127,5 +132,7 @@ def test_a_namespace_is_made_of_core_alone(name: str) -> None:
 
 @each_file
 def test_doctests(file: Path) -> None:
+    if libraries(file) & {"torch", "torchax"}:
+        pytest.importorskip("torch", reason="the extra torch is not installed")
     module = import_module(module_name(file))
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
