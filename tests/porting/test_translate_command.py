@@ -126,6 +126,8 @@ def test_without_the_network_that_was_saved(
 def test_a_state_dict_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
+    from tests.porting import in_torch
+
     torch.manual_seed(0)
     module = in_torch.ResNet()
     images = torch.randn(4, 3, 32, 32)
