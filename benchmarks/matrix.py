@@ -2,6 +2,7 @@
 
     python -m benchmarks.matrix
     python -m benchmarks.matrix --only dqn sac --resume
+    python -m benchmarks.matrix --backends linen keras    # PyTorch's column needs triglot[torch]
 
 Each algorithm trains its small case (`benchmarks.cases`) on each library that fits, in canonical
 arithmetic and from the first library's weights. Times are CPU seconds of these small trainings, one
@@ -11,7 +12,7 @@ after the other in one process. Identity needs XLA's default flags.
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,15 @@ from .lines import algorithm_lines, code_lines
 
 ROOT = Path(__file__).parents[1]
 CHUNK, ROUNDS = 64, 7
-COLUMNS = (*LIBRARIES, "table")
+COLUMNS = (*LIBRARIES, "keras", "torch", "jax", "table")
 TITLES = {
     "haiku": "Haiku",
-    "linen": "Flax Linen",
-    "nnx": "Flax NNX",
+    "linen": "Linen",
+    "nnx": "NNX",
     "equinox": "Equinox",
+    "keras": "Keras",
+    "torch": "PyTorch",
+    "jax": "plain JAX",
     "table": "tables",
 }
 EQUAL, DIFFERENT, NONE = "#d7efe3", "#fbe3d0", "#f4f6f8"
@@ -74,12 +78,15 @@ size: [measurements](measurements.md) and [peers](peers.md).
 """
 
 
-def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, Any]:
-    """Train one algorithm on all its libraries.
+def measure(
+    name: str, case: Case, backends: Sequence[str], num_updates: int, rounds: int
+) -> dict[str, Any]:
+    """Train one algorithm on several libraries.
 
     Args:
       name: of the algorithm.
       case: its small case.
+      backends: the libraries.
       num_updates: of the trainings that are compared.
       rounds: how often `CHUNK` further updates are timed.
 
@@ -97,7 +104,7 @@ def measure(name: str, case: Case, num_updates: int, rounds: int) -> dict[str, A
     libraries: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.safetensors"
-        for backend in case.backends():
+        for backend in backends:
             try:
                 traces[backend], libraries[backend] = train(
                     name, case, backend, weights, num_updates, rounds
@@ -272,7 +279,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
             how = {"ha": "center", "va": "center", "color": INK, **how}
             axes.text(x, y, text, **how)
 
-        centers = {library: 2.15 + 1.02 * index for index, library in enumerate(COLUMNS)}
+        centers = {library: 1.75 + 0.74 * index for index, library in enumerate(COLUMNS)}
         for library, x in centers.items():
             write(x, 0.75, TITLES[library], weight="bold")
         write(8.0, 0.75, "code lines", weight="bold")
@@ -289,7 +296,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
                     one = row["libraries"].get(library)
                     fill = NONE if not one else EQUAL if one.get("equal") else DIFFERENT
                     box = FancyBboxPatch(
-                        (x - 0.47, y + 0.08), 0.94, 0.84, boxstyle="round,pad=0,rounding_size=0.06",
+                        (x - 0.34, y + 0.08), 0.68, 0.84, boxstyle="round,pad=0,rounding_size=0.06",
                         facecolor=fill, edgecolor="none", mutation_aspect=3.0,
                     )  # fmt: skip
                     axes.add_patch(box)
@@ -316,6 +323,7 @@ def main(
     picture: Path = Path("docs/images/matrix.svg"),
     only: tuple[str, ...] = (),
     num_updates: int | None = None,
+    backends: tuple[str, ...] = (),
     rounds: int = ROUNDS,
     resume: bool = False,
 ) -> None:
@@ -327,12 +335,15 @@ def main(
       picture: the picture, .svg or .png.
       only: names of algorithms; all by default. Rows of others that `out` has are kept.
       num_updates: of each training; by default that of its case.
+      backends: the libraries; all by default. Columns of others that `out` has are kept, where
+        these are equal to Linen, which is trained first.
       rounds: how often each training's speed is measured.
       resume: keep the rows of `out` that were measured with the same settings.
     """
     if unknown := sorted(set(only) - CASES.keys()):
         raise SystemExit(f"no algorithm {unknown[0]}; choose from {', '.join(CASES)}.")
-    kept = json.loads(out.read_text())["algorithms"] if out.exists() and (resume or only) else {}
+    partly = resume or only or backends
+    kept = json.loads(out.read_text())["algorithms"] if out.exists() and partly else {}
     rows: dict[str, Any] = {}
     with tqdm(CASES.items(), unit="algorithm") as bar:
         for name, case in bar:
@@ -343,7 +354,13 @@ def main(
                 if name in kept:
                     rows[name] = kept[name]
                 continue
-            rows[name] = measure(name, case, updates, rounds)
+            own = (*COLUMNS[:-1], *case.backends()[len(LIBRARIES) :])
+            chosen = [one for one in own if not backends or one in ("linen", *backends)]
+            rows[name] = measure(name, case, chosen, updates, rounds)
+            if backends and name in kept:
+                before = kept[name]["libraries"]
+                measured = {**before, **rows[name]["libraries"]}
+                rows[name]["libraries"] = {b: measured[b] for b in COLUMNS if b in measured}
             jax.clear_caches()
             later = {name: row for name, row in kept.items() if name not in rows}
             harness.write_json(
