@@ -130,7 +130,16 @@ LIBRARIES = {
         _built_in("linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax"),
         _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
         _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
-        _built_in("keras", "Keras", "keras", distribution="keras", extra="keras", call="call"),
+        Library(
+            name="keras",
+            title="Keras",
+            adapter="triglot.backends.keras.adapter",
+            module="keras",
+            lift="from_keras",
+            distribution="keras",
+            extra="keras",
+            call="call",
+        ),
         # Its modules are functions, whose class is JAX's own.
         Library(
             name="jax",

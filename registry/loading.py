@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..backends import libraries
+from ..backends.keras.importing import KERAS_BACKEND, wrong_backend
 from ..core import plugins
 from ..core.errors import TriglotError, describe, shown, unknown, user_error_context
 
@@ -51,7 +52,7 @@ def load(kind: str, text: str) -> Any:
             f"{kind} {text!r}: {module_name} is a module of Python itself and has no {kind}."
         )
     search_here()
-    os.environ.setdefault("KERAS_BACKEND", "jax")  # the file may import Keras itself
+    os.environ.setdefault(KERAS_BACKEND, "jax")  # the file may import Keras itself
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
@@ -280,6 +281,8 @@ def _why_not(module_name: str, error: BaseException) -> str:
             f"no module {shown(absent)} is installed or in {os.getcwd()}: run the command in the "
             "folder of its file."
         )
+    if absent and absent == os.environ.get(KERAS_BACKEND):
+        return f"importing {module_name} failed: {wrong_backend(f'{KERAS_BACKEND} is', absent)}"
     return f"importing {module_name} failed: {describe(error)}"
 
 

@@ -57,7 +57,7 @@ def from_keras(
     what = f"the Keras model {shown!r}"
     example = jax.eval_shape(lambda: calling.example_arguments(obs_spec, initial_carry))
     failed = f"{what} failed on {calling.describe_inputs(obs_spec)}"
-    with relaxed_promotion(), user_error_context(failed), recording(keras) as start_of:
+    with user_error_context(failed), calling_keras(keras), recording(keras) as start_of:
         module = _made(keras, model, shown)
         names = calling.parameters(module.call)
         takes_one = _takes_one(names)
@@ -84,7 +84,7 @@ def from_keras(
             with user_error_context(f"{what}: the initializer of {each.name!r} cannot be traced"):
                 return draw(keras, given, jax.random.fold_in(key, index), each.variable)
 
-        with relaxed_promotion():
+        with calling_keras(keras):
             values = {each.name: start(index, each) for index, each in enumerate([*trained, *kept])}
         return Variables(
             params={each.name: values[each.name] for each in trained},
@@ -99,7 +99,7 @@ def from_keras(
         own = jax.random.key(0) if key is None else key
         drawn = [(each.variable, jax.random.fold_in(own, i)) for i, each in enumerate(seeds)]
         held += [(variable, seed_bits(one)) for variable, one in drawn]
-        with relaxed_promotion(), keras.StatelessScope(held) as scope:
+        with calling_keras(keras), keras.StatelessScope(held) as scope:
             outputs = module(*arguments(inputs), training=train)
         if initial_carry is not None and isinstance(outputs, list):  # of a functional model
             outputs = tuple(outputs)
@@ -121,10 +121,19 @@ def from_keras(
 
 
 @contextmanager
-def relaxed_promotion() -> Iterator[None]:
-    """Let Keras add arrays of different ranks and multiply floats by integers."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
+def calling_keras(keras: Any) -> Iterator[None]:
+    """Let Keras promote dtypes and ranks, and raise a model's exceptions as they are.
+
+    It adds the layer and all arguments to their messages otherwise.
+    """
+    is_filtering = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()
+    try:
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            yield
+    finally:
+        if is_filtering:
+            keras.config.enable_traceback_filtering()
 
 
 def _made(keras: Any, model: Any, shown: str) -> Any:

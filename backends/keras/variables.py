@@ -70,7 +70,8 @@ def named_variables(keras: Any, model: Any) -> list[Named]:
 
 
 def _children(keras: Any, layer: Any) -> list[tuple[Words, Any]]:
-    if isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):
+    is_functional = isinstance(layer, keras.Model) and hasattr(layer, "operations")
+    if is_functional or isinstance(layer, keras.Sequential):
         return _in_order(layer.layers)
 
     # A layer has one place: a public attribute, a private one, or Keras's own list of all.
@@ -190,7 +191,7 @@ def draw(keras: Any, initializer: Callable[..., Any], key: jax.Array, variable: 
     """Compute the initial value of a variable.
 
     Raises:
-      TriglotError: if the initializer cannot be traced, or gives another shape.
+      TriglotError: if it has another shape than the variable.
     """
     with keras.StatelessScope([(_generator(keras).state, seed_bits(key))]):
         value = initializer(variable.shape, dtype=variable.dtype)

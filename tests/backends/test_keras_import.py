@@ -71,6 +71,23 @@ def test_another_backend_is_one_sentence(backend: str, tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_imports_keras_is_imported_on_jax(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import keras\n\nBACKEND = keras.config.backend()\n")
+    program = f"""
+import os, sys
+os.chdir({str(tmp_path)!r})
+from triglot.registry.loading import load
+try:
+    print(load("network", "mine:BACKEND"))
+except Exception as error:
+    print(error)
+"""
+    home = {"KERAS_HOME": str(tmp_path)}
+    assert run(program, tmp_path, **home).stdout == "jax\n"
+    refused = run(program, tmp_path, KERAS_BACKEND="torch", **home).stdout
+    assert "importing mine failed: KERAS_BACKEND is 'torch', and triglot trains on JAX" in refused
+
+
 def test_keras_that_is_imported_on_another_backend_is_one_sentence(tmp_path: Path) -> None:
     program = """
 import keras, triglot
