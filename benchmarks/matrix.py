@@ -34,7 +34,8 @@ from .lines import algorithm_lines, code_lines
 
 ROOT = Path(__file__).parents[1]
 CHUNK, ROUNDS = 64, 7
-COLUMNS = (*LIBRARIES, "keras", "torch", "jax", "table")
+MORE = ("keras", "torch", "jax")  # which the tests of all libraries leave out
+COLUMNS = (*LIBRARIES, *MORE, "table")
 TITLES = {
     "haiku": "Haiku",
     "linen": "Linen",
@@ -76,6 +77,11 @@ size: [measurements](measurements.md) and [peers](peers.md).
 
 {times}
 """
+
+
+def libraries_of(case: Case) -> tuple[str, ...]:
+    """List the libraries on which a case trains, in the order of the columns."""
+    return tuple(b for b in COLUMNS if b in (*case.backends(), *MORE))
 
 
 def measure(
@@ -354,8 +360,8 @@ def main(
                 if name in kept:
                     rows[name] = kept[name]
                 continue
-            own = (*COLUMNS[:-1], *case.backends()[len(LIBRARIES) :])
-            chosen = [one for one in own if not backends or one in ("linen", *backends)]
+            wanted = ("linen", *backends) if backends else libraries_of(case)
+            chosen = [one for one in libraries_of(case) if one in wanted]
             rows[name] = measure(name, case, chosen, updates, rounds)
             if backends and name in kept:
                 before = kept[name]["libraries"]

@@ -50,7 +50,7 @@ ROWS = {"dqn": row(haiku=SAME, linen=SAME), "r2d2": row(haiku=OTHER, linen=SAME,
 def test_the_page_says_what_differs() -> None:
     text = matrix.page(ROWS, {"cpu": "a processor"})
     assert "4 of 5 small\ntrainings are equal" in text
-    assert "| `r2d2`    |        120 | 60% | update 3 |          ✓ |" in text
+    assert "| `r2d2`    |        120 | 60% | update 3 |     ✓ |   ✓ |" in text
     assert "- `r2d2`, Haiku: differs first in `loss` at update 3." in text
     assert "1,234" in text
 
@@ -69,6 +69,7 @@ def test_a_small_matrix_is_measured_and_continued(
     small = {"q_learning": matrix.CASES["q_learning"], "dyna_q": matrix.CASES["dyna_q"]}
     monkeypatch.setattr(matrix, "CASES", small)
     monkeypatch.setattr(matrix.Case, "backends", lambda case: ("equinox", "table"))
+    monkeypatch.setattr(matrix, "MORE", ("jax",))
     out, page, picture = (tmp_path / name for name in ("a/m.json", "a/m.md", "a/m.svg"))
     where = {"out": out, "page_path": page, "picture": picture, "num_updates": 3, "rounds": 1}
     matrix.main(**where, only=("q_learning",))
