@@ -21,6 +21,7 @@ LIBRARY_OF = {
     ".eqx": "equinox",
 }
 ORDERED = ".eqx"  # arrays without names
+OF_KERAS = ".h5"  # arrays by layer, numbered inside
 
 
 def read_weights(path: Path, *, trust: bool = False) -> dict[str, np.ndarray]:
@@ -131,7 +132,7 @@ def _equinox(path: Path) -> dict[str, np.ndarray]:
 def _orbax(path: Path) -> dict[str, np.ndarray]:
     import orbax.checkpoint as ocp
 
-    checkpointer = ocp.PyTreeCheckpointer()
+    checkpointer: Any = ocp.PyTreeCheckpointer()
     tree = checkpointer.metadata(path.resolve()).item_metadata.tree
     # As NumPy arrays, whichever devices they were saved from.
     how = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), tree)

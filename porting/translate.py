@@ -24,7 +24,8 @@ from ..diff.inputs import batch_of, carry_of
 from ..diff.loading import load_network
 from ..registry.loading import load
 from ..terminal.progress import phase
-from .files import LIBRARY_OF, ORDERED, WRITERS, read_weights, write_weights
+from .files import LIBRARY_OF, OF_KERAS, ORDERED, WRITERS, read_weights, write_weights
+from .keras_files import loaded_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
 from .options import TranslateOptions
@@ -127,16 +128,20 @@ def _source(
 ) -> tuple[Network, Variables]:
     """Find what the arrays are: by the network that was saved, or by the library's layers."""
     path = options.weights
+    if options.source is not None and path.suffix == OF_KERAS:
+        made = loaded_model(load("network", options.source), path, inputs, options.source)
+        source = load_network(made, inputs, name=options.source, action_spec=action_spec)
+        return source, source.init(jax.random.key(0))
     if options.source is not None:
         source = _network(options.source, inputs, action_spec, options.from_, "--from")
         variables, left = variables_from(arrays, source, path)
         if left:
             print(f"not used, since {options.source} has no place for them: {', '.join(left)}")
         return source, variables
-    if path.suffix == ORDERED:
+    if path.suffix in (ORDERED, OF_KERAS):
         raise TriglotError(
-            f"{path} has no names, only arrays in the order of the module: give the network that "
-            "was saved, --source my_file:net."
+            f"{path} has no names of arrays, only their order in each layer or module: give the "
+            "network that was saved, --source my_file:net."
         )
     library = options.from_ or LIBRARY_OF.get(path.suffix)
     if library is None:

@@ -1,5 +1,6 @@
 """`triglot translate`: real architectures from library to library, and files of every kind."""
 
+import inspect
 import pickle
 from pathlib import Path
 from typing import Any
@@ -260,7 +261,34 @@ def test_a_file_of_equinox_needs_the_module_that_was_saved(
     found: Any = Linen().apply(restored, obs)
     np.testing.assert_allclose(found, jax.vmap(module)(obs), rtol=1e-5, atol=1e-6)
     assert run("w.eqx") == 2
-    assert "has no names" in capsys.readouterr().err
+    assert "has no names of arrays" in capsys.readouterr().err
+
+
+def keras_mlp() -> Any:
+    import keras
+
+    layers = [keras.layers.Dense(n, activation=a) for n, a in ((8, "tanh"), (8, "tanh"), (2, None))]
+    return keras.Sequential(layers)
+
+
+@pytest.mark.library_promotion("Keras adds arrays of different ranks")
+def test_a_file_of_keras_needs_the_model_that_was_saved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = keras_mlp()
+    obs = jnp.linspace(-1.0, 1.0, 8).reshape(2, 4)
+    expected = saved(obs)
+    saved.save_weights(folder / "w.weights.h5")
+    (folder / "my_keras.py").write_text(f"from typing import Any\n\n{inspect.getsource(keras_mlp)}")
+    source = ["--source", "my_keras:keras_mlp"]
+    assert run("w.weights.h5", *source, "--out", "out.msgpack") == 0
+    restored: Any = flax.serialization.msgpack_restore(Path("out.msgpack").read_bytes())
+    found: Any = Linen().apply(restored, obs)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert run("w.weights.h5") == 2
+    assert run("w.weights.h5", "--source", "ported_networks:Linen") == 2
+    errors = capsys.readouterr().err
+    assert "has no names of arrays" in errors and "was saved by a keras.Model" in errors
 
 
 HOPELESS = {
