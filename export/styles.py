@@ -282,7 +282,7 @@ TORCH_ACTIVATIONS = {
     "sigmoid": "torch.sigmoid",
     "silu": "functional.silu",
     "tanh": "torch.tanh",
-    "gelu": 'functools.partial(functional.gelu, approximate="tanh")',
+    "gelu": 'nn.GELU("tanh")',
     "hard_tanh": "functional.hardtanh",
     "log_sigmoid": "functional.logsigmoid",
     "soft_sign": "functional.softsign",
@@ -303,7 +303,7 @@ def _with_second_bias(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 TORCH = Style(
     backend="torch",
-    imports="import functools\n\nimport numpy as np\nimport torch\n"
+    imports="import numpy as np\nimport torch\n"
     "from safetensors.numpy import load_file\nfrom torch import nn\n"
     "from torch.nn import functional\n",
     network='''class {class_name}(nn.Module):

@@ -305,6 +305,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
     "channels last": (convolutional, IMAGES, r"float32 \[B, 6, 5, 3\]; .*pass channels_first=True"),
     "other shapes": (lambda: nn.Linear(5, 2), OBS, r"failed on float32 \[B, 4\]: RuntimeError"),
     "lazy layers": (lambda: nn.LazyLinear(2), OBS, r"the shape of weight is not known yet"),
+    "arguments": (lambda: nn.Linear, OBS, r"takes a torch.nn.Module.*returned a type"),
     "two inputs": (lambda: Step(nn.GRUCell), OBS, r"requires 2 inputs.*pass initial_carry"),
 }
 
