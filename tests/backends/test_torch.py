@@ -299,6 +299,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
         r"the gradients.* differ from PyTorch's.*use detach",
     ),
     "a custom gradient": (lambda: Rounded(4, 2), OBS, r"the gradients.* differ from PyTorch's"),
+    "statistics that stay": (
+        lambda: nn.Sequential(nn.InstanceNorm1d(4, track_running_stats=True)),
+        Box((4, 5)),
+        r"in training: the buffers.*running_mean.* differ from PyTorch's",
+    ),
     "an operation": (lambda: Unknown(4, 2), OBS, r"operation .*airy_ai.*cannot convert to JAX"),
     "a text": (lambda: Named(4, 2), OBS, r"returned a str: return tensors"),
     "no module": (lambda: 3, OBS, r"takes a torch.nn.Module or a function.*returned a int"),
