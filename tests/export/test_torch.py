@@ -26,8 +26,8 @@ def test_a_gru_is_pytorchs_own(backend: str, tmp_path: Any) -> None:
     model: dict[str, Any] = {"__file__": str(tmp_path / "out" / "model.py")}
     exec((tmp_path / "out" / "model.py").read_text(), model)
     rng = np.random.default_rng(0)
-    obs = rng.normal(size=(5, *run.env.obs_spec.shape)).astype(np.float32)
-    for name in specs_of(run):
+    for name, spec in specs_of(run).items():
+        obs = rng.normal(size=(5, *spec.obs_shape)).astype(np.float32)
         module = model["MODELS"][name]
         assert type(module.cell) is torch.nn.GRUCell
         hidden = rng.normal(size=(5, module.cell.hidden_size)).astype(np.float32)
