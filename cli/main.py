@@ -180,9 +180,10 @@ def _export(arguments: list[str], started: float) -> int:
     """Write the weights or the policy of one seed, for use without triglot.
 
     safetensors: all weights by canonical name. haiku, flax, nnx, equinox, keras: weights.npz, and
-    model.py, which builds plain modules of that library, whichever the run used. stablehlo, onnx:
-    the greedy policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization
-    of observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
+    model.py, which builds plain modules of that library, whichever the run used. torch: the same of
+    PyTorch, with a state_dict for each network in weights.safetensors. stablehlo, onnx: the greedy
+    policy as one file, and load.py, which needs JAX or onnxruntime alone; normalization of
+    observations and scaling of actions are inside. To write ONNX: pip install 'triglot[onnx]'.
     """
     options = _parse(arguments)
     with phase("importing"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from safetensors.numpy import save
 
 from ..backends import build
 from ..backends.libraries import find
@@ -20,9 +21,9 @@ from ..registry.algorithms import ALGORITHMS
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
 from .acting import num_masked
 from .sources import camel, network_source
-from .styles import LIBRARIES, Style
+from .styles import LIBRARIES, SAFETENSORS, Style
 
-MODEL, WEIGHTS = "model.py", "weights.npz"
+MODEL = "model.py"
 # What is largest at the greedy action, by the built-in algorithm: one head, or its mean over atoms.
 # AlphaZero and MuZero search for it, and IQN draws what its networks read.
 LARGEST = {
@@ -43,14 +44,12 @@ Needs {distribution} and NumPy; triglot is not needed. The weights lie beside it
 {attrgetter}from pathlib import Path
 
 {imports}
-with np.load(Path(__file__).with_name("{weights}")) as file:
-    WEIGHTS = dict(file)
-
+{reads}
 
 def weights_of(name):
     """Return the arrays of a network by their places in it."""
     return {{
-        path.removeprefix(f"{{name}}/"): jnp.asarray(array)
+        path.removeprefix(f"{{name}}/"): {array}
         for path, array in WEIGHTS.items()
         if path.startswith(f"{{name}}/")
     }}
@@ -62,6 +61,12 @@ def normalize(obs):
     """Scale observations as in the training; the networks read the result."""
     mean, variance = WEIGHTS["{MEAN}"], WEIGHTS["{VARIANCE}"]
     return jnp.clip((obs - mean) * jax.lax.rsqrt(variance + 1e-8), -10.0, 10.0)
+'''
+SOFTMAX = '''
+def softmax(logits):
+    """Compute probabilities along the last axis."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
 '''
 DISCRETE = '''
 def act({arguments}):
@@ -83,7 +88,7 @@ def act({arguments}):
 
 
 def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str, bytes]:
-    """Write `model.py`, which builds a run's networks in one library, and `weights.npz`.
+    """Write `model.py`, which builds a run's networks in one library, and a file of weights.
 
     An ensemble becomes as many networks, such as `critic_0` and `critic_1`. A single number, such
     as SAC's temperature, is left out.
@@ -129,19 +134,30 @@ def model_files(run: Run, seed_index: int, library: str, title: str) -> dict[str
     head = HEAD.format(
         title=title,
         distribution=find(style.backend).distribution,
-        weights=WEIGHTS,
+        weights=style.file,
+        reads=style.reads,
+        array=style.array,
         usage="\n".join(usage) + "\n",
         imports=style.imports,
         attrgetter="from operator import attrgetter\n" if "attrgetter" in style.loader else "",
     )
     text = f"{head}{modules}\n\nNETWORKS = {{\n{networks}}}\n\n{style.loader}"
-    if MEAN in weights:
-        text += f"\n{NORMALIZE}"
-    if acting:
-        text += f"\n{acting}"
+    more = f"\n{NORMALIZE}" if MEAN in weights else ""
+    more += f"\n{acting}" if acting else ""
+    for jax_text, own in style.acts.items():
+        more = more.replace(jax_text, own)
+    if "softmax(" in more and "softmax(" in style.acts.values():
+        more = f"\n{SOFTMAX}{more}"
+    return {style.file: _written(weights, style), MODEL: f"{text}{more}".encode()}
+
+
+def _written(weights: dict[str, np.ndarray], style: Style) -> bytes:
+    """Write arrays to a file in the style's format."""
+    if style.file == SAFETENSORS:
+        return save({name: np.ascontiguousarray(array) for name, array in weights.items()})
     file = io.BytesIO()
     np.savez(file, **weights)  # pyright: ignore[reportArgumentType] (names by keyword)
-    return {WEIGHTS: file.getvalue(), MODEL: text.encode()}
+    return file.getvalue()
 
 
 def specs_of(run: Run) -> dict[str, NetworkSpec]:
@@ -179,7 +195,7 @@ def _native_weights(
         arrays = [array] if len(members) == 1 else list(array)
         for member, own in zip(members, arrays, strict=True):
             named[f"{member}/{place}"] = np.asarray(own)
-    return named
+    return style.complete(named)
 
 
 def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes: bool) -> str:

@@ -116,24 +116,25 @@ def written(spec: NetworkSpec, style: Style) -> Source:
 
 def _write_torso(source: Source, spec: NetworkSpec) -> int:
     """Write the layers before the heads, and return the number of features."""
-    torso, batched = spec.layers, source.style.batched
+    torso, style, batched = spec.layers, source.style, source.style.batched
     names = arguments_of(spec)[: len(spec.inputs)]
     if len(names) == 1:
-        source.body.append(f"x = obs.astype(jnp.float32){_scaling(spec.inputs[0])}")
+        source.body.append(f"x = {style.floats.format('obs')}{_scaling(spec.inputs[0])}")
     else:
         for name, given in zip(names, spec.inputs, strict=True):
             flat = f"{name}.reshape({name}.shape[0], -1)" if batched else f"jnp.ravel({name})"
-            source.body.append(f"{name} = {flat}.astype(jnp.float32){_scaling(given)}")
-        source.body.append(f"x = jnp.concatenate([{', '.join(names)}], axis=-1)")
-    activation, shape = f"jax.nn.{torso.activation}", spec.obs_shape
+            source.body.append(f"{name} = {style.floats.format(flat)}{_scaling(given)}")
+        source.body.append(f"x = {style.joined.format(', '.join(names))}")
+    activation, shape = style.activation(torso.activation), spec.obs_shape
+    if activation is None:
+        raise TriglotError(
+            f"{style.backend} has no activation {torso.activation!r}: choose another format."
+        )
     for index, one in enumerate(torso.convolutions):
         numbers = {"before": shape[-1], "size": one.channels}
         numbers |= {"window": one.size, "stride": one.stride}
         call = source.layer(source.style.conv, f"torso_{index}", **numbers)
-        image = f"{call}(x)"
-        if not batched:  # channels first
-            image = f"jnp.moveaxis({call}(jnp.moveaxis(x, -1, 0)), 0, -1)"
-        source.body.append(f"x = {activation}({image})")
+        source.body.append(f"x = {activation}({style.image.format(call=call)})")
         shape = one.output_shape(shape)
     if torso.channels or len(spec.obs_shape) != 1:
         source.body.append("x = x.reshape(x.shape[0], -1)" if batched else "x = jnp.ravel(x)")

@@ -1,10 +1,13 @@
 """How each library writes layers, and how a plain module of it loads its weights."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 Words: TypeAlias = tuple[str, ...]
+NPZ, SAFETENSORS = "weights.npz", "weights.safetensors"
 
 
 class Cell(NamedTuple):
@@ -35,6 +38,13 @@ class Style:
       inline: whether a layer is constructed where it is called, with its name.
       batched: whether a module is called with a batch, not with one example.
       indent: of the lines of a function in `network`.
+      floats, joined: how `{}` becomes float32, and how arrays `{}` are concatenated.
+      activation: the text of a function by its name in `jax.nn`; None if the library lacks it.
+      image: how a convolution `{call}` is applied to `x`.
+      file, reads: the file of weights, and the lines that read it into `WEIGHTS`.
+      array: makes an array of the library from NumPy's `array`.
+      acts: texts that replace those of JAX where actions are chosen.
+      complete: adds arrays that the plain module has and the zoo's lacks.
     """
 
     backend: str
@@ -53,6 +63,17 @@ class Style:
     inline: bool = True
     batched: bool = True
     indent: int = 8
+    floats: str = "{}.astype(jnp.float32)"
+    joined: str = "jnp.concatenate([{}], axis=-1)"
+    activation: Callable[[str], str | None] = "jax.nn.{}".format
+    image: str = "{call}(x)"
+    file: str = NPZ
+    reads: str = """with np.load(Path(__file__).with_name("weights.npz")) as file:
+    WEIGHTS = dict(file)
+"""
+    array: str = "jnp.asarray(array)"
+    acts: Mapping[str, str] = field(default_factory=dict)
+    complete: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = dict
 
 
 def joined_place(words: Words, constant: bool) -> str:
@@ -247,6 +268,114 @@ EQUINOX = Style(
     },
     inline=False,
     batched=False,
+    image="jnp.moveaxis({call}(jnp.moveaxis(x, -1, 0)), 0, -1)",
+)
+# jax.nn's functions of these names; those of one name are computed alike.
+TORCH_ACTIVATIONS = {
+    "celu": "functional.celu",
+    "elu": "functional.elu",
+    "leaky_relu": "functional.leaky_relu",
+    "mish": "functional.mish",
+    "relu": "torch.relu",
+    "relu6": "functional.relu6",
+    "selu": "functional.selu",
+    "sigmoid": "torch.sigmoid",
+    "silu": "functional.silu",
+    "tanh": "torch.tanh",
+    "gelu": 'nn.GELU("tanh")',
+    "hard_tanh": "functional.hardtanh",
+    "log_sigmoid": "functional.logsigmoid",
+    "soft_sign": "functional.softsign",
+    "softplus": "functional.softplus",
+    "swish": "functional.silu",
+}
+
+
+def _with_second_bias(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Add the second bias of PyTorch's cells: zeros, and that of a GRU's last gate."""
+    for name in [name for name in weights if name.endswith("cell.bias_ih")]:
+        bias, inner = np.zeros_like(weights[name]), weights.pop(name[:-2] + "n", None)
+        if inner is not None:
+            bias[-inner.size :] = inner
+        weights[name[:-2] + "hh"] = bias
+    return weights
+
+
+TORCH = Style(
+    backend="torch",
+    imports="import numpy as np\nimport torch\n"
+    "from safetensors.numpy import load_file\nfrom torch import nn\n"
+    "from torch.nn import functional\n",
+    network='''class {class_name}(nn.Module):
+    """{described}."""
+
+    def __init__(self):
+        super().__init__()
+        {made}
+
+    def forward(self, {arguments}):
+        {body}
+''',
+    entry="{class_name}",
+    loader='''
+def load(name):
+    """Build a module and set its parameters."""
+    module = NETWORKS[name]()
+    module.load_state_dict(weights_of(name))
+    return module.eval()
+
+
+MODELS = {name: load(name) for name in NETWORKS}
+
+
+def apply(name, *inputs):
+    """Apply a network to NumPy arrays of a batch, `[B, ...]` each; MODELS has the modules."""
+    given = [mapped(torch.as_tensor, each) for each in inputs]
+    with torch.no_grad():
+        return mapped(torch.Tensor.numpy, MODELS[name](*given))
+
+
+def mapped(function, given):
+    """Apply a function to each array of a dictionary or a tuple."""
+    if isinstance(given, dict):
+        return {name: mapped(function, each) for name, each in given.items()}
+    if isinstance(given, tuple):
+        return tuple(mapped(function, each) for each in given)
+    return function(given)
+''',
+    place=lambda words, constant: words[0].removesuffix(".bias") if constant else words[0],
+    linear="nn.Linear({before}, {size})",
+    conv="nn.Conv2d({before}, {size}, {window}, {stride})",
+    embed="nn.Embedding({rows}, {size})",
+    constant="nn.Parameter(torch.zeros({size}))",
+    read="{call}.expand(x.shape[0], {size})",
+    cells={
+        "lstm": Cell(
+            "nn.LSTMCell({before}, {size})",
+            (
+                'x, cell = {call}(x, (carry["hidden"], carry["cell"]))',
+                'carry = {{"hidden": x, "cell": cell}}',
+            ),
+        ),
+        "gru": Cell(
+            "nn.GRUCell({before}, {size})",
+            ('x = {call}(x, carry["hidden"])', 'carry = {{"hidden": x}}'),
+        ),
+    },
+    inline=False,
+    floats="{}.float()",
+    joined="torch.cat([{}], dim=-1)",
+    activation=TORCH_ACTIVATIONS.get,
+    image="{call}(x.movedim(-1, 1)).movedim(1, -1)",
+    file=SAFETENSORS,
+    reads='WEIGHTS = load_file(Path(__file__).with_name("weights.safetensors"))\n',
+    array="torch.from_numpy(array)",
+    acts={
+        "jax.lax.rsqrt(variance + 1e-8)": "1.0 / np.sqrt(variance + 1e-8)",
+        "jax.nn.softmax(": "softmax(",
+        "jnp.": "np.",
+    },
+    complete=_with_second_bias,
 )
 KERAS = Style(
     backend="keras",
@@ -298,4 +427,6 @@ LIBRARIES = {
     "nnx": NNX,
     "equinox": EQUINOX,
     "keras": KERAS,
-}  # by format
+    "torch": TORCH,
+}
+"""The styles by format."""

@@ -1,6 +1,7 @@
 """Does a lifted module compute what PyTorch computes?"""
 
 import copy
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,6 +28,8 @@ def check_agreement(
 ) -> None:
     """Compare the outputs and gradients for one batch in evaluation mode with PyTorch's own.
 
+    In training mode the outputs and buffers are compared, unless they are random.
+
     Raises:
       TriglotError: if the module fails or they differ; it says so if the channels of an
         observation stand at the wrong place.
@@ -46,6 +49,14 @@ def check_agreement(
         found = jax.jit(_with_jax, static_argnums=0)(network, variables, inputs)
     for what, one, other in zip(("outputs", "gradients"), expected, found, strict=True):
         _check_equal(shown, what, one, other)
+    with user_error_context(f"{failed} in training"):
+        trained = _in_training(skeleton, given, network.recurrent, channels_first)
+        if trained is None:
+            return
+        apply = partial(network.apply, key=jax.random.key(0), train=True)
+        found = jax.jit(apply)(variables, inputs)
+    for what, one, other in zip(("outputs", "buffers"), trained, found, strict=True):
+        _check_equal(f"{shown} in training", what, one, other)
 
 
 def _example(inputs: calling.Inputs, initial_carry: Any) -> tuple[Any, ...]:
@@ -64,13 +75,8 @@ def _with_pytorch(
 ) -> tuple[Any, Any]:
     """Compute the outputs, and the gradients of their weighted sum, with PyTorch."""
     module = copy.deepcopy(skeleton.module).eval()
-    names = calling.parameters(module.forward)
-    given, modes = calling.bind("the PyTorch module", names, given, False)
-    if channels_first:
-        given = move_channels(given, recurrent)
-    tensors = jax.tree.map(lambda array: _to_tensor(np.array(array)), given)
     with torch.enable_grad():
-        outputs = module(*tensors, **modes)
+        outputs = _call(module, given, recurrent, channels_first)
         sums = [
             (each * torch.from_numpy(_weights(tuple(each.shape)))).sum()
             for each in jax.tree.leaves(outputs)
@@ -84,6 +90,34 @@ def _with_pytorch(
         if name in skeleton.params
     }
     return jax.tree.map(_to_array, outputs), gradients
+
+
+def _in_training(
+    skeleton: Skeleton, given: tuple[Any, ...], recurrent: bool, channels_first: bool
+) -> tuple[Any, Any] | None:
+    """Compute the outputs and the state after a call in training; None if they are random."""
+    results = []
+    for seed in range(2):
+        module = copy.deepcopy(skeleton.module).train()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            outputs = _call(module, given, recurrent, channels_first)
+        arrays = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        state = {name: _to_array(arrays[name]) for name in skeleton.state}
+        results.append((jax.tree.map(_to_array, outputs), state))
+    one, other = map(jax.tree.leaves, results)
+    is_same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+    return results[0] if is_same else None
+
+
+def _call(module: Any, given: tuple[Any, ...], recurrent: bool, channels_first: bool) -> Any:
+    """Call a module with PyTorch."""
+    names = calling.parameters(module.forward)
+    given, modes = calling.bind("the PyTorch module", names, given, module.training)
+    if channels_first:
+        given = move_channels(given, recurrent)
+    tensors = jax.tree.map(lambda array: _to_tensor(np.array(array)), given)
+    return module(*tensors, **modes)
 
 
 def _with_jax(network: Network, variables: Variables, inputs: Any) -> tuple[Any, Any]:

@@ -28,8 +28,9 @@ def from_torch(
     """Lift a PyTorch module to a `Network`, which JAX compiles and differentiates.
 
     torchax converts the module's operations while they are traced; PyTorch computes nothing in
-    training. The outputs and gradients for one batch are compared with PyTorch's own, so that an
-    operation that is converted wrongly is found here.
+    training. The outputs and gradients for one batch are compared with PyTorch's own, and, unless
+    they are random, the outputs and buffers of a call in training, so that an operation that is
+    converted wrongly is found here.
 
     Args:
       module: a class or another constructor without arguments, or a module, whose weights every
@@ -53,7 +54,7 @@ def from_torch(
     Raises:
       MissingExtra: if PyTorch or torchax is not installed.
       TriglotError: if the constructor or the module fails, an operation cannot be converted, an
-        array has another type or device, or the outputs or gradients are not those of PyTorch.
+        array has another type or device, or the numbers are not those of PyTorch.
     """
     load_torchax()
     from .agreement import check_agreement

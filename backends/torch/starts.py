@@ -1,5 +1,6 @@
 """Initial arrays of a PyTorch module, drawn by its own constructor as a function of a key."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from .running import JaxEnvironment, running
 
 Construct: TypeAlias = Callable[[], Any]
 SEED = 0
+SEEDING = threading.Lock()  # PyTorch's generator belongs to the process
 
 
 def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
@@ -24,7 +26,7 @@ def construct(factory: Construct, shown: str, seed: int = SEED) -> Any:
       TriglotError: if the constructor fails or returns something else than a module.
     """
     with user_error_context(f"the constructor of {shown} failed when called without arguments"):
-        with torch.random.fork_rng(devices=[]):
+        with SEEDING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             made = factory()
         if not isinstance(made, torch.nn.Module):

@@ -95,6 +95,37 @@ def test_a_parameter_on_the_left_changes_sides() -> None:
     assert products(params_on_the_right(left)) == [((7, 3), (5, 3))]
 
 
+def test_a_turned_kernel_on_the_right_is_contracted_where_it_lies() -> None:
+    def turned(w: jax.Array, x: jax.Array) -> jax.Array:  # PyTorch's, of a weight [out, in]
+        return jax.lax.dot_general(x, w.T, (((1,), (1,)), ((), ())))
+
+    jaxpr = str(jax.make_jaxpr(params_on_the_right(turned))(W.T, X))
+    assert "transpose" not in jaxpr and jaxpr.count("dot_general") == 1
+    np.testing.assert_array_equal(params_on_the_right(turned)(W.T, X), X @ W.T)
+
+
+def test_the_axes_that_a_turned_kernel_keeps_are_in_its_own_order() -> None:
+    w = jax.random.normal(jax.random.key(3), (2, 3, 4))
+
+    def turned(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.dot_general(x, w.transpose(2, 0, 1), (((1,), (2,)), ((), ())))
+
+    found = params_on_the_right(turned)(w, X)
+    np.testing.assert_allclose(found, turned(w, X), rtol=1e-5)
+    assert found.shape == (7, 4, 2)
+
+
+def test_a_bias_that_gains_axes_is_reshaped() -> None:
+    def added(b: jax.Array, x: jax.Array) -> jax.Array:
+        return x + jax.lax.broadcast_in_dim(b, (1, 3), (1,))
+
+    def reshaped(b: jax.Array, x: jax.Array) -> jax.Array:
+        return x + b.reshape(1, 3)
+
+    texts = [str(jax.make_jaxpr(params_on_the_right(f))(W[0], X)) for f in (added, reshaped)]
+    assert texts[0] == texts[1]
+
+
 def test_a_kernel_stored_as_in_out_is_contracted_where_it_lies() -> None:
     def stored(kernel: jax.Array, x: jax.Array) -> jax.Array:
         return left(kernel.T, x)

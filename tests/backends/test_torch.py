@@ -299,12 +299,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
         r"the gradients.* differ from PyTorch's.*use detach",
     ),
     "a custom gradient": (lambda: Rounded(4, 2), OBS, r"the gradients.* differ from PyTorch's"),
+    "statistics that stay": (
+        lambda: nn.Sequential(nn.InstanceNorm1d(4, track_running_stats=True)),
+        Box((4, 5)),
+        r"in training: the buffers.*running_mean.* differ from PyTorch's",
+    ),
     "an operation": (lambda: Unknown(4, 2), OBS, r"operation .*airy_ai.*cannot convert to JAX"),
     "a text": (lambda: Named(4, 2), OBS, r"returned a str: return tensors"),
     "no module": (lambda: 3, OBS, r"takes a torch.nn.Module or a function.*returned a int"),
     "channels last": (convolutional, IMAGES, r"float32 \[B, 6, 5, 3\]; .*pass channels_first=True"),
     "other shapes": (lambda: nn.Linear(5, 2), OBS, r"failed on float32 \[B, 4\]: RuntimeError"),
     "lazy layers": (lambda: nn.LazyLinear(2), OBS, r"the shape of weight is not known yet"),
+    "arguments": (lambda: nn.Linear, OBS, r"takes a torch.nn.Module.*returned a type"),
     "two inputs": (lambda: Step(nn.GRUCell), OBS, r"requires 2 inputs.*pass initial_carry"),
 }
 

@@ -35,6 +35,7 @@ FILES = {
     "stablehlo": {"policy.stablehlo", "load.py"},
     "onnx": {"policy.onnx", "load.py"},
     **{name: {"model.py", "weights.npz"} for name in ("haiku", "flax", "nnx", "equinox")},
+    "torch": {"model.py", "weights.safetensors"},
 }
 
 
@@ -51,6 +52,8 @@ def test_each_format_writes_its_files(
 ) -> None:
     if form == "onnx":
         pytest.importorskip("jax2onnx", reason="jax2onnx is not installed: triglot[onnx]")
+    if form == "torch":
+        pytest.importorskip("torch", reason="the extra torch is not installed")
     out, words = tmp_path / "new" / form, ["export", str(run), "--format", form]
     assert cli.main([*words, "--seed-index", "1", "--out", str(out)]) == 0
     assert {path.name for path in out.iterdir()} == FILES[form]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.extend import core as jex
 
+from tests.extras import TORCH
 from triglot.core.network import Network, Variables
 from triglot.core.specs import zeros
 from triglot.core.tracing.products import in_one_order
@@ -117,7 +118,10 @@ def step_of(backend: str, cell: str) -> str:
 
 @pytest.mark.parametrize(
     ("backend", "cell"),
-    [("haiku", "lstm"), ("nnx", "lstm"), ("equinox", "lstm"), ("nnx", "gru"), ("equinox", "gru")],
+    [
+        *((backend, "lstm") for backend in ("haiku", "nnx", "equinox", *TORCH)),
+        *((backend, "gru") for backend in ("nnx", "equinox", *TORCH)),
+    ],
 )
 def test_recurrent_networks_of_all_libraries_are_one_program(backend: str, cell: str) -> None:
     assert step_of(backend, cell) == step_of("linen", cell)

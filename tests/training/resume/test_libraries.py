@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.extras import TORCH
 from triglot.cli import main as cli
 from triglot.core.types import by_path
 from triglot.training.identity import codec_of, learned
 from triglot.training.storage.config import read_config
 
 LIBRARIES = ("haiku", "linen", "nnx", "equinox")
-PAIRS = list(itertools.permutations(LIBRARIES, 2))
+PAIRS = [
+    *itertools.permutations(LIBRARIES, 2),
+    *((torch, "linen") for torch in TORCH),
+    *(("equinox", torch) for torch in TORCH),
+]
 SMALL = "--hidden-sizes 5 --eval-episodes 0 --num-seeds 2 --checkpoint-seconds 0"
 REPLAY = "--buffer-size 64 --learning-starts 8 --batch-size 4 --num-envs 2"
 # The schedule of the first part is that of the whole.
