@@ -13,9 +13,9 @@ class ExportOptions(PlayOptions):
     """Options of `triglot export`.
 
     Attributes:
-      format: safetensors, all weights by canonical name; haiku, flax, nnx, equinox or keras, model.py
-        and weights.npz for that library; torch, model.py and a state_dict for each network in
-        weights.safetensors; stablehlo, the greedy policy for JAX; onnx, for onnxruntime.
+      format: safetensors, all weights by canonical name; haiku, flax, nnx, equinox or keras,
+        model.py and weights.npz for that library; torch, model.py and a state_dict for each network
+        in weights.safetensors; stablehlo, the greedy policy for JAX; onnx, for onnxruntime.
       out: a new folder.
       seed_index: which of the run's seeds is exported, counted from 0.
     """

@@ -84,8 +84,10 @@ except Exception as error:
 """
     home = {"KERAS_HOME": str(tmp_path)}
     assert run(program, tmp_path, **home).stdout == "jax\n"
-    refused = run(program, tmp_path, KERAS_BACKEND="torch", **home).stdout
-    assert "importing mine failed: KERAS_BACKEND is 'torch', and triglot trains on JAX" in refused
+    refused = run(program, tmp_path, KERAS_BACKEND="tensorflow", **home).stdout
+    assert (
+        "importing mine failed: KERAS_BACKEND is 'tensorflow', and triglot trains on JAX" in refused
+    )
 
 
 def test_keras_that_is_imported_on_another_backend_is_one_sentence(tmp_path: Path) -> None:
