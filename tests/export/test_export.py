@@ -35,6 +35,7 @@ FILES = {
     "stablehlo": {"policy.stablehlo", "load.py"},
     "onnx": {"policy.onnx", "load.py"},
     **{name: {"model.py", "weights.npz"} for name in ("haiku", "flax", "nnx", "equinox")},
+    "keras": {"model.py", "weights.npz"},
     "torch": {"model.py", "weights.safetensors"},
 }
 
