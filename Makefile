@@ -19,8 +19,9 @@ QUICK_XLA = $(shell XLA_FLAGS="$(QUICK_FLAGS)" $(BIN)/python -c "import jax; jax
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
+READY_TORCH := .venv/.ready-torch
 
-.PHONY: help install demo test test-packaging test-commands lint docs
+.PHONY: help install demo test test-packaging test-torch test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -56,12 +57,17 @@ test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs 
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and packaging"
 
+# PyTorch is no part of the extra `all`, for its size: 0.2 GB for CPUs, 3 GB with CUDA.
+test-torch: $(READY_TORCH)  ## the tests of PyTorch modules, with PyTorch (6 minutes)
+	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
+	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized" -k torch
+
 # Each command takes what it takes a user, so nothing runs beside it. PAGE is a part of a page's name.
 PAGE ?= md
 test-commands: $(READY_DEV)  ## runs each documented command as printed (hours)
 	$(BIN)/python -m pytest -n 0 -m slow -v --durations 0 -k $(PAGE) tests/project/test_commands.py
 
-lint: $(READY_DEV)  ## ruff and Pyright (1 minute)
+lint: $(READY_TORCH)  ## ruff and Pyright, which reads PyTorch's types (1 minute)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -101,3 +107,7 @@ $(READY): pyproject.toml constraints.txt
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,all dev)
 	@touch $(READY) $@
+
+$(READY_TORCH): pyproject.toml constraints.txt
+	$(call install,all dev torch)
+	@touch $(READY) $(READY_DEV) $@
