@@ -71,9 +71,10 @@ libraries that are equal.
 ## Seconds to compile, and steps/s
 
 CPU seconds, which other programs on the machine disturb least: to compile, and environment steps of
-a warm training in one of them, the median of {rounds} rounds of {chunk} updates, on {cpu}. The
-networks have 8 units, so these numbers compare libraries with each other. Trainings of a realistic
-size: [measurements](measurements.md) and [peers](peers.md).
+a warm training in one of them, in rounds of {chunk} updates, on {cpu}. Medians over rounds, {rounds};
+columns with other numbers of rounds are of another run of the command. The networks have 8 units, so
+these numbers compare libraries with each other. Trainings of a realistic size:
+[measurements](measurements.md) and [peers](peers.md).
 
 {times}
 """
@@ -168,6 +169,7 @@ def train(
         cpu_seconds.append(time.process_time() - before)
     steps = CHUNK * steps_per_update
     return trace, {
+        "rounds": rounds,
         "compile_seconds": round(session.facts["compile_seconds"], 2),
         "compile_cpu_seconds": round(session.facts["compile_cpu_seconds"], 2),
         "steps_per_second": round(steps / float(np.median(seconds))),
@@ -234,9 +236,21 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
         differences="\n".join(differences) or "- None differs.",
         cpu=machine.get("cpu", "one machine"),
         chunk=CHUNK,
-        rounds=ROUNDS,
+        rounds=rounds_of(rows),
         times=harness.table(["algorithm", *units], times),
     )
+
+
+def rounds_of(rows: Mapping[str, Any]) -> str:
+    """Say how many rounds the times of which libraries are from."""
+    found: dict[int, list[str]] = {}
+    for library in COLUMNS:
+        ones = (row["libraries"].get(library, {}) for row in rows.values())
+        for number in {one.get("rounds", ROUNDS) for one in ones if one}:
+            found.setdefault(number, []).append(TITLES[library])
+    if len(found) < 2:
+        return f"{next(iter(found), ROUNDS)} of them"
+    return " and ".join(f"{number} for {', '.join(names)}" for number, names in found.items())
 
 
 def mark(one: Mapping[str, Any]) -> str:
