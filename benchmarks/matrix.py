@@ -71,9 +71,9 @@ libraries that are equal.
 ## Seconds to compile, and steps/s
 
 CPU seconds, which other programs on the machine disturb least: to compile, and environment steps of
-a warm training in one of them, in rounds of {chunk} updates, on {cpu}. Medians over rounds, {rounds};
-columns with other numbers of rounds are of another run of the command. The networks have 8 units, so
-these numbers compare libraries with each other. Trainings of a realistic size:
+a warm training in one of them, in rounds of {chunk} updates, on {cpu}. Medians over rounds,
+{rounds}; columns with other numbers of rounds are of another run of the command. The networks have
+8 units, so these numbers compare libraries with each other. Trainings of a realistic size:
 [measurements](measurements.md) and [peers](peers.md).
 
 {times}
