@@ -63,9 +63,7 @@ def verdict(
         names = "; ".join(" = ".join(map(libraries.title, group)) for group in equal)
         parts.append(f"Equal bit for bit: {names}.")
     if arithmetic != "canonical" and only_rounding:
-        parts.append(
-            "--arithmetic canonical sums in one order in all libraries, except in recurrent cells."
-        )
+        parts.append("--arithmetic canonical sums in one order in all libraries.")
     return {"level": level, "sentence": " ".join(parts)}
 
 
