@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.extras import TORCH
+from tests.extras import skip_missing
 from triglot.backends import build
 from triglot.backends.equinox import from_equinox
 from triglot.backends.haiku import from_haiku
@@ -163,8 +163,8 @@ def trained(name: str) -> tuple[Network, Variables]:
 @pytest.mark.filterwarnings("ignore:.*parameters are paired by shape and order:Warning")
 @pytest.mark.library_promotion("Haiku's and Equinox's batch norm mix ranks")
 def test_statistics_follow_the_parameters(one: str, other: str) -> None:
-    if "torch" in (one, other) and not TORCH:
-        pytest.skip("torchax is not installed: triglot[torch]")
+    for name in (one, other):
+        skip_missing(name)
     (source, variables), (target, _) = trained(one), trained(other)
     moved = translate(variables, source, target)
     expected, found = (n.apply(v, INPUTS)[0] for n, v in ((source, variables), (target, moved)))

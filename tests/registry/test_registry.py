@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.extras import skip_missing
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.backends.libraries import LIBRARIES
@@ -110,6 +111,7 @@ def test_a_wrong_environment_is_told_with_the_nearest(name: str, says: str) -> N
 
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_agent_is_built_on_every_backend(backend: str, env: Environment) -> None:
+    skip_missing(backend)
     agent = make_agent("ppo", env, backend=backend, config={"num_envs": 2})
     assert isinstance(agent, PPO)
     assert agent.network.backend == backend
