@@ -118,9 +118,9 @@ class Library:
         return adapter
 
 
-def _built_in(name: str, title: str, module: str, **install: str) -> Library:
-    adapter, lift = f"triglot.backends.{name}", f"from_{name}"
-    return Library(name=name, title=title, module=module, adapter=adapter, lift=lift, **install)
+def _built_in(name: str, title: str, module: str, **facts: str) -> Library:
+    facts = {"adapter": f"triglot.backends.{name}", "lift": f"from_{name}", **facts}
+    return Library(name=name, title=title, module=module, **facts)
 
 
 LIBRARIES = {
@@ -130,33 +130,19 @@ LIBRARIES = {
         _built_in("linen", "Flax Linen", "flax.linen", distribution="flax", extra="flax"),
         _built_in("nnx", "Flax NNX", "flax.nnx", distribution="flax", extra="flax"),
         _built_in("equinox", "Equinox", "equinox", distribution="equinox", extra="equinox"),
-        Library(
-            name="keras",
-            title="Keras",
+        _built_in(
+            "keras",
+            "Keras",
+            "keras",
             adapter="triglot.backends.keras.adapter",
-            module="keras",
-            lift="from_keras",
             distribution="keras",
             extra="keras",
             call="call",
         ),
         # Its modules are functions, whose class is JAX's own.
-        Library(
-            name="jax",
-            title="Plain JAX",
-            adapter="triglot.backends.jax",
-            module="triglot.backends.zoo.jax",
-            lift="from_functions",
-        ),
-        Library(
-            name="torch",
-            title="PyTorch",
-            adapter="triglot.backends.torch",
-            module="torch.nn",
-            lift="from_torch",
-            distribution="torchax",
-            extra="torch",
-            call="forward",
+        _built_in("jax", "Plain JAX", "triglot.backends.zoo.jax", lift="from_functions"),
+        _built_in(
+            "torch", "PyTorch", "torch.nn", distribution="torchax", extra="torch", call="forward"
         ),
         Library(name="table", title="Table", adapter="triglot.backends.table", module="jax"),
     )

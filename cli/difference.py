@@ -27,7 +27,7 @@ def diff(options: DiffOptions) -> int:
         common.
     """
     mapping = mapping_of(options.mapping)
-    _check_one_way(options)
+    check_one_way(options)
     zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
     if zoo and options.env is None:
         raise TriglotError(
@@ -77,8 +77,12 @@ def mapping_of(pairs: Sequence[str]) -> dict[str, str]:
     return mapping
 
 
-def _check_one_way(options: DiffOptions | TranslateOptions) -> None:
-    """Reject inputs that are not given, or twice."""
+def check_one_way(options: DiffOptions | TranslateOptions) -> None:
+    """Reject inputs that are not given, or twice.
+
+    Raises:
+      TriglotError: if they are.
+    """
     given = [options.env is not None, options.obs_shape is not None, bool(options.inputs)]
     if sum(given) != 1:
         raise TriglotError(
@@ -91,9 +95,8 @@ def inputs_of(options: DiffOptions | TranslateOptions) -> "tuple[Inputs, Spec | 
     """Make the spec of the inputs, and that of the actions if there is an environment.
 
     Raises:
-      TriglotError: if they are not given in one way, or cannot be made.
+      TriglotError: if they cannot be made.
     """
-    _check_one_way(options)
     from ..core.specs import Box
     from ..diff.inputs import parse_input
     from ..registry.environments import make_env

@@ -314,8 +314,9 @@ def _translate(arguments: list[str], started: float) -> int:
     _set_compilation_cache(options)
     with phase("importing"):
         from ..porting.translate import port
-        from .difference import inputs_of, mapping_of
+        from .difference import check_one_way, inputs_of, mapping_of
 
+    check_one_way(options)
     return port(options, *inputs_of(options), mapping_of(options.mapping))
 
 

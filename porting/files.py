@@ -67,6 +67,19 @@ def read_weights(path: Path, *, trust: bool = False) -> dict[str, np.ndarray]:
     return arrays
 
 
+def check_kind(path: Path) -> None:
+    """Reject a file of a kind that cannot be written.
+
+    Raises:
+      TriglotError: if it is.
+    """
+    if path.suffix not in WRITERS:
+        raise TriglotError(
+            f"--out {path} has the suffix {path.suffix!r}; expected one of "
+            f"{', '.join(sorted(WRITERS))}."
+        )
+
+
 def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write named arrays.
 
@@ -77,11 +90,7 @@ def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
       TriglotError: if the suffix is another.
     """
-    if path.suffix not in WRITERS:
-        raise TriglotError(
-            f"--out {path} has the suffix {path.suffix!r}; expected one of "
-            f"{', '.join(sorted(WRITERS))}."
-        )
+    check_kind(path)
     path.write_bytes(WRITERS[path.suffix](arrays))
 
 

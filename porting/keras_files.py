@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from ..backends.calling import Inputs, example_arguments
 from ..backends.keras.importing import import_keras
+from ..backends.keras.lifting import calling_keras
 from ..core.errors import TriglotError, user_error_context
 
 
@@ -35,7 +34,7 @@ def loaded_model(made: Any, path: Path, inputs: Inputs, shown: str) -> Any:
     with user_error_context(f"{shown} cannot read {path}"):
         if not made.built:
             given = example_arguments(inputs, None)
-            with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            with calling_keras(keras):
                 made(*given)
         made.load_weights(path)
     return made

@@ -10,12 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..backends.layers.listed import ATTENTION, BATCH_NORM, LAYERS
-from ..backends.layers.rules import Layer, UnknownLayout, several_axes
+from ..backends.keras.lifting import STATISTICS as OF_KERAS
+from ..backends.layers.listed import (
+    ATTENTION,
+    BATCH_NORM,
+    CONVOLUTION,
+    EMBEDDING,
+    GROUP_NORM,
+    LAYER_NORM,
+    LAYERS,
+    TRANSPOSED,
+)
+from ..backends.layers.rules import DENSE, Layer, UnknownLayout, several_axes
 from ..backends.naming import normalize_separators
+from ..backends.torch.lifting import STATISTICS as OF_TORCH
 from ..core.errors import TriglotError
 from ..core.network import Codec, Leaf, Network, Statistic, Variables
-from .names import OF_STATE
+from ..diff.pairing.parameters import Parameter, read_parameters
 
 COLLECTIONS = ("params/", "batch_stats/")
 SEEN = 1000  # updates, after which an average is no longer corrected for its start
@@ -32,9 +43,21 @@ STATISTICS = {
     },
     "linen": FLAX,
     "nnx": FLAX,
-    "torch": {name: kind for kind, name in OF_STATE.items()},
-    "equinox": {name: kind for kind, name in OF_STATE.items()},
-    "keras": {"moving_mean": "mean", "moving_variance": "var"},
+    "torch": OF_TORCH,
+    "equinox": OF_TORCH,  # as `triglot translate` writes them
+    "keras": OF_KERAS,
+}
+
+
+KERNELS = ("weight", "kernel", "w")
+USUAL = {  # parts of the names that people give to layers
+    EMBEDDING: "emb|wte|wpe|vocab|token",
+    DENSE: "fc|dense|linear|proj|head|mlp",
+    LAYER_NORM: "ln|layer_?norm",
+    BATCH_NORM: "bn|batch_?norm",
+    GROUP_NORM: "gn|group_?norm|instance",
+    TRANSPOSED: "up|transpose|deconv",
+    CONVOLUTION: "conv",
 }
 
 
@@ -76,14 +99,14 @@ def network_of(
     in_state = {name for name in arrays if _ends(name, ends) is not None}
     statistics = {name: kind for name in in_state if (kind := _statistic(name, ends)) is not None}
     params = {name: array for name, array in arrays.items() if name not in in_state}
-    wanted = _signatures(target)
-    num_heads = _num_heads(target)
+    parameters = read_parameters(target)
+    wanted, num_heads = _signatures(parameters), _num_heads(parameters)
     if library == "equinox":
         _check_settled(arrays, statistics, shown)
     leaves: dict[str, Leaf] = {}
     for group in _groups(params, library):
-        places = [n for n in statistics if n.startswith(group.place)]
-        found = _choose(group, params, library, wanted, num_heads, bool(places), shown)
+        normalized = any(name.startswith(group.place) for name in statistics)
+        found = _choose(group, params, library, wanted, num_heads, normalized, shown)
         leaves |= found.leaves
     for name in params:
         if name not in leaves:
@@ -173,16 +196,7 @@ def _choose(
 
 def _sounds_like(place: str, kind: str) -> bool:
     """Check whether a layer's name contains a usual one for its kind."""
-    words = {
-        "an embedding": "emb|wte|wpe|vocab|token",
-        "a dense layer": "fc|dense|linear|proj|head|mlp",
-        "layer normalization": "ln|layer_?norm",
-        "batch normalization": "bn|batch_?norm",
-        "group or instance normalization": "gn|group_?norm|instance",
-        "a transposed convolution": "up|transpose|deconv",
-        "a convolution": "conv",
-    }
-    return kind in words and re.search(words[kind], place.lower()) is not None
+    return kind in USUAL and re.search(USUAL[kind], place.lower()) is not None
 
 
 def _leaves_of(
@@ -208,10 +222,6 @@ def _leaves_of(
     return leaves
 
 
-CONVOLUTION, TRANSPOSED = "a convolution", "a transposed convolution"
-KERNELS = ("weight", "kernel", "w")
-
-
 def _signature(found: _Found, params: Mapping[str, np.ndarray]) -> Any:
     shapes = []
     for name, leaf in found.leaves.items():
@@ -222,30 +232,28 @@ def _signature(found: _Found, params: Mapping[str, np.ndarray]) -> Any:
     return found.kind, tuple(sorted(shapes))
 
 
-def _signatures(target: Network) -> Counter[Any]:
+def _signatures(target: Mapping[str, Parameter]) -> Counter[Any]:
     """Count the target's layers by kind, and the names and shapes of their arrays."""
-    codec = target.require_codec("weights cannot be translated")
-    abstract = jax.eval_shape(target.init, jax.random.key(0))
-    shapes = jax.eval_shape(codec.encode, abstract.params)
     layers: dict[tuple[str, str], list[Any]] = {}
-    for name, leaf in codec.by_name.items():
-        depth = 2 if leaf.layer == ATTENTION else 1
-        place = "/".join(name.split("/")[:-depth])
-        layers.setdefault((place, leaf.layer), []).append(
-            (name.rpartition("/")[2], tuple(shapes[name].shape))
-        )
+    for name, one in target.items():
+        key = place_of(one)[0], one.leaf.layer
+        layers.setdefault(key, []).append((name.rpartition("/")[2], one.shape))
     return Counter((kind, tuple(sorted(found))) for (_, kind), found in layers.items())
 
 
-def _num_heads(target: Network) -> int | None:
+def place_of(parameter: Parameter) -> tuple[str, str]:
+    """Split a canonical name into the place of its layer, and the name inside."""
+    words = parameter.name.split("/")
+    depth = 2 if parameter.leaf.layer == ATTENTION else 1
+    return "/".join(words[:-depth]), "/".join(words[-depth:])
+
+
+def _num_heads(target: Mapping[str, Parameter]) -> int | None:
     """Read the number of heads, which files do not hold, off the target's attention layers."""
-    codec = target.require_codec("weights cannot be translated")
-    abstract = jax.eval_shape(target.init, jax.random.key(0))
-    shapes = jax.eval_shape(codec.encode, abstract.params)
     found = {
-        shapes[name].shape[-2]
-        for name, leaf in codec.by_name.items()
-        if leaf.layer == ATTENTION and name.endswith("query/kernel")
+        one.shape[-2]
+        for name, one in target.items()
+        if one.leaf.layer == ATTENTION and name.endswith("query/kernel")
     }
     return found.pop() if len(found) == 1 else None
 

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..backends.naming import normalize_separators, words_of
+from ..backends.torch.lifting import STATISTICS
 from ..core.errors import TriglotError
 from ..core.network import Network, Statistic, Variables
 from .files import ORDERED, read_weights
 
-OF_STATE = {"mean": "running_mean", "var": "running_var", "count": "num_batches_tracked"}
+OF_STATE = {kind: name for name, kind in STATISTICS.items()}  # Equinox's get PyTorch's names
 VALUES = ("value", "raw_value")  # the array in a variable of NNX
 
 
@@ -26,13 +27,11 @@ class Place:
       name: the library's own, such as `params/Dense_0/kernel` or `layers.0.weight`.
       array: its shape and dtype.
       statistic: what it is in the state; None for a parameter, or another array.
-      is_state: whether it belongs to the state.
     """
 
     name: str
     array: jax.ShapeDtypeStruct
     statistic: Statistic | None = None
-    is_state: bool = False
 
 
 def places_of(network: Network) -> list[Place]:
@@ -47,7 +46,7 @@ def places_of(network: Network) -> list[Place]:
         if kind is not None and network.backend == "equinox":  # whose State has no names
             *place, last = kind.name.split("/")
             words = (*place, OF_STATE[last])
-        found.append(Place(_name(network, words), leaf, kind, is_state=True))
+        found.append(Place(_name(network, words), leaf, kind))
     return found
 
 
@@ -100,7 +99,7 @@ def variables_from(
     """
     places = places_of(network)
     found = _in_order(arrays, places) if path.suffix == ORDERED else _by_name(arrays, places)
-    start = jax.tree.leaves(network.init(jax.random.key(0)))
+    start, structure = jax.tree.flatten(network.init(jax.random.key(0)))
     counters = {p.name for p in places if p.statistic is not None and p.statistic.counts}
     missing = [p for p in places if p.name not in found and p.name not in counters]
     if missing:
@@ -120,12 +119,7 @@ def variables_from(
                 f"{network.name!r} is {list(place.array.shape)}: the network has other sizes."
             )
         leaves.append(jnp.asarray(array, place.array.dtype))
-    variables = jax.tree.unflatten(jax.tree.structure(_abstract(network)), leaves)
-    return variables, list(_left(arrays, found))
-
-
-def _abstract(network: Network) -> Variables:
-    return jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.unflatten(structure, leaves), list(_left(arrays, found))
 
 
 def _left(arrays: Mapping[str, np.ndarray], found: Mapping[str, str]) -> dict[str, np.ndarray]:

@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import jax
 
-from ..backends.layers.listed import ATTENTION
 from ..backends.pairing.mapping import Target
 from ..backends.translate import pair_parameters
 from ..core.errors import TriglotError
 from ..core.network import Network, Variables
-from ..diff.pairing.parameters import Parameter
+from ..diff.pairing.parameters import Parameter, read_parameters
 from ..diff.pairing.use_order import align_uses, read_uses
+from .layouts import place_of
 
 Order: TypeAlias = list[str]  # canonical names
 
@@ -90,7 +90,7 @@ def _by_use(
 ) -> dict[str, Target] | None:
     """Pair by the order of use; None unless each parameter has a counterpart of its shape."""
     start = target.init(jax.random.key(0))
-    sides = _parameters(source, variables.params), _parameters(target, start.params)
+    sides = read_parameters(source, variables.params), read_parameters(target, start.params)
     outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, start, inputs)[0])))
     uses = [
         read_uses(network, own, inputs, outputs)
@@ -113,7 +113,7 @@ def _by_rank(
     that order and the order of use.
     """
     start = target.init(jax.random.key(0))
-    sides = _parameters(source, variables.params), _parameters(target, start.params)
+    sides = read_parameters(source, variables.params), read_parameters(target, start.params)
     ranks = order, sorted(sides[1], key=naturally)
     if order != sorted(order, key=naturally):
         outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, start, inputs)[0])))
@@ -137,9 +137,8 @@ def _layers(
     """List the layers of each kind and shapes in order: their names by the names inside."""
     layers: dict[str, dict[str, str]] = {}
     for name in order:
-        depth = 2 if side[name].leaf.layer == ATTENTION else 1
-        words = name.split("/")
-        layers.setdefault("/".join(words[:-depth]), {})["/".join(words[-depth:])] = name
+        place, inside = place_of(side[name])
+        layers.setdefault(place, {})[inside] = name
     found: dict[tuple[Any, ...], list[dict[str, str]]] = {}
     for members in layers.values():
         kind = tuple(
@@ -148,16 +147,6 @@ def _layers(
         )
         found.setdefault(kind, []).append(members)
     return found
-
-
-def _parameters(network: Network, params: Any) -> dict[str, Parameter]:
-    codec = network.require_codec("weights cannot be translated")
-    arrays = jax.eval_shape(codec.encode, params)
-    leaves = codec.by_name
-    return {
-        name: Parameter(name, tuple(array.shape), str(array.dtype), leaves[name])
-        for name, array in arrays.items()
-    }
 
 
 def naturally(name: str) -> list[tuple[int, int, str]]:

@@ -24,7 +24,7 @@ from ..diff.inputs import batch_of, carry_of
 from ..diff.loading import load_network
 from ..registry.loading import load
 from ..terminal.progress import phase
-from .files import LIBRARY_OF, OF_KERAS, ORDERED, WRITERS, read_weights, write_weights
+from .files import LIBRARY_OF, OF_KERAS, ORDERED, check_kind, read_weights, write_weights
 from .keras_files import loaded_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
@@ -59,8 +59,8 @@ def port(
     Raises:
       TriglotError: if the file or a network cannot be read, or the weights do not fit.
     """
-    if options.out is not None and options.out.suffix not in WRITERS:
-        write_weights(options.out, {})  # says what is expected
+    if options.out is not None:
+        check_kind(options.out)
     with phase("reading"):
         arrays = read_weights(options.weights, trust=options.trust)
     arrays = _without(arrays, options.ignore, options.weights)

@@ -7,6 +7,7 @@ import jax
 
 from ...backends.cells import INNER_BIAS
 from ...core.network import Leaf, Network
+from ...core.types import PyTree
 from ..types import codec_of
 
 
@@ -84,14 +85,19 @@ def is_inner_bias(name: str) -> bool:
     return name.endswith(INNER_BIAS)
 
 
-def read_parameters(network: Network) -> dict[str, Parameter]:
+def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parameter]:
     """List a network's parameters by canonical name.
+
+    Args:
+      network: with a codec.
+      params: its parameters, which may be abstract; None for those of `network.init`.
 
     Raises:
       TriglotError: if the network has no codec.
     """
     codec = codec_of(network)
-    params = jax.eval_shape(network.init, jax.random.key(0)).params
+    if params is None:
+        params = jax.eval_shape(network.init, jax.random.key(0)).params
     arrays = jax.eval_shape(codec.encode, params)
     leaves = {name: leaf for leaf in codec.leaves for name in leaf.names}
     return {
