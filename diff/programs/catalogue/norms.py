@@ -1,6 +1,7 @@
 """Norms: what they subtract, over which groups and axes they average, and their epsilon."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ MAX_EPSILON = 0.1
 # Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
 KINDS = ((True, False), (False, False), (False, True))
 DEPTH = 5  # operations from a root to the normalized array
+MAX_BEFORE = 16  # values of a region from which a root is computed
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
     # but after what has the axes of the array: groups split one.
     arrays = other.view.arrays
-    known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
+    ends = {*seconds, *(root.value for root in roots[1])}
+    near = {source for end in ends for source in _sources(other, end)}
+    known = [v for v, root in enumerate(other.tape.roots) if root in near]
     read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
     split = {v for v in known if np.ndim(arrays[v]) != np.ndim(arrays[other.tape.roots[v]])}
     for source in sorted(known, key=lambda v: (v in split, v not in read)) if all(roots) else ():
@@ -167,12 +171,21 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
     return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
 
 
+def _sources(region: Region, value: int) -> set[int]:
+    """Return the values with a counterpart from which a value of a region is computed."""
+    read = {source for each in region.ancestors[value] for source in region.sources(each)}
+    return read & region.boundary
+
+
 def _roots(region: Region) -> list[Root]:
-    """List the roots of a region, with what is added before or after."""
+    """List the roots that begin a region, with what is added before or after.
+
+    A root behind many other values is that of a later norm, whose input differs.
+    """
     tape, found = region.tape, []
     for value in region.values:
         step = tape.steps[tape.producers[value]]
-        if step.name not in ("rsqrt", "sqrt"):
+        if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
             continue
         source = tape.roots[step.operands[0]]
         inside = [tape.producers[source]] if source in tape.producers else []
@@ -203,6 +216,11 @@ def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
         own = np.asarray(view.arrays[root.value], np.float64)
         if tape.steps[tape.producers[root.value]].name == "rsqrt":
             own = 1 / own
+        if x.size // math.prod(shape[axis] for axis in axes) not in (
+            own.size,
+            Core.of(own).array.size,
+        ):
+            continue
         wanted = _repeated(own + root.epsilon if root.outside else own, x.size)
         for centred, summed in KINDS:
             norm = Norm(centred, summed, shape, axes, groups, root)

@@ -8,7 +8,7 @@ import numpy as np
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import Step, Tape
-from ..values import Core, close
+from ..values import Core
 from . import features
 from .features import Finding
 
@@ -152,7 +152,7 @@ def _agrees(found: Divergence, one: Window, other: Window) -> bool:
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = found.parts[0].view
     wanted = first.core(first.tape.steps[one.step].results[0])
-    return close(Core.of(result).numbers, wanted.numbers, first.tolerance)
+    return Core.of(result).same(wanted, first.tolerance)
 
 
 def _listed(numbers: Any) -> str:
