@@ -101,12 +101,14 @@ class Comparison:
         action_spec: Spec | None = None,
         names: tuple[str | None, str | None] = (None, None),
         level: str = STANDARD,
-        tell: Callable[[str], None] = lambda text: None,
+        begin: Callable[[str], None] = lambda what: None,
+        tell: Callable[[str], None] = lambda found: None,
     ) -> None:
         """Take the arguments of `diff_networks`.
 
         Args:
-          tell: called with what begins and what was found, one line each.
+          begin: called with what begins.
+          tell: called with what was found, one line each.
         """
         if level not in LEVELS:
             raise TriglotError(f"level {level!r} is unknown; expected one of {', '.join(LEVELS)}.")
@@ -117,22 +119,23 @@ class Comparison:
         self.sides = Networks((first, second), inputs, mapping, seed, level)
         self.labels = self.sides.labels
         self.known = Report(labels=self.labels)
-        self._tell = tell
+        self._begin, self._tell = begin, tell
         self._notes: list[str] = []
 
     def run(self) -> Report:
         """Compare the networks."""
-        self._tell("initializing both networks")
+        self._begin("initializing both networks")
         one, other = self.sides.starts
         sizes = num_params(one.variables.params), num_params(other.variables.params)
         pairing, frozen, causes = self._pair()
         self._know(num_params=sizes, pairing=pairing, causes=tuple(causes))
-        self._tell(f"{len(pairing.pairs)} parameters paired, {pairing.source}; tracing")
+        self._tell(f"{len(pairing.pairs)} pairs of parameters, {pairing.source}")
+        self._begin("comparing operation by operation")
         subjects = self.sides.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
         dtypes_apart = findings.dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
-        search = _Search(self.sides, setup, random is not None, self._notes, pairing, frozen)
+        search = _Search(self.sides, setup, self._notes, pairing, frozen)
         search.compare()
         if search.apart:
             first, found = search.explained(with_state=random is None and _has_state(subjects))
@@ -141,7 +144,11 @@ class Comparison:
             )
             self._tell(findings.told(first, self.known.causes))
             setup = replace(setup, effort=setup.effort.of_different())
-        measured = numbers.measure(*subjects, setup, same_dtypes=not dtypes_apart, tell=self._tell)
+        else:
+            self._tell("operation by operation, the functions are equal up to rounding")
+        measured = numbers.measure(
+            *subjects, setup, same_dtypes=not dtypes_apart, begin=self._begin
+        )
         measurements = measured.measurements
         self._notes += measured.notes
         located, found = self._explain_gradients(subjects, setup, measurements)
@@ -185,7 +192,7 @@ class Comparison:
             pairing=search.pairing,
             measurements=tuple(measurements),
         )
-        self._tell(f"{verdict} as far as measured")
+        self._tell(f"{verdict}, as measured")
         if verdict == EQUIVALENT and setup.effort.level != QUICK:
             self._know(first_rounding=self._rounding(subjects, setup, measurements))
         self._compare_initializers(search.pairing)
@@ -258,7 +265,7 @@ class Comparison:
                  if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
         if not apart:
             return None
-        self._tell("locating the first rounding")
+        self._begin("locating the first rounding")
         inputs, train = subjects[0].batches[apart[0].batch], apart[0].mode == TRAINING
         with noted(self._notes, "the first rounding was not located"):
             tapes = record_both(*subjects, inputs, train=train, key=setup.key, exact=True)
@@ -267,7 +274,7 @@ class Comparison:
     def _compare_initializers(self, pairing: Pairing) -> None:
         num_keys = min(each.num_keys for each in self.sides.drawn)
         if num_keys:
-            self._tell(f"comparing initializers over {num_keys:,} keys")
+            self._begin(f"comparing initializers over {num_keys:,} keys")
         rows = distributions.compare_initializers(*self.sides.drawn, pairing)
         made = [network.name for network in self.sides.networks if not network.random_start]
         if made:
@@ -284,17 +291,17 @@ class _Search:
     """The search for operations that differ, in each mode, evaluated in float64.
 
     Attributes:
-      sides, setup, is_random, notes, frozen: of the comparison.
+      sides, setup, notes, frozen: of the comparison.
       pairing: of the parameters; a matrix may be found to be transposed.
       apart: the modes in which results differ.
       turned: the causes for transposed matrices.
       found: what was found in each mode.
       first: the first difference of networks whose parameters have no counterpart.
+      answers: what `explained` returned, by what was asked.
     """
 
     sides: Networks
     setup: Setup
-    is_random: bool
     notes: list[str]
     pairing: Pairing
     frozen: FrozenOnes
@@ -302,6 +309,7 @@ class _Search:
     turned: list[Cause] = field(default_factory=list)
     found: dict[str, Explanation] = field(default_factory=dict)
     first: Difference | None = None
+    answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
 
     def compare(self) -> None:
         """Compare both networks operation by operation, and find transposed matrices."""
@@ -322,6 +330,12 @@ class _Search:
 
     def explained(self, *, with_state: bool) -> tuple[Difference | None, list[Cause]]:
         """Name the causes in the modes that differ, and of state that is updated in another way."""
+        asked = (frozenset(self.apart), with_state)
+        if asked not in self.answers:
+            self.answers[asked] = self._answer(with_state)
+        return self.answers[asked]
+
+    def _answer(self, with_state: bool) -> tuple[Difference | None, list[Cause]]:
         modes = (EVALUATION, TRAINING) if with_state else sorted(self.apart)
         for mode in modes:
             if mode not in self.found:

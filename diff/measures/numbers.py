@@ -141,7 +141,7 @@ def measure(
     setup: Setup,
     *,
     same_dtypes: bool = True,
-    tell: Callable[[str], None] = lambda text: None,
+    begin: Callable[[str], None] = lambda what: None,
 ) -> Measured:
     """Measure all quantities in native and canonical arithmetic and in double precision.
 
@@ -150,10 +150,10 @@ def measure(
       setup: what they are measured on.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
-      tell: called with what begins.
+      begin: called with what begins.
     """
     notes: list[str] = []
-    tell("measuring native arithmetic")
+    begin("measuring native arithmetic")
     values = [_values(side, setup) for side in (one, other)]
     native = _distances(*values)
     canonical: dict[Quantity, Distance] = {}
@@ -161,7 +161,7 @@ def measure(
     identical = all(each.identical for each in native.values())
     if setup.effort.everything and not identical:
         with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
-            tell("measuring canonical arithmetic")
+            begin("measuring canonical arithmetic")
             pair = one.canonical(), other.canonical()
             canonical = _distances(*(_values(side, setup) for side in pair))
     coarse = [_coarsest(side, setup) for side in (one, other)]
@@ -173,7 +173,7 @@ def measure(
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
         with noted(notes, "double precision was not measured"), double_precision():
-            tell("measuring float64")
+            begin("measuring float64")
             compiled = setup.effort.everything
             wide = one.in_double(compiled=compiled), other.in_double(compiled=compiled)
             double = _distances(*(_values(side, setup) for side in wide))

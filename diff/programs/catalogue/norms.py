@@ -17,6 +17,7 @@ MAX_EPSILON = 0.1
 # Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
 KINDS = ((True, False), (False, False), (False, True))
 DEPTH = 5  # operations from a root to the normalized array
+DIGITS = 9  # to which numbers are equal
 MAX_BEFORE = 16  # values of a region from which a root is computed
 
 
@@ -212,27 +213,28 @@ def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
     """List the norms of an array `[B, ...]` whose divisors a program has."""
     tape, view = region.tape, region.view
     found = []
-    for root, (shape, groups, axes) in itertools.product(roots, _averages(x.shape)):
+    for root in roots:
         own = np.asarray(view.arrays[root.value], np.float64)
         if tape.steps[tape.producers[root.value]].name == "rsqrt":
             own = 1 / own
-        if x.size // math.prod(shape[axis] for axis in axes) not in (
-            own.size,
-            Core.of(own).array.size,
-        ):
-            continue
-        wanted = _repeated(own + root.epsilon if root.outside else own, x.size)
-        for centred, summed in KINDS:
-            norm = Norm(centred, summed, shape, axes, groups, root)
-            if close(_repeated(norm.divisor(x), x.size), wanted, view.tolerance):
-                found.append(norm)
+        own = Core.of(own + root.epsilon if root.outside else own)
+        distinct = np.unique(np.round(own.numbers / max(own.scale, 1e-30), DIGITS)).size
+        for shape, groups, axes in _averages(x.shape):
+            count = x.size // math.prod(shape[axis] for axis in axes)
+            size = own.array.size  # of groups whose numbers may be repeated
+            if distinct > count or (size % count and count % size):
+                continue
+            wanted = _repeated(own, x.size)
+            for centred, summed in KINDS:
+                norm = Norm(centred, summed, shape, axes, groups, root)
+                if close(_repeated(Core.of(norm.divisor(x)), x.size), wanted, view.tolerance):
+                    found.append(norm)
     return found
 
 
-def _repeated(array: np.ndarray, size: int) -> np.ndarray:
+def _repeated(core: Core, size: int) -> np.ndarray:
     """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
-    numbers = Core.of(array).numbers
-    return np.repeat(numbers, size // numbers.size)
+    return np.repeat(core.numbers, size // core.numbers.size)
 
 
 def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tuple[int, ...]]]:
