@@ -7,7 +7,18 @@ from .. import places
 from ..divergence import Divergence
 from ..tape import PARAMS
 from ..values import Core
-from . import activations, attention, cells, norms, order, training, windows
+from . import (
+    activations,
+    attention,
+    cells,
+    norms,
+    order,
+    resizing,
+    rotary,
+    structure,
+    training,
+    windows,
+)
 from .features import Finding
 
 
@@ -42,6 +53,15 @@ ENTRIES: Sequence[Entry] = (
     cells.gate_order,
     attention.attention_heads,
     activations.activation,
+    structure.reduction,
+    windows.pooling,
+    structure.operand,
+    structure.constant,
+    rotary.rotary_convention,
+    resizing.resizing,
+    structure.factor,
+    structure.operation_order,
+    structure.missing_operation,
 )
 
 

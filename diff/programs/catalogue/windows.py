@@ -70,6 +70,34 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding(name, evidence, found, tuple(more))
 
 
+POOLED = {
+    "reduce_window": "another reduction",
+    "reduce_window_max": "the maximum",
+    "reduce_window_min": "the minimum",
+    "reduce_window_sum": "the average",
+}
+
+
+def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find windows of one size of which another number is taken, or an average of fewer values."""
+    one, other = map(_window, found.parts)
+    if one is None or other is None or one.size != other.size or found.substitute is None:
+        return None
+    names = [
+        part.tape.steps[w.step].name for part, w in zip(found.parts, (one, other), strict=True)
+    ]
+    if not all(name in POOLED for name in names):
+        return None
+    kinds = [POOLED[name] for name in names]
+    if kinds[0] != kinds[1]:
+        evidence = f"{kinds[0]} of each window in {labels[0]}, {kinds[1]} in {labels[1]}"
+        return Finding("pooling", evidence, found)
+    if kinds[0] != POOLED["reduce_window_sum"]:
+        return None
+    evidence = "averages of windows at the edges count other values: with or without the padding"
+    return Finding("pooling", evidence, found)
+
+
 def _window(part: RegionPart) -> Window | None:
     """Describe the first convolution or pooling of a part."""
     tape = part.tape
