@@ -1,0 +1,234 @@
+"""ResNet, of basic and of bottleneck blocks."""
+
+from typing import Any
+
+import equinox as eqx
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from triglot.core.specs import Box
+
+from .pair import Bug, Pair
+
+ONE: Any = ((1, 1), (1, 1))
+SMALL = {"widths": (8, 16), "blocks": (1, 1), "classes": 10}
+
+
+class LinenBlock(nn.Module):
+    """Two convolutions, or three with a bottleneck that is 4 times as narrow."""
+
+    width: int
+    stride: int
+    bottleneck: bool
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        def norm(x):
+            return nn.BatchNorm(not train, momentum=0.9, epsilon=1e-5)(x)
+
+        inputs, strides = x.shape[-1], (self.stride, self.stride)
+        outputs = 4 * self.width if self.bottleneck else self.width
+        if self.bottleneck:
+            y = nn.relu(norm(nn.Conv(self.width, (1, 1), use_bias=False)(x)))  # counterpart: v1
+            y = nn.Conv(self.width, (3, 3), strides, ONE, use_bias=False)(y)  # counterpart: v1
+            y = nn.relu(norm(y))
+            y = norm(nn.Conv(outputs, (1, 1), use_bias=False)(y))  # counterpart: bn_epsilon
+        else:
+            y = nn.Conv(self.width, (3, 3), strides, ONE, use_bias=False)(x)  # counterpart: same
+            y = nn.relu(norm(y))  # counterpart: momentum
+            y = norm(nn.Conv(outputs, (3, 3), (1, 1), ONE, use_bias=False)(y))
+        if self.stride != 1 or inputs != outputs:
+            x = norm(nn.Conv(outputs, (1, 1), strides, use_bias=False, name="shortcut")(x))
+        return nn.relu(x + y)  # counterpart: relu_before_sum
+
+
+class LinenResNet(nn.Module):
+    """He et al. 2015, with a 7 x 7 stem and pooling, or a 3 x 3 stem for small images."""
+
+    widths: tuple[int, ...] = SMALL["widths"]
+    blocks: tuple[int, ...] = SMALL["blocks"]
+    classes: int = SMALL["classes"]
+    image: int = 16
+    bottleneck: bool = False
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        size, stride = (7, 2) if self.bottleneck else (3, 1)
+        padding = ((size // 2, size // 2),) * 2
+        x = nn.Conv(self.widths[0], (size, size), (stride, stride), padding, use_bias=False)(x)
+        x = nn.relu(nn.BatchNorm(not train, momentum=0.9, epsilon=1e-5)(x))
+        if self.bottleneck:
+            x = nn.max_pool(x, (3, 3), (2, 2), ONE)  # counterpart: pool
+        for stage, (width, count) in enumerate(zip(self.widths, self.blocks, strict=True)):
+            for index in range(count):
+                stride = 2 if stage and not index else 1
+                x = LinenBlock(width, stride, self.bottleneck)(x, train)
+        return nn.Dense(self.classes)(x.mean((1, 2)))
+
+
+def linen_bottleneck(image=32, **size):
+    return LinenResNet(image=image, bottleneck=True, **size)
+
+
+def batch_norm(width, momentum=0.9):
+    return eqx.nn.BatchNorm(width, "batch", eps=1e-5, momentum=momentum, mode="batch")
+
+
+class EquinoxBlock(eqx.Module):
+    conv1: eqx.nn.Conv2d
+    bn1: eqx.nn.BatchNorm
+    conv2: eqx.nn.Conv2d
+    bn2: eqx.nn.BatchNorm
+    shortcut: tuple[eqx.nn.Conv2d, eqx.nn.BatchNorm] | None
+    bug: str = eqx.field(static=True)
+
+    def __init__(self, inputs, width, stride, bug, key):
+        keys = jax.random.split(key, 3)
+        padding = "SAME" if bug == "same" else 1  # planted: same
+        momentum = 0.99 if bug == "momentum" else 0.9  # planted: momentum
+        self.conv1 = eqx.nn.Conv2d(inputs, width, 3, stride, padding, use_bias=False, key=keys[0])
+        self.bn1 = batch_norm(width, momentum)
+        self.conv2 = eqx.nn.Conv2d(width, width, 3, 1, padding, use_bias=False, key=keys[1])
+        self.bn2, self.shortcut, self.bug = batch_norm(width), None, bug
+        if stride != 1 or inputs != width:
+            conv = eqx.nn.Conv2d(inputs, width, 1, stride, use_bias=False, key=keys[2])
+            self.shortcut = conv, batch_norm(width)
+
+    def __call__(self, x, state):
+        y = self.conv1(x)  # planted: same
+        y, state = self.bn1(y, state)  # planted: momentum
+        y, state = self.bn2(self.conv2(jax.nn.relu(y)), state)
+        if self.shortcut is not None:
+            x, state = self.shortcut[1](self.shortcut[0](x), state)
+        if self.bug == "relu_before_sum":
+            return x + jax.nn.relu(y), state  # planted: relu_before_sum
+        return jax.nn.relu(x + y), state
+
+
+class EquinoxResNet(eqx.Module):
+    stem: eqx.nn.Conv2d
+    norm: eqx.nn.BatchNorm
+    blocks: list[EquinoxBlock]
+    fc: eqx.nn.Linear
+
+    def __init__(self, widths, blocks, classes, bug, key):
+        keys = iter(jax.random.split(key, sum(blocks) + 2))
+        self.stem = eqx.nn.Conv2d(3, widths[0], 3, padding=1, use_bias=False, key=next(keys))
+        self.norm, self.blocks, inputs = batch_norm(widths[0]), [], widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for index in range(count):
+                stride = 2 if stage and not index else 1
+                self.blocks.append(EquinoxBlock(inputs, width, stride, bug, next(keys)))
+                inputs = width
+        self.fc = eqx.nn.Linear(inputs, classes, key=next(keys))
+
+    def __call__(self, image, state):
+        x, state = self.norm(self.stem(jnp.moveaxis(image, -1, 0)), state)
+        x = jax.nn.relu(x)
+        for block in self.blocks:
+            x, state = block(x, state)
+        return self.fc(x.mean((1, 2))), state
+
+
+def equinox_resnet(widths=(8, 16), blocks=(1, 1), classes=10, image=16, bug=""):
+    return lambda key: EquinoxResNet(widths, blocks, classes, bug, key)
+
+
+def nnx_conv(inputs, outputs, size, stride, rngs):
+    padding = ((size // 2, size // 2),) * 2
+    how = {"use_bias": False, "padding": padding}
+    return nnx.Conv(inputs, outputs, (size, size), (stride, stride), **how, rngs=rngs)
+
+
+class NNXBottleneck(nnx.Module):
+    def __init__(self, inputs, width, stride, bug, rngs):
+        first, second = (stride, 1) if bug == "v1" else (1, stride)  # planted: v1
+        epsilon = 1e-3 if bug == "bn_epsilon" else 1e-5  # planted: bn_epsilon
+        self.conv1 = nnx_conv(inputs, width, 1, first, rngs)
+        self.bn1 = nnx.BatchNorm(width, momentum=0.9, rngs=rngs)
+        self.conv2 = nnx_conv(width, width, 3, second, rngs)
+        self.bn2 = nnx.BatchNorm(width, momentum=0.9, rngs=rngs)
+        self.conv3 = nnx_conv(width, 4 * width, 1, 1, rngs)
+        self.bn3 = nnx.BatchNorm(4 * width, momentum=0.9, epsilon=epsilon, rngs=rngs)
+        self.downsample = stride != 1 or inputs != 4 * width
+        if self.downsample:
+            self.conv = nnx_conv(inputs, 4 * width, 1, stride, rngs)
+            self.bn = nnx.BatchNorm(4 * width, momentum=0.9, rngs=rngs)
+
+    def __call__(self, x):
+        y = nnx.relu(self.bn1(self.conv1(x)))  # planted: v1
+        y = nnx.relu(self.bn2(self.conv2(y)))  # planted: v1
+        y = self.bn3(self.conv3(y))  # planted: bn_epsilon
+        return nnx.relu((self.bn(self.conv(x)) if self.downsample else x) + y)
+
+
+class NNXResNet(nnx.Module):
+    def __init__(self, widths, blocks, classes, bug, rngs):
+        self.stem = nnx_conv(3, widths[0], 7, 2, rngs)
+        self.norm = nnx.BatchNorm(widths[0], momentum=0.9, rngs=rngs)
+        self.blocks, inputs = nnx.List(), widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for index in range(count):
+                stride = 2 if stage and not index else 1
+                self.blocks.append(NNXBottleneck(inputs, width, stride, bug, rngs))
+                inputs = 4 * width
+        self.fc = nnx.Linear(inputs, classes, rngs=rngs)
+        self.padding = "SAME" if bug == "pool" else ONE  # planted: pool
+
+    def __call__(self, x):
+        x = nnx.relu(self.norm(self.stem(x)))
+        x = nnx.max_pool(x, (3, 3), (2, 2), self.padding)  # planted: pool
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(x.mean((1, 2)))
+
+
+def nnx_bottleneck(widths=(8, 16), blocks=(1, 1), classes=10, image=32, bug=""):
+    return lambda rngs: NNXResNet(widths, blocks, classes, bug, rngs)
+
+
+def images(image):
+    return Box((image, image, 3))
+
+
+PAIRS = (
+    Pair(
+        name="resnet",
+        source="He et al. 2015",
+        libraries=("linen", "equinox"),
+        one=LinenResNet,
+        other=equinox_resnet,
+        inputs=lambda image=16, **_: images(image),
+        bugs=(
+            Bug(name="same", causes=("padding",), planted="SAME where stride 2 is padded by 1"),
+            Bug(name="momentum", causes=("norm_momentum",), planted="momentum 0.99 for 0.9"),
+            Bug(name="relu_before_sum", causes=("operation_order",), planted="ReLU before the sum"),
+        ),
+        sizes={
+            "resnet18": {"widths": (64, 128, 256, 512), "blocks": (2, 2, 2, 2), "image": 32},
+        },
+    ),
+    Pair(
+        name="resnet_bottleneck",
+        source="He et al. 2015",
+        libraries=("linen", "nnx"),
+        one=linen_bottleneck,
+        other=nnx_bottleneck,
+        inputs=lambda image=32, **_: images(image),
+        bugs=(
+            Bug(name="v1", causes=("stride",), planted="stride in the first 1 x 1 convolution"),
+            Bug(name="pool", causes=("padding",), planted="SAME where the max-pooling pads by 1"),
+            Bug(name="bn_epsilon", causes=("norm_epsilon",), planted="epsilon 1e-3 in one norm"),
+        ),
+        sizes={
+            "resnet50": {
+                "widths": (64, 128, 256, 512),
+                "blocks": (3, 4, 6, 3),
+                "classes": 1000,
+                "image": 224,
+            }
+        },
+    ),
+)
