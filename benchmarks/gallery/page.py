@@ -17,9 +17,10 @@ TITLES = {
 }
 PAGE = """# Gallery of ports
 
-{pairs} public architectures, each written in two libraries, and {bugs} mistakes of a port planted in
-the second network, one at a time. `python -m benchmarks.gallery` runs [`triglot diff`](guide/port.md)
-on all and writes this page. The networks are in `benchmarks/gallery/`, small by default.
+{pairs} public architectures, each written in two libraries, and {bugs} mistakes of a port, planted
+in the second network one at a time. `python -m benchmarks.gallery` runs
+[`triglot diff`](guide/port.md) on all and writes this page. The networks are in
+`benchmarks/gallery/families/`, small by default.
 
 | of | right |
 |---|---:|
@@ -28,8 +29,8 @@ on all and writes this page. The networks are in `benchmarks/gallery/`, small by
 A cause is right if its name is one of those planted. A place is right if the first difference, or
 the cause, names a line at most {near} lines from a planted one or from its counterpart in the other
 network. A false accusation is a cause that was not planted and does not follow from one;
-`initializer`, `precision` and `unknown` accuse nothing. Seconds are of the comparison alone, without
-imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds} s with a bug.
+`initializer`, `precision` and `unknown` accuse nothing. Seconds are of the comparison alone,
+without imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds} s with a bug.
 
 ## Pairs
 

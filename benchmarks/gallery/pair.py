@@ -22,12 +22,15 @@ FAMILIES = (
     "mobile",
     "patches",
     "attention",
+    "text",
+    "rotary",
+    "sequences",
 )  # fmt: skip
 NEAR = 2  # lines
 MARK = re.compile(r"# (planted|counterpart): (.+)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Bug:
     """One mistake of a port.
 
@@ -88,7 +91,7 @@ def find_pairs() -> dict[str, Pair]:
     """
     found: dict[str, Pair] = {}
     for family in FAMILIES:
-        module = importlib.import_module(f".{family}", __package__)
+        module = importlib.import_module(f".families.{family}", __package__)
         for pair in module.PAIRS:
             if all(map(is_installed, pair.libraries)):
                 found[pair.name] = pair

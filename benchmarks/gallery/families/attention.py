@@ -9,7 +9,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 
 class LinenPerceiver(nn.Module):
@@ -224,15 +224,15 @@ PAIRS = (
         inputs=Box((9, 6)),
         bugs=(
             Bug(
-                name="softmax_queries",
-                causes=("softmax_axis",),
-                planted="softmax over the latents, not over the pixels",
+                "softmax_queries",
+                ("softmax_axis",),
+                "softmax over the latents, not over the pixels",
             ),
-            Bug(name="unscaled", causes=("attention_scale",), planted="logits without 1 / sqrt(d)"),
+            Bug("unscaled", ("attention_scale",), "logits without 1 / sqrt(d)"),
             Bug(
-                name="mean_features",
-                causes=("reduction", "pooling", "constant"),
-                planted="sums the latents instead of their mean",
+                "mean_features",
+                ("reduction", "pooling", "constant"),
+                "sums the latents instead of their mean",
             ),
         ),
     ),
@@ -244,20 +244,12 @@ PAIRS = (
         other=LinenPostNorm,
         inputs=Box((6, 5)),
         bugs=(
+            Bug("pre_norm", ("operation_order",), "normalizes before attention, not after the sum"),
+            Bug("positions_from_one", ("position_embedding",), "counts positions from 1"),
             Bug(
-                name="pre_norm",
-                causes=("operation_order",),
-                planted="normalizes before attention, not after the sum",
-            ),
-            Bug(
-                name="positions_from_one",
-                causes=("position_embedding",),
-                planted="counts positions from 1",
-            ),
-            Bug(
-                name="interleaved",
-                causes=("position_embedding", "flatten_order"),
-                planted="alternates sine and cosine, where the original has two halves",
+                "interleaved",
+                ("position_embedding", "flatten_order"),
+                "alternates sine and cosine, where the original has two halves",
             ),
         ),
     ),
@@ -269,16 +261,12 @@ PAIRS = (
         other=nnx_soft_experts,
         inputs=Box((6, 5)),
         bugs=(
+            Bug("softmax_tokens", ("softmax_axis",), "softmax over tokens, not over experts"),
+            Bug("swish_relu", ("activation",), "ReLU for SiLU"),
             Bug(
-                name="softmax_tokens",
-                causes=("softmax_axis",),
-                planted="softmax over tokens, not over experts",
-            ),
-            Bug(name="swish_relu", causes=("activation",), planted="ReLU for SiLU"),
-            Bug(
-                name="no_residual",
-                causes=("residual_source", "operation_missing"),
-                planted="leaves out the sum with the input",
+                "no_residual",
+                ("residual_source", "operation_missing"),
+                "leaves out the sum with the input",
             ),
         ),
     ),
@@ -291,20 +279,12 @@ PAIRS = (
         inputs=Box((6, 5)),
         bugs=(
             Bug(
-                name="softmax_first",
-                causes=("operation_order", "operation_missing"),
-                planted="applies a softmax before the best are chosen, and again after",
+                "softmax_first",
+                ("operation_order", "operation_missing"),
+                "applies a softmax before the best are chosen, and again after",
             ),
-            Bug(
-                name="zero_mask",
-                causes=("attention_mask", "constant"),
-                planted="masks logits with 0, not with -inf",
-            ),
-            Bug(
-                name="stopped_gate",
-                causes=("stop_gradient",),
-                planted="stops the gradient of the gates",
-            ),
+            Bug("zero_mask", ("attention_mask", "constant"), "masks logits with 0, not with -inf"),
+            Bug("stopped_gate", ("stop_gradient",), "stops the gradient of the gates"),
         ),
     ),
 )

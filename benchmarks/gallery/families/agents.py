@@ -1,4 +1,4 @@
-"""Networks of agents: Nature CNN, IMPALA's ResNet, dueling heads, FiLM."""
+"""Networks of agents: Nature CNN, IMPALA's ResNet, dueling heads."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 KERNELS, STRIDES = (8, 4, 3), (4, 2, 1)
 
@@ -169,75 +169,6 @@ def jax_dueling(hidden=(32, 32), actions=5, bug=""):
     return init, apply
 
 
-class LinenFiLM(nn.Module):
-    """A residual CNN whose features a question scales and shifts."""
-
-    width: int = 16
-    blocks: int = 2
-
-    @nn.compact
-    def __call__(self, image, question):
-        x = nn.relu(nn.Conv(self.width, (3, 3))(image))
-        for _ in range(self.blocks):
-            film = nn.Dense(2 * self.width)(question)
-            gamma, beta = jnp.split(film[:, None, None], 2, -1)  # counterpart: swapped
-            x = nn.relu(nn.Conv(self.width, (1, 1))(x))
-            y = nn.GroupNorm(4)(nn.Conv(self.width, (3, 3))(x))
-            y = (1 + gamma) * y + beta  # counterpart: gamma, swapped
-            x = x + nn.relu(y)  # counterpart: relu_after_sum
-        return nn.Dense(10)(x.max((1, 2)))
-
-
-class EquinoxFiLMBlock(eqx.Module):
-    film: eqx.nn.Linear
-    first: eqx.nn.Conv2d
-    second: eqx.nn.Conv2d
-    norm: eqx.nn.GroupNorm
-    bug: str = eqx.field(static=True)
-
-    def __init__(self, width, bug, key):
-        keys = jax.random.split(key, 3)
-        self.film = eqx.nn.Linear(7, 2 * width, key=keys[0])
-        self.first = eqx.nn.Conv2d(width, width, 1, key=keys[1])
-        self.second = eqx.nn.Conv2d(width, width, 3, padding=1, key=keys[2])
-        self.norm = eqx.nn.GroupNorm(4, width, eps=1e-6)
-        self.bug = bug
-
-    def __call__(self, x, question):
-        gamma, beta = jnp.split(self.film(question)[:, None, None], 2)
-        if self.bug == "swapped":
-            gamma, beta = beta, gamma  # planted: swapped
-        x = jax.nn.relu(self.first(x))
-        y = self.norm(self.second(x))
-        scale = gamma if self.bug == "gamma" else 1 + gamma  # planted: gamma, swapped
-        y = scale * y + beta  # planted: gamma, swapped
-        if self.bug == "relu_after_sum":
-            return jax.nn.relu(x + y)  # planted: relu_after_sum
-        return x + jax.nn.relu(y)
-
-
-class EquinoxFiLM(eqx.Module):
-    stem: eqx.nn.Conv2d
-    blocks: list[EquinoxFiLMBlock]
-    out: eqx.nn.Linear
-
-    def __init__(self, width, blocks, bug, key):
-        keys = jax.random.split(key, blocks + 2)
-        self.stem = eqx.nn.Conv2d(3, width, 3, padding=1, key=keys[0])
-        self.blocks = [EquinoxFiLMBlock(width, bug, each) for each in keys[2:]]
-        self.out = eqx.nn.Linear(width, 10, key=keys[1])
-
-    def __call__(self, image, question):
-        x = jax.nn.relu(self.stem(jnp.moveaxis(image, -1, 0)))
-        for block in self.blocks:
-            x = block(x, question)
-        return self.out(x.max((1, 2)))
-
-
-def equinox_film(width=16, blocks=2, bug=""):
-    return lambda key: EquinoxFiLM(width, blocks, bug, key)
-
-
 PAIRS = (
     Pair(
         name="nature_cnn",
@@ -248,21 +179,15 @@ PAIRS = (
         inputs=lambda image=44, **_: Box((image, image, 4), "uint8", 0, 255),
         bugs=(
             Bug(
-                name="channels_first_flatten",
-                causes=("flatten_order",),
-                planted="flattens [C, H, W] where the original flattens [H, W, C]",
+                "channels_first_flatten",
+                ("flatten_order",),
+                "flattens [C, H, W] where the original flattens [H, W, C]",
             ),
-            Bug(name="pixel_range", causes=("constant",), planted="divides pixels by 256, not 255"),
+            Bug("pixel_range", ("constant",), "divides pixels by 256, not 255"),
             Bug(
-                name="same_padding",
-                causes=("padding",),
-                planted="pads the convolutions, which makes the images larger",
+                "same_padding", ("padding",), "pads the convolutions, which makes the images larger"
             ),
-            Bug(
-                name="relu_missing",
-                causes=("activation",),
-                planted="leaves out the last convolution's ReLU",
-            ),
+            Bug("relu_missing", ("activation",), "leaves out the last convolution's ReLU"),
         ),
         sizes={"nature": {"channels": (32, 64, 64), "hidden": 512, "image": 84, "actions": 18}},
     ),
@@ -274,17 +199,13 @@ PAIRS = (
         other=nnx_impala,
         inputs=lambda image=24, **_: Box((image, image, 3), "uint8", 0, 255),
         bugs=(
+            Bug("impala_residual", ("residual_source",), "adds the block's input after its ReLU"),
             Bug(
-                name="impala_residual",
-                causes=("residual_source",),
-                planted="adds the block's input after its ReLU",
+                "pool_padding",
+                ("padding",),
+                "pads the pooling by 1 on both sides, not as SAME with stride 2",
             ),
-            Bug(
-                name="pool_padding",
-                causes=("padding",),
-                planted="pads the pooling by 1 on both sides, not as SAME with stride 2",
-            ),
-            Bug(name="pool_mean", causes=("pooling",), planted="averages where the original pools"),
+            Bug("pool_mean", ("pooling",), "averages where the original pools"),
         ),
         sizes={"impala": {"channels": (16, 32, 32), "hidden": 256, "image": 72, "actions": 15}},
     ),
@@ -296,38 +217,13 @@ PAIRS = (
         other=jax_dueling,
         inputs=Box((8,)),
         bugs=(
-            Bug(name="selu", causes=("activation",), planted="SELU for ELU"),
+            Bug("selu", ("activation",), "SELU for ELU"),
             Bug(
-                name="max_advantage",
-                causes=("reduction", "pooling"),
-                planted="subtracts the largest advantage, not the mean",
+                "max_advantage",
+                ("reduction", "pooling"),
+                "subtracts the largest advantage, not the mean",
             ),
-            Bug(
-                name="mean_over_batch",
-                causes=("reduction_axis",),
-                planted="averages the advantages over the batch",
-            ),
-        ),
-    ),
-    Pair(
-        name="film",
-        source="Perez et al. 2018",
-        libraries=("linen", "equinox"),
-        one=LinenFiLM,
-        other=equinox_film,
-        inputs=(Box((8, 8, 3)), Box((7,))),
-        bugs=(
-            Bug(name="gamma", causes=("constant",), planted="scales by gamma, not 1 + gamma"),
-            Bug(
-                name="swapped",
-                causes=("operand_order",),
-                planted="takes the first half of the conditioning as the shift",
-            ),
-            Bug(
-                name="relu_after_sum",
-                causes=("operation_order",),
-                planted="activates the sum, not the branch",
-            ),
+            Bug("mean_over_batch", ("reduction_axis",), "averages the advantages over the batch"),
         ),
     ),
 )

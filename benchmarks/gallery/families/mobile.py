@@ -8,7 +8,7 @@ from flax import nnx
 from triglot.backends.keras.importing import import_keras
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 keras = import_keras()
 kl = keras.layers
@@ -146,16 +146,12 @@ PAIRS = (
         other=LinenMobileNet,
         inputs=lambda image=16, **_: Box((image, image, 3), "float32", 0.0, 255.0),
         bugs=(
+            Bug("keras_epsilon", ("norm_epsilon",), "epsilon 1e-5, not Keras' 1e-3"),
+            Bug("relu6", ("activation", "clip_range"), "ReLU for ReLU6"),
             Bug(
-                name="keras_epsilon",
-                causes=("norm_epsilon",),
-                planted="epsilon 1e-5, not Keras' 1e-3",
-            ),
-            Bug(name="relu6", causes=("activation", "clip_range"), planted="ReLU for ReLU6"),
-            Bug(
-                name="torch_padding",
-                causes=("padding",),
-                planted="pads by 1 on both sides where SAME with stride 2 pads one",
+                "torch_padding",
+                ("padding",),
+                "pads by 1 on both sides where SAME with stride 2 pads one",
             ),
         ),
         sizes={
@@ -175,12 +171,10 @@ PAIRS = (
         other=nnx_convnext,
         inputs=lambda image=32, **_: Box((image, image, 3)),
         bugs=(
-            Bug(name="next_epsilon", causes=("norm_epsilon",), planted="epsilon 1e-5 for 1e-6"),
-            Bug(name="gelu", causes=("activation",), planted="GELU by tanh, not the exact one"),
+            Bug("next_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),
+            Bug("gelu", ("activation",), "GELU by tanh, not the exact one"),
             Bug(
-                name="layer_scale",
-                causes=("missing_scale", "unpaired_parameter"),
-                planted="leaves out the layer scale",
+                "layer_scale", ("missing_scale", "unpaired_parameter"), "leaves out the layer scale"
             ),
         ),
         sizes={

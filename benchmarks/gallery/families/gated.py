@@ -9,7 +9,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 
 class LinenDenseNet(nn.Module):
@@ -184,17 +184,9 @@ PAIRS = (
         other=nnx_densenet,
         inputs=Box((8, 8, 3)),
         bugs=(
-            Bug(
-                name="new_first",
-                causes=("concatenation",),
-                planted="puts new features before the old ones",
-            ),
-            Bug(name="max_transition", causes=("pooling",), planted="max-pools in the transition"),
-            Bug(
-                name="norm_last",
-                causes=("operation_order",),
-                planted="normalizes after the transition's convolution",
-            ),
+            Bug("new_first", ("concatenation",), "puts new features before the old ones"),
+            Bug("max_transition", ("pooling",), "max-pools in the transition"),
+            Bug("norm_last", ("operation_order",), "normalizes after the transition's convolution"),
         ),
     ),
     Pair(
@@ -206,12 +198,12 @@ PAIRS = (
         inputs=Box((8, 8, 3)),
         bugs=(
             Bug(
-                name="squeeze_input",
-                causes=("residual_source", "operand_source"),
-                planted="squeezes the block's input, not its output",
+                "squeeze_input",
+                ("residual_source", "operand_source"),
+                "squeezes the block's input, not its output",
             ),
-            Bug(name="squeeze_max", causes=("pooling", "reduction"), planted="squeezes by the max"),
-            Bug(name="hard_sigmoid", causes=("activation",), planted="hard sigmoid for sigmoid"),
+            Bug("squeeze_max", ("pooling", "reduction"), "squeezes by the max"),
+            Bug("hard_sigmoid", ("activation",), "hard sigmoid for sigmoid"),
         ),
     ),
     Pair(
@@ -223,16 +215,12 @@ PAIRS = (
         inputs=Box((6,)),
         bugs=(
             Bug(
-                name="gate_of",
-                causes=("residual_source", "operand_source"),
-                planted="computes the gate from the transformed input",
+                "gate_of",
+                ("residual_source", "operand_source"),
+                "computes the gate from the transformed input",
             ),
-            Bug(name="gate_swapped", causes=("operand_order",), planted="swaps gate and 1 - gate"),
-            Bug(
-                name="uncoupled",
-                causes=("operation_missing",),
-                planted="adds the whole input, without 1 - gate",
-            ),
+            Bug("gate_swapped", ("operand_order",), "swaps gate and 1 - gate"),
+            Bug("uncoupled", ("operation_missing",), "adds the whole input, without 1 - gate"),
         ),
     ),
 )

@@ -10,7 +10,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 ONE: Any = ((1, 1), (1, 1))
 SMALL = {"widths": (8, 16), "blocks": (1, 1), "classes": 10}
@@ -202,9 +202,9 @@ PAIRS = (
         other=equinox_resnet,
         inputs=lambda image=16, **_: images(image),
         bugs=(
-            Bug(name="same", causes=("padding",), planted="SAME where stride 2 is padded by 1"),
-            Bug(name="momentum", causes=("norm_momentum",), planted="momentum 0.99 for 0.9"),
-            Bug(name="relu_before_sum", causes=("operation_order",), planted="ReLU before the sum"),
+            Bug("same", ("padding",), "SAME where stride 2 is padded by 1"),
+            Bug("momentum", ("norm_momentum",), "momentum 0.99 for 0.9"),
+            Bug("relu_before_sum", ("operation_order",), "ReLU before the sum"),
         ),
         sizes={
             "resnet18": {"widths": (64, 128, 256, 512), "blocks": (2, 2, 2, 2), "image": 32},
@@ -218,9 +218,9 @@ PAIRS = (
         other=nnx_bottleneck,
         inputs=lambda image=32, **_: images(image),
         bugs=(
-            Bug(name="v1", causes=("stride",), planted="stride in the first 1 x 1 convolution"),
-            Bug(name="pool", causes=("padding",), planted="SAME where the max-pooling pads by 1"),
-            Bug(name="bn_epsilon", causes=("norm_epsilon",), planted="epsilon 1e-3 in one norm"),
+            Bug("v1", ("stride",), "stride in the first 1 x 1 convolution"),
+            Bug("pool", ("padding",), "SAME where the max-pooling pads by 1"),
+            Bug("bn_epsilon", ("norm_epsilon",), "epsilon 1e-3 in one norm"),
         ),
         sizes={
             "resnet50": {

@@ -9,7 +9,7 @@ from flax import nnx
 
 from triglot.core.specs import Box
 
-from .pair import Bug, Pair
+from ..pair import Bug, Pair
 
 
 class LinenEncoderBlock(nn.Module):
@@ -196,12 +196,12 @@ PAIRS = (
         inputs=lambda image=12, **_: Box((image, image, 3)),
         bugs=(
             Bug(
-                name="cls_last",
-                causes=("concatenation", "position_embedding"),
-                planted="puts the class token last, so that positions shift by one",
+                "cls_last",
+                ("concatenation", "position_embedding"),
+                "puts the class token last, so that positions shift by one",
             ),
-            Bug(name="vit_epsilon", causes=("norm_epsilon",), planted="epsilon 1e-5 for 1e-6"),
-            Bug(name="mean_pool", causes=("pooling",), planted="averages the tokens"),
+            Bug("vit_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),
+            Bug("mean_pool", ("pooling",), "averages the tokens"),
         ),
         sizes={
             "vit_s": {
@@ -222,16 +222,12 @@ PAIRS = (
         other=haiku_mixer,
         inputs=lambda image=16, **_: Box((image, image, 3)),
         bugs=(
-            Bug(name="exact_gelu", causes=("activation",), planted="exact GELU for that by tanh"),
+            Bug("exact_gelu", ("activation",), "exact GELU for that by tanh"),
             Bug(
-                name="skip_normed",
-                causes=("residual_source",),
-                planted="adds the norm's output, not the block's input",
+                "skip_normed", ("residual_source",), "adds the norm's output, not the block's input"
             ),
             Bug(
-                name="not_swapped",
-                causes=("flatten_order", "transpose"),
-                planted="mixes channels twice, tokens never",
+                "not_swapped", ("flatten_order", "transpose"), "mixes channels twice, tokens never"
             ),
         ),
     ),
