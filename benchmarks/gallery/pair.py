@@ -19,12 +19,15 @@ FAMILIES = (
     "agents",
     "residual",
     "gated",
-    "mobile",
+    "images",
     "patches",
     "attention",
     "text",
     "rotary",
     "sequences",
+    "decoders",
+    "recurrences",
+    "fields",
 )  # fmt: skip
 NEAR = 2  # lines
 MARK = re.compile(r"# (planted|counterpart): (.+)")

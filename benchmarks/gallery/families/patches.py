@@ -1,4 +1,4 @@
-"""Images as tokens: ViT, MLP-Mixer."""
+"""Tokens of images, and how they are mixed: ViT, MLP-Mixer, FNet."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -186,6 +186,42 @@ def haiku_mixer(patch=4, width=16, depth=2, image=16, bug=""):
     return network
 
 
+class LinenFNet(nn.Module):
+    """Lee-Thorp et al. 2022: a Fourier transform mixes the tokens."""
+
+    width: int = 16
+    depth: int = 2
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(self.width)(x)
+        for _ in range(self.depth):
+            mixed = jnp.fft.fft2(x, axes=(-1, -2)).real  # counterpart: imaginary, one_axis
+            x = nn.LayerNorm(1e-5)(x + mixed)  # counterpart: unitary, imaginary, one_axis
+            y = nn.Dense(self.width)(nn.gelu(nn.Dense(2 * self.width)(x)))
+            x = nn.LayerNorm(1e-5)(x + y)
+        return nn.Dense(4)(x.mean(1))
+
+
+def haiku_fnet(width=16, depth=2, bug=""):
+    def norm(x):
+        return hk.LayerNorm(-1, True, True)(x)
+
+    def network(x):
+        x = hk.Linear(width)(x)
+        for _ in range(depth):
+            axes = (-2,) if bug == "one_axis" else (-2, -1)  # planted: one_axis
+            scaling = "ortho" if bug == "unitary" else None  # planted: unitary
+            mixed = jnp.fft.fftn(x, axes=axes, norm=scaling)  # planted: one_axis, unitary
+            mixed = mixed.imag if bug == "imaginary" else mixed.real  # planted: imaginary
+            x = norm(x + mixed)  # planted: imaginary, one_axis, unitary
+            y = hk.Linear(width)(jax.nn.gelu(hk.Linear(2 * width)(x)))
+            x = norm(x + y)
+        return hk.Linear(4)(x.mean(1))
+
+    return network
+
+
 PAIRS = (
     Pair(
         name="vit",
@@ -229,6 +265,19 @@ PAIRS = (
             Bug(
                 "not_swapped", ("flatten_order", "transpose"), "mixes channels twice, tokens never"
             ),
+        ),
+    ),
+    Pair(
+        name="fnet",
+        source="Lee-Thorp et al. 2022",
+        libraries=("linen", "haiku"),
+        one=LinenFNet,
+        other=haiku_fnet,
+        inputs=Box((6, 5)),
+        bugs=(
+            Bug("one_axis", ("operation_missing", "reduction_axis"), "transforms tokens only"),
+            Bug("unitary", ("constant",), "divides the transform by the root of its size"),
+            Bug("imaginary", ("operation_differs",), "takes the imaginary part"),
         ),
     ),
 )

@@ -1,14 +1,19 @@
-"""Language models: GPT-2, and one with tied embeddings only."""
+"""Text: GPT-2, a model with tied embeddings, a convolutional classifier."""
 
 import equinox as eqx
 import flax.linen as nn
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
+from triglot.backends.keras.importing import import_keras
 from triglot.core.specs import Box
 
 from ..pair import Bug, Pair
+
+keras = import_keras()
+kl = keras.layers
 
 
 class EquinoxGPTBlock(eqx.Module):
@@ -170,6 +175,46 @@ class LinenBigram(nn.Module):
         return cap * jnp.tanh(logits / cap)  # planted: soft_cap
 
 
+def keras_text_cnn(width=16, filters=8, vocabulary=40, length=8):
+    """Kim 2014: convolutions of several widths, each pooled over time."""
+    inputs = keras.Input((length,), dtype="int32")
+    x = kl.Embedding(vocabulary, width)(inputs)
+    pooled = []
+    for size in (2, 3, 4):
+        y = kl.Conv1D(filters, size, activation="relu")(x)
+        pooled.append(kl.GlobalMaxPooling1D()(y))  # counterpart: pool_average, same_width
+    x = kl.Concatenate()(pooled)  # counterpart: reversed_widths
+    return keras.Model(inputs, kl.Dense(3, activation="softmax")(x))  # counterpart: log_softmax
+
+
+class NNXTextCNN(nnx.Module):
+    def __init__(self, width, filters, vocabulary, bug, rngs):
+        padding = "SAME" if bug == "same_width" else "VALID"  # planted: same_width
+        self.embed = nnx.Embed(vocabulary, width, rngs=rngs)
+        self.convs = nnx.List(
+            nnx.Conv(width, filters, (size,), padding=padding, rngs=rngs) for size in (2, 3, 4)
+        )
+        self.out = nnx.Linear(3 * filters, 3, rngs=rngs)
+        self.bug = bug
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        maps = [nnx.relu(conv(x)) for conv in self.convs]  # planted: same_width
+        if self.bug == "pool_average":
+            pooled = [y.mean(1) for y in maps]  # planted: pool_average
+        else:
+            pooled = [y.max(1) for y in maps]
+        if self.bug == "reversed_widths":
+            pooled = pooled[::-1]  # planted: reversed_widths
+        x = self.out(jnp.concatenate(pooled, -1))  # planted: reversed_widths
+        last = nnx.log_softmax if self.bug == "log_softmax" else nnx.softmax
+        return last(x)  # planted: log_softmax
+
+
+def nnx_text_cnn(width=16, filters=8, vocabulary=40, length=8, bug=""):
+    return lambda rngs: NNXTextCNN(width, filters, vocabulary, bug, rngs)
+
+
 def tokens(length=8, vocabulary=40, **_):
     return Box((length,), "int32", 0, vocabulary - 1)
 
@@ -221,6 +266,20 @@ PAIRS = (
                 "two_tables", ("tied_weights", "weight_sharing"), "a second table gives the logits"
             ),
             Bug("soft_cap", ("constant",), "caps logits at 50, not at 30"),
+        ),
+    ),
+    Pair(
+        name="text_cnn",
+        source="Kim 2014",
+        libraries=("keras", "nnx"),
+        one=keras_text_cnn,
+        other=nnx_text_cnn,
+        inputs=tokens,
+        bugs=(
+            Bug("same_width", ("padding",), "SAME for VALID, before the maximum over time"),
+            Bug("pool_average", ("pooling", "reduction"), "averages over time"),
+            Bug("reversed_widths", ("concatenation",), "joins the widest filters first"),
+            Bug("log_softmax", ("activation", "operation_missing"), "log-softmax for softmax"),
         ),
     ),
 )

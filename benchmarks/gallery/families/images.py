@@ -1,5 +1,6 @@
-"""Convolutional networks with depthwise convolutions: MobileNet, ConvNeXt."""
+"""Convolutional networks of images: MobileNet, ConvNeXt, FiLM."""
 
+import equinox as eqx
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -137,6 +138,75 @@ def nnx_convnext(widths=(8, 16), depths=(1, 1), classes=10, image=32, bug=""):
     return lambda rngs: NNXConvNeXt(widths, depths, classes, bug, rngs)
 
 
+class LinenFiLM(nn.Module):
+    """A residual CNN whose features a question scales and shifts."""
+
+    width: int = 16
+    blocks: int = 2
+
+    @nn.compact
+    def __call__(self, image, question):
+        x = nn.relu(nn.Conv(self.width, (3, 3))(image))
+        for _ in range(self.blocks):
+            film = nn.Dense(2 * self.width)(question)
+            gamma, beta = jnp.split(film[:, None, None], 2, -1)  # counterpart: swapped
+            x = nn.relu(nn.Conv(self.width, (1, 1))(x))
+            y = nn.GroupNorm(4)(nn.Conv(self.width, (3, 3))(x))
+            y = (1 + gamma) * y + beta  # counterpart: gamma, swapped
+            x = x + nn.relu(y)  # counterpart: relu_after_sum
+        return nn.Dense(10)(x.max((1, 2)))
+
+
+class EquinoxFiLMBlock(eqx.Module):
+    film: eqx.nn.Linear
+    first: eqx.nn.Conv2d
+    second: eqx.nn.Conv2d
+    norm: eqx.nn.GroupNorm
+    bug: str = eqx.field(static=True)
+
+    def __init__(self, width, bug, key):
+        keys = jax.random.split(key, 3)
+        self.film = eqx.nn.Linear(7, 2 * width, key=keys[0])
+        self.first = eqx.nn.Conv2d(width, width, 1, key=keys[1])
+        self.second = eqx.nn.Conv2d(width, width, 3, padding=1, key=keys[2])
+        self.norm = eqx.nn.GroupNorm(4, width, eps=1e-6)
+        self.bug = bug
+
+    def __call__(self, x, question):
+        gamma, beta = jnp.split(self.film(question)[:, None, None], 2)
+        if self.bug == "swapped":
+            gamma, beta = beta, gamma  # planted: swapped
+        x = jax.nn.relu(self.first(x))
+        y = self.norm(self.second(x))
+        scale = gamma if self.bug == "gamma" else 1 + gamma  # planted: gamma, swapped
+        y = scale * y + beta  # planted: gamma, swapped
+        if self.bug == "relu_after_sum":
+            return jax.nn.relu(x + y)  # planted: relu_after_sum
+        return x + jax.nn.relu(y)
+
+
+class EquinoxFiLM(eqx.Module):
+    stem: eqx.nn.Conv2d
+    blocks: list[EquinoxFiLMBlock]
+    out: eqx.nn.Linear
+
+    def __init__(self, width, blocks, bug, key):
+        keys = jax.random.split(key, blocks + 2)
+        self.stem = eqx.nn.Conv2d(3, width, 3, padding=1, key=keys[0])
+        self.blocks = [EquinoxFiLMBlock(width, bug, each) for each in keys[2:]]
+        self.out = eqx.nn.Linear(width, 10, key=keys[1])
+
+    def __call__(self, image, question):
+        x = jax.nn.relu(self.stem(jnp.moveaxis(image, -1, 0)))
+        for block in self.blocks:
+            x = block(x, question)
+        return self.out(x.max((1, 2)))
+
+
+def equinox_film(width=16, blocks=2, bug=""):
+    return lambda key: EquinoxFiLM(width, blocks, bug, key)
+
+
 PAIRS = (
     Pair(
         name="mobilenet",
@@ -185,5 +255,22 @@ PAIRS = (
                 "image": 224,
             }
         },
+    ),
+    Pair(
+        name="film",
+        source="Perez et al. 2018",
+        libraries=("linen", "equinox"),
+        one=LinenFiLM,
+        other=equinox_film,
+        inputs=(Box((8, 8, 3)), Box((7,))),
+        bugs=(
+            Bug("gamma", ("constant",), "scales by gamma, not 1 + gamma"),
+            Bug(
+                "swapped",
+                ("operand_order",),
+                "takes the first half of the conditioning as the shift",
+            ),
+            Bug("relu_after_sum", ("operation_order",), "activates the sum, not the branch"),
+        ),
     ),
 )
