@@ -28,7 +28,13 @@ FAMILIES = (
     "decoders",
     "recurrences",
     "fields",
-)  # fmt: skip
+    "pytorch",
+    "pytorch_signals",
+)
+NEEDS = {
+    "pytorch": "torch",
+    "pytorch_signals": "torch",
+}  # libraries that the rest of the gallery does without
 NEAR = 2  # lines
 MARK = re.compile(r"# (planted|counterpart): (.+)")
 
@@ -87,25 +93,24 @@ class Pair:
 
 
 def find_pairs() -> dict[str, Pair]:
-    """Import all architectures, without those whose libraries are not installed.
+    """Import all architectures, without PyTorch's where it is not installed.
 
     Returns:
       The pairs by name, in the order of the families.
     """
     found: dict[str, Pair] = {}
     for family in FAMILIES:
-        module = importlib.import_module(f".families.{family}", __package__)
-        for pair in module.PAIRS:
-            if all(map(is_installed, pair.libraries)):
-                found[pair.name] = pair
+        if is_installed(NEEDS.get(family)):
+            module = importlib.import_module(f".families.{family}", __package__)
+            found |= {pair.name: pair for pair in module.PAIRS}
     return found
 
 
-def is_installed(library: str) -> bool:
-    """Check whether a library can be used."""
-    if library == "torch" and not find_spec("torchax"):
-        return False
-    return libraries.find(library).installed
+def is_installed(library: str | None) -> bool:
+    """Check whether a library can be used; PyTorch needs torchax."""
+    if library is None:
+        return True
+    return libraries.find(library).installed and (library != "torch" or bool(find_spec("torchax")))
 
 
 def choose(pairs: Mapping[str, Pair], names: Iterable[str]) -> dict[str, tuple[Pair, Mapping]]:

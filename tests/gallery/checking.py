@@ -12,7 +12,6 @@ from triglot.core.network import Network, Variables
 from triglot.core.types import PyTree
 from triglot.diff.inputs import batch_of
 from triglot.diff.loading import load_network
-from triglot.diff.measures.weights import canonical, put, with_noise
 from triglot.diff.pairing.pair import pair_parameters
 from triglot.diff.pairing.use_order import Uses, read_uses
 
@@ -27,10 +26,16 @@ def networks(pair: Pair) -> tuple[Network, Network]:
 
 
 @functools.cache
+def inputs(pair: Pair) -> PyTree:
+    """Draw a small batch."""
+    return batch_of(pair.spec(), BATCH, jax.random.key(1))
+
+
+@functools.cache
 def weights(pair: Pair) -> tuple[Variables, Variables]:
-    """Put equal weights into both clean networks, and noise into biases and scales."""
+    """Put equal weights into both clean networks; biases and scales differ from 0 and 1."""
     both, batch = networks(pair), inputs(pair)
-    starts = [jax.jit(each.init)(jax.random.key(0)) for each in both]
+    starts = [starting(each) for each in both]
 
     def uses() -> tuple[Uses, Uses]:
         found = []
@@ -44,21 +49,43 @@ def weights(pair: Pair) -> tuple[Variables, Variables]:
     left = (*found.only_one, *found.only_other)
     assert not left, f"without a counterpart: {', '.join(each.name for each in left)}"
     assert not any(each.transposed for each in found.pairs)
-    noisy = with_noise(canonical(both[0], starts[0]), 0)
-    moved = {each.other: noisy[each.one] for each in found.pairs}
-    return put(both[0], starts[0], noisy), put(both[1], starts[1], moved)
+    shapes = jax.eval_shape(both[1].require_codec("").encode, starts[1].params)
+    drawn = {}
+    for each in found.pairs:
+        drawn[each.one] = draw(each.one, found.one[each.one].shape)
+    moved = {each.other: drawn[each.one].reshape(shapes[each.other].shape) for each in found.pairs}
+    one, other = (
+        Variables(
+            params=jax.tree.map(jnp.asarray, network.require_codec("").decode(named)),
+            state=start.state,
+        )
+        for network, start, named in zip(both, starts, (drawn, moved), strict=True)
+    )
+    return one, other
 
 
-@functools.cache
-def inputs(pair: Pair) -> PyTree:
-    """Draw a small batch."""
-    return batch_of(pair.spec(), BATCH, jax.random.key(1))
+def starting(network: Network) -> Variables:
+    """Return a network's initial state, and shapes in place of its parameters."""
+    key = jax.random.key(0)
+    expected = jax.eval_shape(network.init, key)
+    state = jax.jit(lambda: network.init(key).state)() if jax.tree.leaves(expected.state) else ()
+    return Variables(params=expected.params, state=state or expected.state)
+
+
+def draw(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw a parameter, about as large as an initial one."""
+    random = np.random.default_rng(len(name) + sum(shape))
+    noise = random.standard_normal(shape)
+    if len(shape) < 2:
+        noise = 0.1 * noise + name.endswith("scale")
+    else:
+        noise /= np.prod(shape[:-1]) ** 0.5
+    return noise.astype(np.float32)
 
 
 def evaluated(network: Network, variables: Variables, batch: PyTree) -> list[np.ndarray]:
     """Compute the outputs in evaluation."""
-    found = jax.jit(lambda v: network.apply(v, batch)[0])(variables)
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+    return list(map(np.asarray, jax.tree.leaves(network.apply(variables, batch)[0])))
 
 
 def trained(network: Network, variables: Variables, batch: PyTree) -> list[np.ndarray]:
@@ -70,18 +97,35 @@ def trained(network: Network, variables: Variables, batch: PyTree) -> list[np.nd
         return sum(jnp.mean(leaf**2) for leaf in jax.tree.leaves(moved[0])), moved
 
     found = jax.jit(jax.grad(loss, has_aux=True))(variables.params)
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+    return list(map(np.asarray, jax.tree.leaves(found)))
+
+
+def moved(network: Network, variables: Variables, batch: PyTree) -> list[np.ndarray]:
+    """Compute outputs and state of a call in training; the state by size, then by value."""
+    found = network.apply(variables, batch, key=jax.random.key(2), train=True)
+    outputs, state = (list(map(np.asarray, jax.tree.leaves(tree))) for tree in found)
+    statistics = [leaf for leaf in state if leaf.dtype.kind == "f"]
+    statistics.sort(key=lambda leaf: (leaf.size, float(leaf.mean())))
+    return [*outputs, *statistics]
 
 
 def largest_difference(pair: Pair) -> float:
-    """Return the largest relative difference of both clean networks' outputs in evaluation."""
-    one, other = (
-        evaluated(network, variables, inputs(pair))
-        for network, variables in zip(networks(pair), weights(pair), strict=True)
-    )
-    assert [array.shape for array in one] == [array.shape for array in other]
-    assert all(np.std(array) > 1e-4 for array in one), "the outputs are nearly constant"
-    return max(map(relative, one, other))
+    """Compare both clean networks at equal weights.
+
+    Returns:
+      The largest relative difference of outputs in evaluation and, if they have running statistics,
+      of outputs and statistics after a call in training.
+    """
+    both, found = weights(pair), 0.0
+    for compute in (evaluated, moved) if jax.tree.leaves(both[0].state) else (evaluated,):
+        one, other = (
+            compute(network, variables, inputs(pair))
+            for network, variables in zip(networks(pair), both, strict=True)
+        )
+        assert [array.shape for array in one] == [array.shape for array in other]
+        assert np.std(one[0]) > 1e-4, "the outputs are nearly constant"
+        found = max(found, *map(relative, one, other))
+    return found
 
 
 def effect(pair: Pair, bug: str) -> str:

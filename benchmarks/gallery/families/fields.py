@@ -1,5 +1,7 @@
 """Networks of points, sets and graphs: NeRF, SIREN, DeepSets, graph convolution."""
 
+import itertools
+
 import equinox as eqx
 import flax.linen as nn
 import haiku as hk
@@ -172,8 +174,7 @@ class NNXGraph(nnx.Module):
     def __init__(self, width, depth, rngs):
         sizes = (5, *(width,) * depth)
         self.layers = nnx.List(
-            nnx.Linear(a, b, use_bias=False, rngs=rngs)
-            for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+            nnx.Linear(a, b, use_bias=False, rngs=rngs) for a, b in itertools.pairwise(sizes)
         )
         self.out = nnx.Linear(width, 3, rngs=rngs)
 

@@ -99,7 +99,7 @@ class LinenConvNeXt(nn.Module):
 class NNXConvNeXtBlock(nnx.Module):
     def __init__(self, width, bug, rngs):
         self.depthwise = nnx.Conv(width, width, (7, 7), feature_group_count=width, rngs=rngs)
-        epsilon = 1e-5 if bug == "next_epsilon" else 1e-6  # planted: next_epsilon
+        epsilon = 1e-3 if bug == "next_epsilon" else 1e-6  # planted: next_epsilon
         self.norm = nnx.LayerNorm(width, epsilon=epsilon, rngs=rngs)
         self.expand = nnx.Linear(width, 4 * width, rngs=rngs)
         self.project = nnx.Linear(4 * width, width, rngs=rngs)
@@ -241,7 +241,7 @@ PAIRS = (
         other=nnx_convnext,
         inputs=lambda image=32, **_: Box((image, image, 3)),
         bugs=(
-            Bug("next_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),
+            Bug("next_epsilon", ("norm_epsilon",), "epsilon 1e-3 for 1e-6"),
             Bug("gelu", ("activation",), "GELU by tanh, not the exact one"),
             Bug(
                 "layer_scale", ("missing_scale", "unpaired_parameter"), "leaves out the layer scale"

@@ -2,18 +2,44 @@
 
 from typing import Any
 
-import equinox as eqx
 import flax.linen as nn
-import jax
-import jax.numpy as jnp
 from flax import nnx
 
+from triglot.backends.keras.importing import import_keras
 from triglot.core.specs import Box
 
 from ..pair import Bug, Pair
 
+keras = import_keras()
+kl = keras.layers
+
 ONE: Any = ((1, 1), (1, 1))
-SMALL = {"widths": (8, 16), "blocks": (1, 1), "classes": 10}
+
+
+def keras_resnet(widths=(8, 16), blocks=(1, 1), classes=10, image=16):
+    """He et al. 2015, of basic blocks with a 3 x 3 stem, as a functional model."""
+
+    def norm(x):
+        return kl.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+
+    def conv(x, width, stride, size=3):
+        if size == 3:
+            x = kl.ZeroPadding2D(1)(x)
+        return kl.Conv2D(width, size, stride, use_bias=False)(x)  # counterpart: same
+
+    def block(x, width, stride):
+        y = kl.ReLU()(norm(conv(x, width, stride)))  # counterpart: momentum
+        y = norm(conv(y, width, 1))
+        if stride != 1 or x.shape[-1] != width:
+            x = norm(conv(x, width, stride, 1))
+        return kl.ReLU()(kl.Add()([x, y]))  # counterpart: relu_before_sum
+
+    inputs = keras.Input((image, image, 3))
+    x = kl.ReLU()(norm(conv(inputs, widths[0], 1)))
+    for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+        for index in range(count):
+            x = block(x, width, 2 if stage and not index else 1)
+    return keras.Model(inputs, kl.Dense(classes)(kl.GlobalAveragePooling2D()(x)))
 
 
 class LinenBlock(nn.Module):
@@ -22,11 +48,12 @@ class LinenBlock(nn.Module):
     width: int
     stride: int
     bottleneck: bool
+    bug: str
 
     @nn.compact
     def __call__(self, x, train: bool):
-        def norm(x):
-            return nn.BatchNorm(not train, momentum=0.9, epsilon=1e-5)(x)
+        def norm(x, momentum=0.9):
+            return nn.BatchNorm(not train, momentum=momentum, epsilon=1e-5)(x)
 
         inputs, strides = x.shape[-1], (self.stride, self.stride)
         outputs = 4 * self.width if self.bottleneck else self.width
@@ -36,22 +63,26 @@ class LinenBlock(nn.Module):
             y = nn.relu(norm(y))
             y = norm(nn.Conv(outputs, (1, 1), use_bias=False)(y))  # counterpart: bn_epsilon
         else:
-            y = nn.Conv(self.width, (3, 3), strides, ONE, use_bias=False)(x)  # counterpart: same
-            y = nn.relu(norm(y))  # counterpart: momentum
+            padding = "SAME" if self.bug == "same" else ONE  # planted: same
+            y = nn.Conv(self.width, (3, 3), strides, padding, use_bias=False)(x)  # planted: same
+            y = nn.relu(norm(y, 0.99 if self.bug == "momentum" else 0.9))  # planted: momentum
             y = norm(nn.Conv(outputs, (3, 3), (1, 1), ONE, use_bias=False)(y))
         if self.stride != 1 or inputs != outputs:
             x = norm(nn.Conv(outputs, (1, 1), strides, use_bias=False, name="shortcut")(x))
-        return nn.relu(x + y)  # counterpart: relu_before_sum
+        if self.bug == "relu_before_sum":
+            return x + nn.relu(y)  # planted: relu_before_sum
+        return nn.relu(x + y)
 
 
 class LinenResNet(nn.Module):
     """He et al. 2015, with a 7 x 7 stem and pooling, or a 3 x 3 stem for small images."""
 
-    widths: tuple[int, ...] = SMALL["widths"]
-    blocks: tuple[int, ...] = SMALL["blocks"]
-    classes: int = SMALL["classes"]
+    widths: tuple[int, ...] = (8, 16)
+    blocks: tuple[int, ...] = (1, 1)
+    classes: int = 10
     image: int = 16
     bottleneck: bool = False
+    bug: str = ""
 
     @nn.compact
     def __call__(self, x, train: bool):
@@ -64,76 +95,12 @@ class LinenResNet(nn.Module):
         for stage, (width, count) in enumerate(zip(self.widths, self.blocks, strict=True)):
             for index in range(count):
                 stride = 2 if stage and not index else 1
-                x = LinenBlock(width, stride, self.bottleneck)(x, train)
+                x = LinenBlock(width, stride, self.bottleneck, self.bug)(x, train)
         return nn.Dense(self.classes)(x.mean((1, 2)))
 
 
 def linen_bottleneck(image=32, **size):
     return LinenResNet(image=image, bottleneck=True, **size)
-
-
-def batch_norm(width, momentum=0.9):
-    return eqx.nn.BatchNorm(width, "batch", eps=1e-5, momentum=momentum, mode="batch")
-
-
-class EquinoxBlock(eqx.Module):
-    conv1: eqx.nn.Conv2d
-    bn1: eqx.nn.BatchNorm
-    conv2: eqx.nn.Conv2d
-    bn2: eqx.nn.BatchNorm
-    shortcut: tuple[eqx.nn.Conv2d, eqx.nn.BatchNorm] | None
-    bug: str = eqx.field(static=True)
-
-    def __init__(self, inputs, width, stride, bug, key):
-        keys = jax.random.split(key, 3)
-        padding = "SAME" if bug == "same" else 1  # planted: same
-        momentum = 0.99 if bug == "momentum" else 0.9  # planted: momentum
-        self.conv1 = eqx.nn.Conv2d(inputs, width, 3, stride, padding, use_bias=False, key=keys[0])
-        self.bn1 = batch_norm(width, momentum)
-        self.conv2 = eqx.nn.Conv2d(width, width, 3, 1, padding, use_bias=False, key=keys[1])
-        self.bn2, self.shortcut, self.bug = batch_norm(width), None, bug
-        if stride != 1 or inputs != width:
-            conv = eqx.nn.Conv2d(inputs, width, 1, stride, use_bias=False, key=keys[2])
-            self.shortcut = conv, batch_norm(width)
-
-    def __call__(self, x, state):
-        y = self.conv1(x)  # planted: same
-        y, state = self.bn1(y, state)  # planted: momentum
-        y, state = self.bn2(self.conv2(jax.nn.relu(y)), state)
-        if self.shortcut is not None:
-            x, state = self.shortcut[1](self.shortcut[0](x), state)
-        if self.bug == "relu_before_sum":
-            return x + jax.nn.relu(y), state  # planted: relu_before_sum
-        return jax.nn.relu(x + y), state
-
-
-class EquinoxResNet(eqx.Module):
-    stem: eqx.nn.Conv2d
-    norm: eqx.nn.BatchNorm
-    blocks: list[EquinoxBlock]
-    fc: eqx.nn.Linear
-
-    def __init__(self, widths, blocks, classes, bug, key):
-        keys = iter(jax.random.split(key, sum(blocks) + 2))
-        self.stem = eqx.nn.Conv2d(3, widths[0], 3, padding=1, use_bias=False, key=next(keys))
-        self.norm, self.blocks, inputs = batch_norm(widths[0]), [], widths[0]
-        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-            for index in range(count):
-                stride = 2 if stage and not index else 1
-                self.blocks.append(EquinoxBlock(inputs, width, stride, bug, next(keys)))
-                inputs = width
-        self.fc = eqx.nn.Linear(inputs, classes, key=next(keys))
-
-    def __call__(self, image, state):
-        x, state = self.norm(self.stem(jnp.moveaxis(image, -1, 0)), state)
-        x = jax.nn.relu(x)
-        for block in self.blocks:
-            x, state = block(x, state)
-        return self.fc(x.mean((1, 2))), state
-
-
-def equinox_resnet(widths=(8, 16), blocks=(1, 1), classes=10, image=16, bug=""):
-    return lambda key: EquinoxResNet(widths, blocks, classes, bug, key)
 
 
 def nnx_conv(inputs, outputs, size, stride, rngs):
@@ -197,9 +164,9 @@ PAIRS = (
     Pair(
         name="resnet",
         source="He et al. 2015",
-        libraries=("linen", "equinox"),
-        one=LinenResNet,
-        other=equinox_resnet,
+        libraries=("keras", "linen"),
+        one=keras_resnet,
+        other=LinenResNet,
         inputs=lambda image=16, **_: images(image),
         bugs=(
             Bug("same", ("padding",), "SAME where stride 2 is padded by 1"),

@@ -197,9 +197,9 @@ class NNXT5Block(nnx.Module):
     def __init__(self, width, heads, bug, rngs):
         size = width // heads
         self.norm1, self.norm2 = nnx.RMSNorm(width, rngs=rngs), nnx.RMSNorm(width, rngs=rngs)
-        for name in ("query", "key", "value"):
-            layer = nnx.LinearGeneral(width, (heads, size), use_bias=False, rngs=rngs)
-            setattr(self, name, layer)
+        self.query, self.key, self.value = (
+            nnx.LinearGeneral(width, (heads, size), use_bias=False, rngs=rngs) for _ in range(3)
+        )
         self.out = nnx.LinearGeneral((heads, size), width, axis=(-2, -1), use_bias=False, rngs=rngs)
         self.expand = nnx.Linear(width, 4 * width, use_bias=False, rngs=rngs)
         self.project = nnx.Linear(4 * width, width, use_bias=False, rngs=rngs)

@@ -1,5 +1,7 @@
 """Sequences: language models of LSTM and GRU, WaveNet, and PixelCNN's masked convolutions."""
 
+from typing import Any
+
 import equinox as eqx
 import flax.linen as nn
 import haiku as hk
@@ -28,16 +30,16 @@ class HaikuLSTM(hk.RNNCore):
         h = jax.nn.sigmoid(o) * jnp.tanh(c)  # counterpart: cell_tanh, gate_order
         return h, (h, c)
 
-    def initial_state(self, batch_size):
+    def initial_state(self, batch_size) -> Any:
         zeros = jnp.zeros((batch_size, self.width))
         return zeros, zeros
 
 
 def haiku_lstm(width=16, depth=2, vocabulary=40):
     def network(tokens):
-        x = hk.Embed(vocabulary, width)(tokens).swapaxes(0, 1)
+        x: Any = hk.Embed(vocabulary, width)(tokens).swapaxes(0, 1)
         for index in range(depth):
-            core = HaikuLSTM(width, name=f"lstm_{index}")
+            core: Any = HaikuLSTM(width, name=f"lstm_{index}")
             x, _ = hk.dynamic_unroll(core, x, core.initial_state(x.shape[1]))
         return hk.Linear(vocabulary)(x.swapaxes(0, 1))
 

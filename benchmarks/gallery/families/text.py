@@ -1,5 +1,7 @@
 """Text: GPT-2, a model with tied embeddings, a convolutional classifier."""
 
+from typing import Any
+
 import equinox as eqx
 import flax.linen as nn
 import haiku as hk
@@ -90,7 +92,10 @@ def jax_gpt(width=16, heads=2, depth=2, vocabulary=40, length=8, bug=""):
         def norm():
             return {"g": jnp.ones(width), "b": jnp.zeros(width)}
 
-        params = {"wte": normal(vocabulary, width), "wpe": normal(length + 2, width)}
+        params: dict[str, Any] = {
+            "wte": normal(vocabulary, width),
+            "wpe": normal(length + 2, width),
+        }
         params["blocks"] = [
             {
                 "ln_1": norm(),
