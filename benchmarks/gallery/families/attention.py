@@ -103,7 +103,7 @@ def haiku_post_norm(width=16, heads=2, depth=2):
         for index in range(depth):
             x = norm(x + attention(x, index))  # counterpart: pre_norm
             y = jax.nn.relu(hk.Linear(4 * width, name=f"expand_{index}")(x))
-            x = norm(x + hk.Linear(width, name=f"project_{index}")(y))
+            x = norm(x + hk.Linear(width, name=f"project_{index}")(y))  # counterpart: norm_tokens
         return hk.Linear(5, name="out")(x)
 
     return network
@@ -133,7 +133,8 @@ class LinenPostNorm(nn.Module):
             else:
                 x = nn.LayerNorm(1e-5)(x + attention(x))  # planted: pre_norm
             y = nn.Dense(self.width)(nn.relu(nn.Dense(4 * self.width)(x)))
-            x = nn.LayerNorm(1e-5)(x + y)
+            axes = (-2, -1) if self.bug == "norm_tokens" else -1  # planted: norm_tokens
+            x = nn.LayerNorm(1e-5, reduction_axes=axes)(x + y)  # planted: norm_tokens
         return nn.Dense(5)(x)
 
     def positions(self, length):
@@ -245,6 +246,7 @@ PAIRS = (
         inputs=Box((6, 5)),
         bugs=(
             Bug("pre_norm", ("operation_order",), "normalizes before attention, not after the sum"),
+            Bug("norm_tokens", ("norm_axis",), "normalizes over tokens, too"),
             Bug("positions_from_one", ("position_embedding",), "counts positions from 1"),
             Bug(
                 "interleaved",

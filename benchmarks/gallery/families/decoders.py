@@ -1,4 +1,4 @@
-"""Encoders and decoders of images: U-Net, an autoencoder with resizing, VAE."""
+"""Encoders and decoders of images: U-Net, an autoencoder with resizing, VAE, VQ."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -180,6 +180,59 @@ class LinenVAE(nn.Module):
         return x, mean, std  # planted: no_sigmoid
 
 
+class LinenVQ(nn.Module):
+    """Van den Oord et al. 2017: the nearest code, whose gradient is passed straight through."""
+
+    codes: int = 6
+    width: int = 8
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(self.width)(nn.relu(nn.Dense(2 * self.width)(x)))
+        book = self.param("book", nn.initializers.normal(1.0), (self.codes, self.width))
+        distances = jnp.sum((x[..., None, :] - book) ** 2, -1)  # counterpart: inner_product
+        nearest = book[jnp.argmin(distances, -1)]  # counterpart: inner_product
+        quantized = x + jax.lax.stop_gradient(nearest - x)  # counterpart: no_gradient
+        commitment = jnp.mean((x - jax.lax.stop_gradient(nearest)) ** 2, -1)  # counterpart: moved
+        codes = jnp.mean((jax.lax.stop_gradient(x) - nearest) ** 2, -1)
+        x = nn.Dense(4)(nn.relu(nn.Dense(2 * self.width)(quantized)))
+        return x, codes + 0.25 * commitment
+
+
+class EquinoxVQ(eqx.Module):
+    layers: list[eqx.nn.Linear]
+    book: jax.Array
+    bug: str = eqx.field(static=True)
+
+    def __init__(self, codes, width, bug, key):
+        keys = jax.random.split(key, 5)
+        sizes = [(5, 2 * width), (2 * width, width), (width, 2 * width), (2 * width, 4)]
+        layers = zip(sizes, keys[1:], strict=True)
+        self.layers = [eqx.nn.Linear(*size, key=each) for size, each in layers]
+        self.book = jax.random.normal(keys[0], (codes, width))
+        self.bug = bug
+
+    def __call__(self, x):
+        x = self.layers[1](jax.nn.relu(self.layers[0](x)))
+        if self.bug == "inner_product":
+            chosen = jnp.argmax(self.book @ x)  # planted: inner_product
+        else:
+            chosen = jnp.argmin(jnp.sum((x - self.book) ** 2, -1))
+        nearest = self.book[chosen]  # planted: inner_product
+        stopped = jax.lax.stop_gradient
+        passed = x + stopped(nearest - x)
+        passed = nearest if self.bug == "no_gradient" else passed  # planted: no_gradient
+        codes = jnp.mean((stopped(x) - nearest) ** 2)
+        target = nearest if self.bug == "moved" else stopped(nearest)  # planted: moved
+        commitment = jnp.mean((x - target) ** 2)  # planted: moved
+        x = self.layers[2](passed)  # planted: no_gradient
+        return self.layers[3](jax.nn.relu(x)), codes + 0.25 * commitment
+
+
+def equinox_vq(codes=6, width=8, bug=""):
+    return lambda key: EquinoxVQ(codes, width, bug, key)
+
+
 PAIRS = (
     Pair(
         name="unet",
@@ -221,6 +274,19 @@ PAIRS = (
             Bug("variance", ("constant",), "returns the variance for the standard deviation"),
             Bug("softplus", ("activation",), "softplus for exp"),
             Bug("no_sigmoid", ("activation",), "leaves out the sigmoid of the pixels"),
+        ),
+    ),
+    Pair(
+        name="vq",
+        source="van den Oord et al. 2017",
+        libraries=("linen", "equinox"),
+        one=LinenVQ,
+        other=equinox_vq,
+        inputs=Box((5,)),
+        bugs=(
+            Bug("no_gradient", ("stop_gradient",), "passes no gradient straight through"),
+            Bug("moved", ("stop_gradient",), "lets the commitment loss move the codes"),
+            Bug("inner_product", ("operation_differs",), "chooses by the inner product"),
         ),
     ),
 )

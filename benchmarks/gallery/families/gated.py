@@ -1,4 +1,4 @@
-"""DenseNet, squeeze-and-excitation, highway network."""
+"""DenseNet, squeeze-and-excitation, highway network, dropout."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -175,6 +175,39 @@ def equinox_highway(width=16, layers=3, bug=""):
     return lambda key: EquinoxHighway(width, layers, bug, key)
 
 
+class LinenDropout(nn.Module):
+    """Srivastava et al. 2014: a share of the hidden units is dropped in training."""
+
+    width: int = 16
+
+    @nn.compact
+    def __call__(self, obs, train: bool):
+        x = obs
+        for _ in range(2):
+            x = nn.relu(nn.Dense(self.width)(x))
+            x = nn.Dropout(0.2, deterministic=not train)(x)  # counterpart: rate, unscaled, never
+        return nn.Dense(3)(x)
+
+
+def haiku_dropout(width=16, bug=""):
+    def dropped(x):
+        rate = 0.8 if bug == "rate" else 0.2  # planted: rate
+        if bug == "unscaled":
+            kept = jax.random.bernoulli(hk.next_rng_key(), 1 - rate, x.shape)
+            return jnp.where(kept, x, 0.0)  # planted: unscaled
+        return hk.dropout(hk.next_rng_key(), rate, x)  # planted: rate
+
+    def network(obs, is_training):
+        x = obs
+        for _ in range(2):
+            x = jax.nn.relu(hk.Linear(width)(x))
+            if is_training and bug != "never":  # planted: never
+                x = dropped(x)  # planted: rate, unscaled, never
+        return hk.Linear(3)(x)
+
+    return network
+
+
 PAIRS = (
     Pair(
         name="densenet",
@@ -221,6 +254,19 @@ PAIRS = (
             ),
             Bug("gate_swapped", ("operand_order",), "swaps gate and 1 - gate"),
             Bug("uncoupled", ("operation_missing",), "adds the whole input, without 1 - gate"),
+        ),
+    ),
+    Pair(
+        name="dropout",
+        source="Srivastava et al. 2014",
+        libraries=("linen", "haiku"),
+        one=LinenDropout,
+        other=haiku_dropout,
+        inputs=Box((6,)),
+        bugs=(
+            Bug("rate", ("dropout",), "takes the share to keep for the rate"),
+            Bug("unscaled", ("dropout",), "does not scale what is kept"),
+            Bug("never", ("dropout",), "drops nothing in training"),
         ),
     ),
 )

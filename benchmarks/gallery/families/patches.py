@@ -153,7 +153,7 @@ class NNXMixer(nnx.Module):
         x = x.reshape(len(x), -1, x.shape[-1])
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x).mean(1))
+        return self.head(self.norm(x).mean(1))  # counterpart: headless
 
 
 def nnx_mixer(patch=4, width=16, depth=2, image=16):
@@ -181,7 +181,8 @@ def haiku_mixer(patch=4, width=16, depth=2, image=16, bug=""):
                 z = mlp(y.swapaxes(1, 2), 2 * y.shape[1], f"tokens_{index}")
                 x = skip + z.swapaxes(1, 2)  # planted: skip_normed
             x = x + mlp(norm(x), 2 * width, f"channels_{index}")
-        return hk.Linear(10, name="head")(norm(x).mean(1))
+        with_bias = bug != "headless"  # planted: headless
+        return hk.Linear(10, with_bias, name="head")(norm(x).mean(1))  # planted: headless
 
     return network
 
@@ -258,6 +259,7 @@ PAIRS = (
         other=haiku_mixer,
         inputs=lambda image=16, **_: Box((image, image, 3)),
         bugs=(
+            Bug("headless", ("missing_bias",), "no bias in the head"),
             Bug("exact_gelu", ("activation",), "exact GELU for that by tanh"),
             Bug(
                 "skip_normed", ("residual_source",), "adds the norm's output, not the block's input"

@@ -63,20 +63,22 @@ class LinenLlama(nn.Module):
         x = nn.Embed(self.vocabulary, self.width)(tokens)
         for index in range(self.depth):
             x = LinenLlamaBlock(self.heads, self.groups, name=f"layers_{index}")(x)
-        x = nn.RMSNorm(epsilon=1e-5, name="norm")(x)
+        x = nn.RMSNorm(epsilon=1e-5, name="norm")(x)  # counterpart: centred
         return nn.Dense(self.vocabulary, use_bias=False, name="output")(x)
 
 
 class RMSNorm(eqx.Module):
     weight: jax.Array
     epsilon: float = eqx.field(static=True)
+    centred: bool = eqx.field(static=True)
 
-    def __init__(self, width, epsilon=1e-5):
-        self.weight, self.epsilon = jnp.ones(width), epsilon
+    def __init__(self, width, epsilon=1e-5, centred=False):
+        self.weight, self.epsilon, self.centred = jnp.ones(width), epsilon, centred
 
     def __call__(self, x):
+        x = x - x.mean(-1, keepdims=True) if self.centred else x  # planted: centred
         mean = jnp.mean(jnp.square(x), -1, keepdims=True)
-        return x * jax.lax.rsqrt(mean + self.epsilon) * self.weight  # planted: rms_epsilon
+        return x * jax.lax.rsqrt(mean + self.epsilon) * self.weight  # planted: rms_epsilon, centred
 
 
 class EquinoxLlamaBlock(eqx.Module):
@@ -153,14 +155,14 @@ class EquinoxLlama(eqx.Module):
         keys = jax.random.split(key, depth + 2)
         self.embed = eqx.nn.Embedding(vocabulary, width, key=keys[0])
         self.layers = [EquinoxLlamaBlock(width, heads, groups, bug, each) for each in keys[2:]]
-        self.norm = RMSNorm(width)
+        self.norm = RMSNorm(width, centred=bug == "centred")  # planted: centred
         self.output = eqx.nn.Linear(width, vocabulary, use_bias=False, key=keys[1])
 
     def __call__(self, tokens):
         x = jax.vmap(self.embed)(tokens)
         for layer in self.layers:
             x = layer(x)
-        return jax.vmap(self.output)(jax.vmap(self.norm)(x))
+        return jax.vmap(self.output)(jax.vmap(self.norm)(x))  # planted: centred
 
 
 def equinox_llama(width=16, heads=4, groups=2, depth=2, vocabulary=40, length=8, bug=""):
@@ -254,6 +256,7 @@ PAIRS = (
             Bug(
                 "rotary_pairs", ("rotary_convention",), "rotates neighbouring features, not halves"
             ),
+            Bug("centred", ("norm_kind",), "subtracts the mean in the last norm"),
             Bug("rotary_base", ("constant", "rotary_convention"), "base 500,000 for 10,000"),
             Bug("tiled_groups", ("attention_heads",), "repeats keys group after group"),
             Bug("gate_swap", ("operand_order", "activation"), "activates the other half of SwiGLU"),

@@ -46,7 +46,7 @@ class EquinoxGPTBlock(eqx.Module):
         mask = jnp.tril(jnp.ones((length, length), bool))  # counterpart: mask_offset
         logits = jnp.where(mask, logits, -jnp.inf)  # counterpart: mask_offset, scale_width
         y = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(logits), v).reshape(length, width)
-        x = x + jax.vmap(self.c_proj)(y)
+        x = x + jax.vmap(self.c_proj)(y)  # counterpart: transposed
         y = jax.nn.gelu(jax.vmap(self.c_fc)(jax.vmap(self.ln_2)(x)))  # counterpart: gelu_exact
         return x + jax.vmap(self.mlp_proj)(y)
 
@@ -132,7 +132,10 @@ def jax_gpt(width=16, heads=2, depth=2, vocabulary=40, length=8, bug=""):
         mask = jnp.tril(jnp.ones(logits.shape[-2:], bool), offset)  # planted: mask_offset
         weights = jax.nn.softmax(jnp.where(mask, logits, -jnp.inf))  # planted: mask_offset
         y = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
-        return dense(p["c_proj"], y.reshape(x.shape))
+        y = y.reshape(x.shape)
+        if bug == "transposed":
+            return y @ p["c_proj"]["w"].T + p["c_proj"]["b"]  # planted: transposed
+        return dense(p["c_proj"], y)
 
     def apply(params, tokens):
         first = 1 if bug == "positions_plus_one" else 0  # planted: positions_plus_one
@@ -155,7 +158,7 @@ def haiku_bigram(width=16, vocabulary=40):
     def network(tokens):
         embed = hk.Embed(vocabulary, width)
         x = embed(tokens) * width**0.5  # counterpart: embed_unscaled
-        x = hk.LayerNorm(-1, True, True)(x + jnp.tanh(hk.Linear(width)(x)))
+        x = hk.LayerNorm(-1, True, True)(x + jnp.tanh(hk.Linear(width)(x)))  # counterpart: half
         logits = x @ embed.embeddings.T  # counterpart: two_tables
         return 30.0 * jnp.tanh(logits / 30.0)  # counterpart: soft_cap
 
@@ -173,7 +176,9 @@ class LinenBigram(nn.Module):
         x = embed(tokens)
         if self.bug != "embed_unscaled":
             x = x * self.width**0.5  # planted: embed_unscaled
-        x = nn.LayerNorm(1e-5)(x + jnp.tanh(nn.Dense(self.width)(x)))  # planted: embed_unscaled
+        dtype = jnp.bfloat16 if self.bug == "half" else None  # planted: half
+        y = jnp.tanh(nn.Dense(self.width, dtype=dtype)(x))  # planted: half
+        x = nn.LayerNorm(1e-5)(x + y.astype(x.dtype))  # planted: embed_unscaled
         head = nn.Embed(self.vocabulary, self.width) if self.bug == "two_tables" else embed
         logits = head.attend(x)  # planted: two_tables
         cap = 50.0 if self.bug == "soft_cap" else 30.0  # planted: soft_cap
@@ -233,6 +238,7 @@ GPT_BUGS = {
     ),
     "gelu_exact": (("activation",), "exact GELU for that by tanh"),
     "positions_plus_one": (("position_embedding",), "counts positions from 1"),
+    "transposed": (("kernel_layout",), "transposes the matrix of the output"),
     "untied": (
         ("tied_weights", "weight_sharing", "unpaired_parameter"),
         "has a matrix of its own for the logits",
@@ -270,6 +276,7 @@ PAIRS = (
             Bug(
                 "two_tables", ("tied_weights", "weight_sharing"), "a second table gives the logits"
             ),
+            Bug("half", ("dtype",), "multiplies in bfloat16"),
             Bug("soft_cap", ("constant",), "caps logits at 50, not at 30"),
         ),
     ),
