@@ -16,30 +16,56 @@ kl = keras.layers
 ONE: Any = ((1, 1), (1, 1))
 
 
-def keras_resnet(widths=(8, 16), blocks=(1, 1), classes=10, image=16):
-    """He et al. 2015, of basic blocks with a 3 x 3 stem, as a functional model."""
+class KerasConvNorm(kl.Layer):
+    """A padded convolution and its norm."""
 
-    def norm(x):
-        return kl.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+    def __init__(self, width, stride, size=3):
+        super().__init__()
+        self.pad = kl.ZeroPadding2D(size // 2)
+        self.conv = kl.Conv2D(width, size, stride, use_bias=False)
+        self.norm = kl.BatchNormalization(momentum=0.9, epsilon=1e-5)
 
-    def conv(x, width, stride, size=3):
-        if size == 3:
-            x = kl.ZeroPadding2D(1)(x)
-        return kl.Conv2D(width, size, stride, use_bias=False)(x)  # counterpart: same
+    def call(self, x, training=False):
+        x = self.conv(self.pad(x))  # counterpart: same
+        return self.norm(x, training=training)  # counterpart: momentum
 
-    def block(x, width, stride):
-        y = kl.ReLU()(norm(conv(x, width, stride)))  # counterpart: momentum
-        y = norm(conv(y, width, 1))
-        if stride != 1 or x.shape[-1] != width:
-            x = norm(conv(x, width, stride, 1))
-        return kl.ReLU()(kl.Add()([x, y]))  # counterpart: relu_before_sum
 
-    inputs = keras.Input((image, image, 3))
-    x = kl.ReLU()(norm(conv(inputs, widths[0], 1)))
-    for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-        for index in range(count):
-            x = block(x, width, 2 if stage and not index else 1)
-    return keras.Model(inputs, kl.Dense(classes)(kl.GlobalAveragePooling2D()(x)))
+class KerasBlock(kl.Layer):
+    def __init__(self, width, stride, project):
+        super().__init__()
+        self.first, self.second = KerasConvNorm(width, stride), KerasConvNorm(width, 1)
+        self.shortcut = KerasConvNorm(width, stride, 1) if project else None
+
+    def call(self, x, training=False):
+        y = keras.ops.relu(self.first(x, training=training))
+        y = self.second(y, training=training)
+        if self.shortcut is not None:
+            x = self.shortcut(x, training=training)
+        return keras.ops.relu(x + y)  # counterpart: relu_before_sum
+
+
+class KerasResNet(keras.Model):
+    """He et al. 2015, of basic blocks with a 3 x 3 stem."""
+
+    def __init__(self, widths=(8, 16), blocks=(1, 1), classes=10, image=16):
+        super().__init__()
+        self.stem, self.blocks, inputs = KerasConvNorm(widths[0], 1), [], widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for index in range(count):
+                stride = 2 if stage and not index else 1
+                self.blocks.append(KerasBlock(width, stride, stride != 1 or inputs != width))
+                inputs = width
+        self.pool, self.fc = kl.GlobalAveragePooling2D(), kl.Dense(classes)
+
+    def call(self, x, training=False):
+        x = keras.ops.relu(self.stem(x, training=training))
+        for block in self.blocks:
+            x = block(x, training=training)
+        return self.fc(self.pool(x))
+
+
+def keras_resnet(**size):
+    return lambda: KerasResNet(**size)
 
 
 class LinenBlock(nn.Module):
