@@ -160,7 +160,7 @@ class Comparison:
         first = None
         if random is not None:
             self._notes.append(random.note)
-            causes += random.causes
+            causes += [] if search.apart else random.causes  # outputs that differ anyway
             verdict = EQUIVALENT if verdict == IDENTICAL and not random.identical else verdict
             verdict = verdict if random.same else DIFFERENT
         if verdict == DIFFERENT or (random is not None and not random.identical):
@@ -171,6 +171,8 @@ class Comparison:
                 with_state=random is None and not findings.agree(measurements, STATE)
             )
             if verdict == DIFFERENT:
+                if search.resized:  # the layers behind have other sizes, and are no others
+                    causes = [cause for cause in causes if cause.name != "architecture"]
                 if pairing.only_one or pairing.only_other:  # named above, with what they mean
                     explained = [cause for cause in explained if cause.name not in UNPAIRED]
                 computed = findings.computation_causes(measured.dtypes, self.labels)
@@ -310,6 +312,12 @@ class _Search:
     found: dict[str, Explanation] = field(default_factory=dict)
     first: Difference | None = None
     answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
+
+    @property
+    def resized(self) -> bool:
+        """Whether a convolution has results of another size, and all that follows."""
+        left = len(self.pairing.only_one), len(self.pairing.only_other)
+        return left[0] == left[1] and any(each.resized for each in self.found.values())
 
     def compare(self) -> None:
         """Compare both networks operation by operation, and find transposed matrices."""

@@ -168,7 +168,8 @@ def causes_of(
             if mode in found and not any(cause.name in STATISTICS for cause in causes):
                 explanation = _after(found[mode], states, labels)
                 for cause in explanation.causes:  # the next layers' have the same name
-                    causes = merged(causes, [cause])
+                    if not (is_explained and cause.name == "norm_momentum"):  # of other inputs
+                        causes = merged(causes, [cause])
                 first = first or explanation.first_difference
     return first, causes
 

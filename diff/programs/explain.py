@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from ...core.types import PyTree
 from ..types import Cause, Difference, Side
 from . import divergence, places
 from .arithmetic import arithmetic_difference, mixes_types
-from .catalogue import is_consequence, name_causes
+from .catalogue import is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
 from .divergence import Divergence
 from .recording import record_both
@@ -34,6 +34,7 @@ class Explanation:
       views: both programs, the second one with the first one's results wherever a cause was found.
       diverges: whether outputs differ in float64.
       parameters: canonical names, of either program, that the parts in which they diverge read.
+      resized: whether a convolution or a pooling has results of another size.
     """
 
     first_difference: Difference | None
@@ -41,6 +42,7 @@ class Explanation:
     views: Views
     diverges: bool = False
     parameters: frozenset[str] = frozenset()
+    resized: bool = False
 
 
 def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
@@ -56,7 +58,18 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
       TriglotError: if a network has no codec or gives another number of outputs.
     """
     record = functools.partial(record_both, one, other, inputs, train=train, key=key)
-    return explain_tapes(record(wide=True), (one.label, other.label), record)
+    labels = (one.label, other.label)
+    found = explain_tapes(record(wide=True), labels, record)
+    shared = one.names.keys() & other.names.keys()
+    names = {"": "", **{one.names[name]: other.names[name] for name in shared}}
+    resized = windows.other_sizes(found.views, names, labels) if found.diverges else None
+    if resized is None:
+        return found
+    known = {cause.name for cause in found.causes}
+    causes = found.causes if resized.name in known else (resized, *found.causes)
+    return replace(
+        found, causes=tuple(each for each in causes if each.name != "unknown"), resized=True
+    )
 
 
 def explain_tapes(

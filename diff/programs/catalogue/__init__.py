@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from ...types import Cause
 from .. import places
 from ..divergence import Divergence
+from ..regions import RegionPart
 from ..tape import PARAMS
 from ..values import Core
 from . import (
@@ -52,10 +53,13 @@ ENTRIES: Sequence[Entry] = (
     cells.forget_bias,
     cells.gate_order,
     attention.attention_heads,
+    structure.moved_operation,
     activations.activation,
     structure.reduction,
     windows.pooling,
+    structure.position_embedding,
     structure.operand,
+    structure.operand_order,
     structure.constant,
     rotary.rotary_convention,
     resizing.resizing,
@@ -73,9 +77,17 @@ def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause]
     """
     findings = (entry(found, labels) for entry in ENTRIES)
     finding = next(filter(None, findings), None) or Finding("unknown", _unexplained(found), found)
-    place = places.of_both((part.operation() for part in finding.divergence.parts), labels)
+    parts = zip(labels, finding.divergence.parts, strict=True)
+    place = "; ".join(f"{label}: {_place(part)}" for label, part in parts)
     named = [(finding.name, finding.evidence), *finding.more]
     return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
+
+
+def _place(part: RegionPart) -> str:
+    operation = part.operation()
+    if operation is None and part.end is not None and part.end in part.tape.producers:
+        return f"no counterpart, after {places.shown(places.operation(part.tape, part.end))}"
+    return places.shown(operation)
 
 
 def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:

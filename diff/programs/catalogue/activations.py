@@ -34,6 +34,8 @@ NAMED: dict[str, Callable[[Any], Any]] = {
     "soft sign": jax.nn.soft_sign,
     "squareplus": jax.nn.squareplus,
     "sine": jax.numpy.sin,
+    "cosine": jax.numpy.cos,
+    "exponential": jax.numpy.exp,
     "quick gelu (x * sigmoid(1.702 x))": lambda x: x * jax.nn.sigmoid(1.702 * x),
 }
 

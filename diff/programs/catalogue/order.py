@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from ..divergence import Divergence
-from ..values import close, layouts
+from ..values import View, close, layouts
 from .features import Finding
 
 
@@ -33,8 +33,19 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
                         f"{orders[1]} in {labels[1]}; in one order, the results are equal"
                     )
-                    return Finding("flatten_order", evidence, found)
+                    name = (
+                        "concatenation"
+                        if _joined(one, a) and _joined(other, b)
+                        else "flatten_order"
+                    )
+                    return Finding(name, evidence, found)
     return None
+
+
+def _joined(view: View, value: int) -> bool:
+    tape = view.tape
+    index = tape.producers.get(tape.roots[value])
+    return index is not None and tape.steps[index].name == "concatenate"
 
 
 def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import RegionPart
+from ..tape import INPUTS
 from .features import Finding
 
 PLAIN = "each pixel repeated"
@@ -30,10 +31,10 @@ def resizing(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 def _kind(part: RegionPart, size: int) -> str | None:
     """Name how a part enlarges its one input; None if it does something else."""
     inputs = [value for value in part.inputs if not part.tape.is_constant(value)]
-    if not inputs or any(part.tape.leaves.get(value) for value in part.values):
+    depends = [part.tape.depends[value] for value in (*inputs, *part.values)]
+    if not inputs or not all(mask & INPUTS for mask in depends):
         return None
-    smaller = max(np.size(part.view.arrays[value]) for value in inputs) < size
-    if part.end is None or not (smaller or part.end in part.region.boundary):
+    if max(np.size(part.view.arrays[value]) for value in inputs) >= size:
         return None
     names = part.names
     if not names <= COPIES | AVERAGES | {"reshape", "transpose", "squeeze", "expand_dims"}:

@@ -7,8 +7,8 @@ import numpy as np
 
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart
-from ..tape import LAYOUT, Step, Tape
+from ..regions import RegionPart, consumers
+from ..tape import INPUTS, LAYOUT, PARAMS, Step, Tape
 from ..values import layouts
 from . import features
 from .features import Finding
@@ -20,6 +20,8 @@ REDUCTIONS = {
     "reduce_min": "takes the minimum",
     "reduce_sum": "sums",
 }
+ROWS = ("dynamic_slice", "gather", "slice")
+SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 BOUNDS = ("clamp", "max", "min")
 MAX_STEPS = 24  # of a part whose operations are compared one by one
 
@@ -53,11 +55,15 @@ def factor(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     number = features.ratio(found)
     if number is None or not any(_scales(part) for part in found.parts):
         return None
+    logits = all(
+        part.end is not None and features.leads_to(part.tape, part.end, ("exp",), 8) is not None
+        for part in found.parts
+    )
     evidence = (
         f"the results of {labels[0]} are {number:.6g} times those of {labels[1]}; with the first "
         "one's in both, what follows is equal"
     )
-    return Finding("constant", evidence, found)
+    return Finding("attention_scale" if logits else "constant", evidence, found)
 
 
 def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -82,11 +88,13 @@ def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 continue
             softmax = all(
                 features.leads_to(part.tape, step.results[0], ("exp",), 3) is not None
-                or "exp" in part.names
+                or features.comes_from(part.tape, step.operands[0], ("exp",), 3) is not None
                 for part, step in zip(found.parts, (left, right), strict=True)
             )
-            shown = [f"axes {_axes(step)} of {shape} ({count} values)"
-                     for step, shape, count in zip((left, right), shapes, counts, strict=True)]  # fmt: skip
+            shown = [
+                f"axes {_axes(step)} of {shape} ({count} values)"
+                for step, shape, count in zip((left, right), shapes, counts, strict=True)
+            ]
             evidence = f"reduces over {shown[0]} in {labels[0]}, over {shown[1]} in {labels[1]}"
             return Finding("softmax_axis" if softmax else "reduction_axis", evidence, found)
     return None
@@ -104,7 +112,7 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         missing = [
             i for i, core in enumerate(ours) if not any(core.same(c, tolerance) for c in theirs)
         ]
-        if len(odd) != 1 or len(missing) != 1 or len(theirs) < 2:
+        if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
             continue
         meant = next(other.view.find_all(ours[missing[0]]), None)
         if meant is None or not found.parts[1].tape.depends[meant]:
@@ -119,8 +127,148 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                     f"{_produced(other.tape, read)} where {labels[0]} has "
                     f"{_produced(other.tape, meant)}; with that in both, the results are equal"
                 )
-                name = "residual_source" if right.name == "add" else "operand_order"
+                name = _source_name(other.tape, right, read, meant)
                 return Finding(name, evidence, found)
+    return None
+
+
+def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
+    """Name the cause for which a step reads one value, and not another."""
+    whole = [_whole(tape, value) for value in (read, meant)]
+    if whole[0] is not None and whole[0] == whole[1]:
+        return "operand_order"
+    normalized = [features.comes_from(tape, value, ("rsqrt", "sqrt"), 6) for value in (read, meant)]
+    if (normalized[0] is None) != (normalized[1] is None):
+        return "operation_order"
+    return "residual_source" if step.name == "add" else "operand_source"
+
+
+def _whole(tape: Tape, value: int) -> int | None:
+    """Return the value of which another is a piece."""
+    index = tape.producers.get(tape.roots[value])
+    if index is None or tape.steps[index].name not in ("split", "slice", "dynamic_slice"):
+        return None
+    return tape.roots[tape.steps[index].operands[0]]
+
+
+def position_embedding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a sum with equal values of arrays that do not depend on the inputs, and differ."""
+    one, other = found.parts
+    for first, second in _pairs(found):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if left.name in ROWS and (rows := _other_rows(found, left, right, labels)):
+            return rows
+        if left.name == "mul" and (mask := _other_mask(found, left, right, labels)):
+            return mask
+        if left.name != "add":
+            continue
+        ours, theirs = (
+            [value for value in step.operands if not part.tape.depends[value] & INPUTS]
+            for part, step in zip(found.parts, (left, right), strict=True)
+        )
+        if len(ours) != 1 or len(theirs) != 1 or np.size(one.view.arrays[ours[0]]) == 1:
+            continue
+        cores = one.view.core(ours[0]), other.view.core(theirs[0])
+        if cores[0].array.ndim < 2 or cores[0].same(cores[1], one.view.tolerance):
+            continue
+        read = [_produced(part.tape, value)
+                for part, value in zip(found.parts, (ours[0], theirs[0]), strict=True)]  # fmt: skip
+        evidence = (
+            f"adds other numbers that do not depend on the inputs: {read[0]} in {labels[0]}, "
+            f"{read[1]} in {labels[1]}"
+        )
+        return Finding("position_embedding", evidence, found)
+    return None
+
+
+def _other_rows(
+    found: Divergence, left: Step, right: Step, labels: tuple[str, str]
+) -> Finding | None:
+    """Find other rows of one parameter that do not depend on the inputs."""
+    tapes = [part.tape for part in found.parts]
+    values = [step.operands[0] for step in (left, right)]
+    if any(tape.depends[step.results[0]] != PARAMS
+           for tape, step in zip(tapes, (left, right), strict=True)):  # fmt: skip
+        return None
+    one, other = (part.view for part in found.parts)
+    if not one.core(values[0]).same(other.core(values[1]), one.tolerance):
+        return None
+    read = [_produced(tape, value) for tape, value in zip(tapes, values, strict=True)]
+    evidence = f"reads other rows of {read[0]} in {labels[0]} than of {read[1]} in {labels[1]}"
+    return Finding("position_embedding", evidence, found)
+
+
+def _other_mask(
+    found: Divergence, left: Step, right: Step, labels: tuple[str, str]
+) -> Finding | None:
+    """Find a parameter that is multiplied with another constant array, such as a causal mask."""
+    shown = []
+    for part, step in zip(found.parts, (left, right), strict=True):
+        masks = [v for v in step.operands if part.tape.is_constant(v)]
+        rest = [v for v in step.operands if part.tape.depends[v] == PARAMS]
+        if len(masks) != 1 or len(rest) != 1 or np.size(part.view.arrays[masks[0]]) == 1:
+            return None
+        array = np.asarray(part.view.arrays[masks[0]])
+        if not np.all((array == 0) | (array == 1)):
+            return None
+        shown.append(f"{np.sum(array == 0)} of {array.size}")
+    evidence = f"the mask of the kernel hides {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+    return Finding("causal_mask_offset", evidence, found)
+
+
+def operand_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation of the same values that stand in each other's place."""
+    one, other = found.parts
+    for first, second in _pairs(found):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
+            continue
+        ours = [one.view.core(value) for value in left.operands]
+        theirs = [other.view.core(value) for value in right.operands]
+        tolerance = one.view.tolerance
+        if not all(core.same(own, tolerance) for core, own in zip(ours, theirs[::-1], strict=True)):
+            continue
+        arrays = [np.asarray(other.view.arrays[value]) for value in right.operands]
+        if arrays[0].shape != arrays[1].shape or ours[0].same(ours[1], tolerance):
+            continue
+        if found.agrees({}, {(second, 0): arrays[1], (second, 1): arrays[0]}):
+            evidence = (
+                f"{labels[1]} computes {right.name} with the operands of {labels[0]} in the other "
+                "order; exchanged, the results are equal"
+            )
+            return Finding("operand_order", evidence, found)
+    return None
+
+
+def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an operation that one program has before a sum or product, the other behind it."""
+    for early, late in ((0, 1), (1, 0)):
+        part, bare = found.parts[early], found.parts[late]
+        names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
+        if not names or _sequence(bare) or bare.end is None:
+            continue
+        regions = [part.region, bare.region]
+        # What the bare program computes of the value, and then with the same operation.
+        for step in consumers(bare.tape, bare.end):
+            for result in bare.tape.steps[step].results:
+                behind = features.leads_to(bare.tape, result, names[-1:], 2)
+                if behind is None:
+                    continue
+                moved = bare.tape.steps[behind].results[0]
+                for value in regions[0].values:
+                    if part.end not in regions[0].ancestors[value] or value == part.end:
+                        continue
+                    a, b = (value, moved) if early == 0 else (moved, value)
+                    if not found.search.fits(a, b):
+                        continue
+                    whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
+                    if whole is not None:
+                        name = bare.tape.steps[step].name
+                        evidence = (
+                            f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
+                            f"{labels[late]}; with the first one's result, what follows is equal"
+                        )
+                        return Finding("operation_order", evidence, whole)
     return None
 
 
@@ -132,7 +280,10 @@ def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | Non
     if len(set(sequences[0])) < 2 or found.substitute is None:
         return None
     shown = [" ".join(sequence[:12]) for sequence in sequences]
-    evidence = f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}"
+    evidence = (
+        f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in "
+        f"{labels[1]}"
+    )
     return Finding("operation_order", evidence, found)
 
 
@@ -147,7 +298,7 @@ def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | N
             evidence = (
                 f"{labels[index]} computes {names} in addition to what {labels[1 - index]} does"
             )
-            return Finding("unknown", evidence, found)
+            return Finding("operation_missing", evidence, found)
     return None
 
 
@@ -174,7 +325,8 @@ def _scales(part: RegionPart) -> bool:
 
 def _axes(step: Step) -> tuple[int, ...]:
     params = step.equation.params
-    return tuple(params["axes"]) if "axes" in params else (params["axis"],)
+    axes = params["axes"] if "axes" in params else (params["axis"],)
+    return tuple(map(int, axes))
 
 
 def _reduced(step: Step, shape: tuple[int, ...]) -> int:

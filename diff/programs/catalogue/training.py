@@ -41,7 +41,7 @@ def mixed_statistics(found: Divergence, labels: tuple[str, str]) -> Finding | No
         near = [*part.values[::-1], *part.inputs]
         mixed = [v for v in near if depends[v] & STATE and depends[v] & INPUTS]
         known = (_share(part.view, value) for value in mixed)
-        shares.append(next((share for share in known if share is not None), None))
+        shares.append(next((share for share in known if share and share[0]), None))
     if not any(uses) or uses != [share is not None for share in shares]:
         return None
     shown = [

@@ -1,14 +1,17 @@
 """Convolutions and pooling: padding, strides and dilation."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from ...types import Cause
+from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import Step, Tape
-from ..values import Core
+from ..values import Core, View
 from . import features
 from .features import Finding
 
@@ -39,6 +42,14 @@ class Window(NamedTuple):
     padding: tuple[tuple[int, int], ...]
 
     @property
+    def keeps_size(self) -> bool:
+        """Whether the padding makes up for what a window of stride 1 cuts off."""
+        sides = zip(self.size, self.dilation, self.padding, strict=True)
+        return set(self.strides) == {1} and all(
+            low + high == (size - 1) * step for size, step, (low, high) in sides
+        )
+
+    @property
     def is_same(self) -> bool:
         """Whether the padding is what `SAME` means."""
         reach = [(size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True)]
@@ -54,11 +65,9 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if (values := _padded_values(found, one, other)) is not None:
         evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
         return Finding("padding", evidence, found)
-    differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
+    differing = _differing(one, other)
     if not differing or not _agrees(found, one, other):
         return None
-    if differing[1:] and one.is_same and other.is_same:  # the padding follows from the others
-        differing = [key for key in differing if key != "padding"]
     (name, evidence), *more = (
         (
             NAMES[key],
@@ -70,6 +79,7 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding(name, evidence, found, tuple(more))
 
 
+AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
 POOLED = {
     "reduce_window": "another reduction",
     "reduce_window_max": "the maximum",
@@ -88,6 +98,8 @@ def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     ]
     if not all(name in POOLED for name in names):
         return None
+    if not all(part.names <= {*POOLS, *AROUND} for part in found.parts):
+        return None
     kinds = [POOLED[name] for name in names]
     if kinds[0] != kinds[1]:
         evidence = f"{kinds[0]} of each window in {labels[0]}, {kinds[1]} in {labels[1]}"
@@ -98,10 +110,57 @@ def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return Finding("pooling", evidence, found)
 
 
+def _differing(one: Window, other: Window) -> list[str]:
+    differing = [key for key in NAMES if getattr(one, key) != getattr(other, key)]
+    follows = (one.is_same and other.is_same) or (one.keeps_size and other.keeps_size)
+    if differing[1:] and follows:  # the padding follows from the others
+        return [key for key in differing if key != "padding"]
+    return differing
+
+
+def other_sizes(
+    views: Sequence[View], names: Mapping[str, str], labels: tuple[str, str]
+) -> Cause | None:
+    """Find the first convolution or pooling of equal values whose results have other sizes.
+
+    What follows has other sizes too, so that no value of one program fits into the other.
+
+    Args:
+      views: both programs.
+      names: of the second program's parameters, by those of the first.
+      labels: of both networks.
+    """
+    one, other = views
+    theirs = [window for window in _windows(other.tape, range(len(other.tape.steps)))]
+    for ours in _windows(one.tape, range(len(one.tape.steps))):
+        for window in theirs:
+            steps = one.tape.steps[ours.step], other.tape.steps[window.step]
+            kernels = [places.parameter_of(v.tape, s) for v, s in zip(views, steps, strict=True)]
+            if steps[0].name != steps[1].name or names.get(kernels[0], "") != kernels[1]:
+                continue
+            if not one.core(ours.operand).same(other.core(window.operand), one.tolerance):
+                continue
+            results = [np.size(v.arrays[s.results[0]]) for v, s in zip(views, steps, strict=True)]
+            differing = _differing(ours, window)
+            if results[0] == results[1] or not differing:
+                continue
+            key = differing[0]
+            evidence = (
+                f"{key} {_listed(getattr(ours, key))} in {labels[0]}, "
+                f"{_listed(getattr(window, key))} in {labels[1]}: all that follows has other sizes"
+            )
+            at = [places.operation(v.tape, s.results[0]) for v, s in zip(views, steps, strict=True)]
+            return Cause(NAMES[key], places.of_both(at, labels), evidence)
+    return None
+
+
 def _window(part: RegionPart) -> Window | None:
     """Describe the first convolution or pooling of a part."""
-    tape = part.tape
-    for index in part.steps:
+    return next(_windows(part.tape, part.steps), None)
+
+
+def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
+    for index in steps:
         step, params = tape.steps[index], tape.steps[index].equation.params
         if step.name == CONVOLUTION:
             numbers, kernel = params["dimension_numbers"], np.shape(tape.arrays[step.operands[1]])
@@ -116,7 +175,7 @@ def _window(part: RegionPart) -> Window | None:
         strides, dilation, own = ([params[key][i] for i in positions] for key in _keys(step))
         operand, before = _before_padding(tape, step.operands[0])
         pads = zip((before[axis] for axis in axes), own, strict=True)
-        return Window(
+        yield Window(
             step=index,
             positions=tuple(positions),
             operand=operand,
@@ -124,9 +183,8 @@ def _window(part: RegionPart) -> Window | None:
             size=size,
             strides=tuple(strides),
             dilation=tuple(dilation),
-            padding=tuple((one[0] + two[0], one[1] + two[1]) for one, two in pads),
+            padding=tuple((int(one[0] + two[0]), int(one[1] + two[1])) for one, two in pads),
         )
-    return None
 
 
 def _keys(step: Step) -> tuple[str, str, str]:

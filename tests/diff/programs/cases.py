@@ -342,10 +342,10 @@ PLANTED: dict[str, Case] = {
     "dtype of a layer": pair(f.mlp, ("linen", {"first": f.half_dense}), ("haiku", {}), "dtype"),
     "dtype within nnx": pair(f.mlp, ("nnx", {}), ("nnx", {"first": f.half_dense}), "dtype"),
     "precision": pair(f.mlp, ("haiku", {"activation": f.rounded}), ("linen", {}), "precision"),
-    "unknown factor": pair(
-        f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "unknown"
+    "a factor": pair(f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "constant"),
+    "an offset": pair(
+        f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "operation_missing"
     ),
-    "unknown offset": pair(f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "unknown"),
     "unknown reversal": pair(
         f.mlp, ("haiku", {}), ("linen", {"after": lambda x: x[..., ::-1]}), "unknown"
     ),
@@ -373,12 +373,12 @@ SEVERAL: dict[str, Case] = {
         "norm_epsilon",
         "activation",
     ),
-    "epsilon and unknown": pair(
+    "epsilon and a factor": pair(
         f.mlp,
         ("linen", {"epsilon": 1e-3}),
         ("nnx", {"after": lambda x: 1.1 * x}),
         "norm_epsilon",
-        "unknown",
+        "constant",
     ),
     "scale and mask": pair(
         f.attention,
@@ -516,7 +516,7 @@ QUICK = {
     "attention mask",
     "dtype",
     "precision",
-    "unknown factor",
+    "a factor",
     "unknown reversal",
     "epsilon and gelu",
     "scale and mask",

@@ -259,7 +259,10 @@ UPSTREAM: dict[str, Planted] = {
     ),
     "precision": variants(FIRST, activated, {"by": f.rounded}, {"by": jax.nn.relu}),
     "unknown": variants(
-        FIRST, activated, {"by": jnp.tanh}, {"by": lambda x: 1.1 * jnp.tanh(x) + 0.1}
+        FIRST,
+        activated,
+        {"by": lambda x: x**3 / (2 + x * x)},
+        {"by": lambda x: x / (1 + jnp.abs(x) ** 3)},
     ),
 }
 
