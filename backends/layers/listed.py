@@ -50,9 +50,7 @@ GROUP_NORM = "group or instance normalization"
 LAYER_NORM = "layer normalization"
 RMS_NORM = "RMS normalization"
 ATTENTION = "multi-head attention"
-LSTM = "an LSTM"
 CONVOLUTIONAL_LSTM = "a convolutional LSTM"
-SIMPLE_CELL = "a simple recurrent cell"
 PRELU = "a PReLU"
 
 BIAS = vector("bias")
@@ -109,9 +107,9 @@ def _haiku() -> dict[str, Layer]:
         **_same(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "offset": norm("bias")}),
         **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
-        **_same(LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
+        **_same(cells.LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
         **_same(cells.RESET_BEFORE, "GRU", gru),
-        **_same(SIMPLE_CELL, "VanillaRNN", simple),
+        **_same(cells.SIMPLE_CELL, "VanillaRNN", simple),
         **_same(CONVOLUTIONAL_LSTM, "Conv1DLSTM Conv2DLSTM Conv3DLSTM", convolutional),
         **_refused("VectorQuantizer", ONLY_HERE),
     }
@@ -166,9 +164,9 @@ def _linen() -> dict[str, Layer]:
         "DenseGeneral",
         "MultiHeadDotProductAttention MultiHeadAttention SelfAttention",
         {
-            **_same(LSTM, "LSTMCell OptimizedLSTMCell", lstm),
+            **_same(cells.LSTM, "LSTMCell OptimizedLSTMCell", lstm),
             **_same(cells.RESET_AFTER, "GRUCell", gru),
-            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_same(cells.SIMPLE_CELL, "SimpleCell", simple),
             **_same(CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
             **_refused("ConvLocal MGUCell", ONLY_HERE),
         },
@@ -199,10 +197,10 @@ def _nnx() -> dict[str, Layer]:
         "LinearGeneral",
         "MultiHeadAttention",
         {
-            **_same(LSTM, "LSTMCell", lstm),
-            **_same(LSTM, "OptimizedLSTMCell", packed_lstm),
+            **_same(cells.LSTM, "LSTMCell", lstm),
+            **_same(cells.LSTM, "OptimizedLSTMCell", packed_lstm),
             **_same(cells.RESET_AFTER, "GRUCell", gru),
-            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_same(cells.SIMPLE_CELL, "SimpleCell", simple),
             **_refused("LoRA LoRALinear", ONLY_HERE),
         },
     )
@@ -244,7 +242,7 @@ def _equinox() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
-        **_same(LSTM, "LSTMCell", lstm),
+        **_same(cells.LSTM, "LSTMCell", lstm),
         **_same(cells.RESET_AFTER, "GRUCell", gru),
         **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
     }
@@ -293,9 +291,9 @@ def _keras() -> dict[str, Layer]:
         **_same(LAYER_NORM, "LayerNormalization", normed),
         **_same(RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
-        **_same(LSTM, "LSTMCell", lstm),
+        **_same(cells.LSTM, "LSTMCell", lstm),
         **_same("", "GRUCell", gru),
-        **_same(SIMPLE_CELL, "SimpleRNNCell", simple),
+        **_same(cells.SIMPLE_CELL, "SimpleRNNCell", simple),
         **_refused("EinsumDense", EINSUM),
         **_refused("SpectralNormalization", REPARAMETRIZED),
         **_refused("PReLU", "it has a slope for each of its inputs, elsewhere one number"),
@@ -363,9 +361,9 @@ def _torch() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"weight": torch_slope}),
-        **_same(LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
+        **_same(cells.LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
         **_same(cells.RESET_AFTER, "GRUCell", gru),
-        **_same(SIMPLE_CELL, "RNNCell", simple),
+        **_same(cells.SIMPLE_CELL, "RNNCell", simple),
         **_refused("RNN LSTM GRU RNNBase RNNCellBase", NO_CELL),
         **_refused("Bilinear EmbeddingBag", ONLY_HERE),
         **_refused("ParameterList ParameterDict", OWN_ARRAYS),
