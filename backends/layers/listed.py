@@ -292,7 +292,7 @@ def _keras() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
         **_same(cells.LSTM, "LSTMCell", lstm),
-        **_same("", "GRUCell", gru),
+        **_same(cells.RESET_AFTER, "GRUCell", gru),
         **_same(cells.SIMPLE_CELL, "SimpleRNNCell", simple),
         **_refused("EinsumDense", EINSUM),
         **_refused("SpectralNormalization", REPARAMETRIZED),

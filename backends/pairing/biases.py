@@ -46,7 +46,7 @@ def inner_biases(leaves: Leaves) -> list[str]:
     return [
         name
         for name, leaf in leaves.items()
-        if leaf.layer == RESET_AFTER and name.endswith(INNER_BIAS)
+        if leaf.note == RESET_AFTER and name.endswith(INNER_BIAS)
     ]
 
 
@@ -59,16 +59,17 @@ def without_extra_biases(
       one, other: what is to be paired, by canonical name.
       leaves: of both networks.
     """
-    extra: set[str] = set()
-    seconds = [set(second_biases(side)) for side in leaves]
-    if len(seconds[0]) != len(seconds[1]):
-        extra |= seconds[0] | seconds[1]
-    if all(any(leaf.note == RESET_AFTER for leaf in side.values()) for side in leaves):
-        inner = [set(inner_biases(side)) for side in leaves]
-        if len(inner[0]) != len(inner[1]):
-            extra |= inner[0] | inner[1]
-    first, second = ({n: side[n] for n in side if n not in extra} for side in (one, other))
-    return first, second
+    left: list[Mapping[str, T]] = [one, other]
+    is_variant = [RESET_AFTER in {leaf.note for leaf in side.values()} for side in leaves]
+    for find in (second_biases, inner_biases):
+        extra = [set(find(side)) for side in leaves]
+        # A GRU that applies the reset gate before the product is another function.
+        if len(extra[0]) != len(extra[1]) and (find is second_biases or all(is_variant)):
+            left = [
+                {name: side[name] for name in side if name not in names}
+                for side, names in zip(left, extra, strict=True)
+            ]
+    return dict(left[0]), dict(left[1])
 
 
 def sum_biases(
