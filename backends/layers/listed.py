@@ -30,6 +30,7 @@ from .rules import (
     haiku_lstm_bias,
     haiku_lstm_kernel,
     heads,
+    inside,
     keras_gru,
     norm,
     stored,
@@ -57,7 +58,8 @@ BIAS = vector("bias")
 SCALE = vector("scale")
 PROJECTIONS = ("query", "key", "value")
 ONLY_HERE = "no other library has it"
-NO_CELL = "other libraries have cells, which triglot scans over time"
+NO_CELL = "it is what PyTorch's own cells derive from"
+MAX_STACKED = 8  # layers of PyTorch's LSTM, GRU or RNN
 LAZY = "its shape is known after its first call only, which makes it the plain layer"
 OWN_ARRAYS = "only their author knows the layout of its arrays"
 EINSUM = "its einsum string decides on the order of its axes"
@@ -328,17 +330,25 @@ def _torch() -> dict[str, Layer]:
             "bias_hh": gates("recurrent biases", names, note),
         }
 
-    gru = {
-        **cell(cells.GRU_GATES, cells.RESET_AFTER),
-        # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
-        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
-    }
+    lstm, gru = cell(cells.LSTM_GATES), cell(cells.GRU_GATES, cells.RESET_AFTER)
+    # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
+    own_gru = gru | {"bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER)}
     simple = {
         "weight_ih": swapped("input/kernel"),
         "weight_hh": swapped("recurrent/kernel"),
         "bias_ih": stored("bias", 1),
         "bias_hh": stored("recurrent/bias", 1),
     }
+
+    def over_time(of_cell: dict[str, Rule]) -> dict[str, Rule]:
+        """List the parameters of a stack of cells, in one or both directions."""
+        places = [f"l{k}{way}" for k in range(MAX_STACKED) for way in ("", "_reverse")]
+        return {
+            f"{name}_{place}": inside(place, rule)
+            for place in places
+            for name, rule in of_cell.items()
+        }
+
     affine = {"weight": SCALE, "bias": BIAS}
     normed = {"weight": norm("scale"), "bias": norm("bias")}
     dense = {"weight": swapped("kernel"), "bias": stored("bias", 1)}
@@ -361,10 +371,13 @@ def _torch() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"weight": torch_slope}),
-        **_same(cells.LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
-        **_same(cells.RESET_AFTER, "GRUCell", gru),
+        **_same(cells.LSTM, "LSTMCell", lstm),
+        **_same(cells.RESET_AFTER, "GRUCell", own_gru),
         **_same(cells.SIMPLE_CELL, "RNNCell", simple),
-        **_refused("RNN LSTM GRU RNNBase RNNCellBase", NO_CELL),
+        **_same(cells.LSTM, "LSTM", over_time(lstm)),
+        **_same(cells.RESET_AFTER, "GRU", over_time(gru)),
+        **_same(cells.SIMPLE_CELL, "RNN", over_time(simple)),
+        **_refused("RNNBase RNNCellBase", NO_CELL),
         **_refused("Bilinear EmbeddingBag", ONLY_HERE),
         **_refused("ParameterList ParameterDict", OWN_ARRAYS),
         **_refused(" ".join(lazy), LAZY),

@@ -305,6 +305,16 @@ def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: boo
     return rule
 
 
+def inside(place: str, rule: Rule) -> Rule:
+    """Store the array of a layer that a layer holds under a place of its own."""
+
+    def placed(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        leaf = rule(layer, shape)
+        return replace(leaf, names=tuple(f"{place}/{name}" for name in leaf.names))
+
+    return placed
+
+
 HAIKU_LSTM_GATES = ("i", "g", "f", "o")
 
 

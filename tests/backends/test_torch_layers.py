@@ -151,15 +151,11 @@ def test_a_layer_is_translated_from_and_to_all_libraries(name: str) -> None:
 def test_what_is_not_listed_is_refused_with_a_reason() -> None:
     spec = Box((3,))
     source = from_torch(lambda: nn.Sequential(nn.Linear(3, 3)), spec)
-    rnn = of_torch(
-        Layer(
-            Case(Box((2, 3)), {}),
-            lambda: nn.LSTM(3, 3, batch_first=True),
-            lambda layer, x: layer(x)[0][:, -1],
-        )
+    squared = of_torch(
+        Layer(Case(spec, {}), lambda: nn.Bilinear(3, 3, 3), lambda layer, x: layer(x, x))
     )
-    with pytest.raises(TriglotError, match="other libraries have cells"):
-        translate(rnn.init(jax.random.key(0)), rnn, source)
+    with pytest.raises(TriglotError, match="no other library has it"):
+        translate(squared.init(jax.random.key(0)), squared, source)
 
     class Turned(nn.Linear):
         def forward(self, x: Any) -> Any:
