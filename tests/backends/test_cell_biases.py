@@ -16,6 +16,8 @@ from tests.backends import layer_cases as cases
 from tests.backends.layer_cases import Built, Case, network
 from tests.extras import TORCH, skip_missing
 from triglot import Network, Variables, from_haiku, from_torch, translate
+from triglot.backends.canonical import with_arithmetic
+from triglot.backends.pairing.biases import second_biases
 from triglot.core.errors import Guessed, TriglotError
 from triglot.core.specs import Box
 from triglot.diff.compare import diff_networks
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.library_promotion("cells of the libraries broadcast and
 N, SIZE = 3, 4
 SPEC = Box((N,))
 CELLS = {"LSTM": cases.lstm, "GRU": cases.gru, "simple cell": cases.simple_cell}
+WITH_TWO = [("GRU", "keras"), *((kind, library) for kind in CELLS for library in TORCH)]
 HAIKU_WITH_TWO = Built(
     lambda name: hk.VanillaRNN(SIZE, double_bias=True, name=name),
     lambda layer, x: layer(x, jnp.full((x.shape[0], SIZE), 0.3))[0],
@@ -182,9 +185,26 @@ def test_a_module_called_recurrent_has_one_bias() -> None:
     np.testing.assert_allclose(applied(target)(moved), applied(source)(variables), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "library"), [("GRU", "keras"), *((kind, t) for kind in CELLS for t in TORCH)]
-)
+@pytest.mark.parametrize(("kind", "library"), WITH_TWO)
+def test_both_biases_get_their_gradient_in_canonical_arithmetic(kind: str, library: str) -> None:
+    native, x = networks(kind)[library], jax.random.normal(jax.random.key(1), (5, N))
+    canonical, codec = with_arithmetic(native, "canonical"), native.require_codec("")
+    start = drawn(native)
+
+    def gradients(made: Network, params: Any) -> Any:
+        def loss(params: Any) -> jax.Array:
+            return jnp.sin(made.apply(Variables(params=params, state=start.state), x)[0]).sum()
+
+        return jax.jit(jax.grad(loss))(params)
+
+    expected = codec.encode(gradients(native, start.params))
+    found = gradients(canonical, codec.encode(start.params))
+    assert second_biases(codec.by_name).keys() <= found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("kind", "library"), WITH_TWO)
 @pytest.mark.parametrize("is_named", [True, False])
 def test_diff_says_that_a_sum_of_two_learns_faster(kind: str, library: str, is_named: bool) -> None:
     linen = network("linen", SPEC, [CELLS[kind](N, SIZE).built["linen"]], named=is_named)
