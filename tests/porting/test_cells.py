@@ -40,9 +40,10 @@ class OverTime(nn.Module):
 
     @nn.compact
     def __call__(self, obs: jax.Array) -> jax.Array:
+        features: Any = obs
         for _ in range(2):
-            obs = nn.RNN(nn.OptimizedLSTMCell(SIZE))(obs)
-        return nn.Dense(2)(obs[:, -1])
+            features = nn.RNN(nn.OptimizedLSTMCell(SIZE))(features)
+        return nn.Dense(2)(features[:, -1])
 
 
 LINEN = {"LSTM": LSTM, "GRU": GRU, "OverTime": OverTime}
