@@ -1,0 +1,99 @@
+"""Compare all pairs of the gallery, clean and with each bug, in one process per pair."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from .. import harness
+from ..child import Child, Ended
+from .pair import ROOT, Pair
+
+CLEAN = "clean"
+COMMAND = (sys.executable, "-m", "benchmarks.gallery.worker")
+
+
+def run(
+    chosen: Mapping[str, Pair], rows: dict[str, Any], out: Path, seconds_limit: float
+) -> Iterator[None]:
+    """Compare pairs, and keep each result as soon as it is known.
+
+    Args:
+      chosen: by `PAIR` or `PAIR@SIZE`.
+      rows: finished ones, by these names; added to.
+      out: the JSON file, written after each comparison.
+      seconds_limit: of one comparison; a longer one is stopped, and counts as failed.
+
+    Yields:
+      None after each comparison.
+    """
+    wanted = {
+        name: [bug for bug in (CLEAN, *(each.name for each in pair.bugs))
+               if bug not in rows.get(name, {}).get("rows", {})]
+        for name, pair in chosen.items()
+    }  # fmt: skip
+    with tqdm(total=sum(map(len, wanted.values())), unit="comparison") as bar:
+        for name, bugs in wanted.items():
+            row = rows.setdefault(name, describe(chosen[name]))
+            for bug, found in compared(name, bugs, seconds_limit, bar):
+                row["rows"][bug] = found
+                harness.write_json(out, {"environment": harness.environment(), "pairs": rows})
+                bar.update()
+                yield
+
+
+def describe(pair: Pair) -> dict[str, Any]:
+    """Describe a pair for the JSON file; the row of a changed module is measured again."""
+    return {
+        "pair": pair.name,
+        "source": pair.source,
+        "libraries": pair.libraries,
+        "fingerprint": hashlib.sha256(pair.file.read_bytes()).hexdigest()[:16],
+        "bugs": {
+            bug.name: {"planted": bug.planted, "causes": bug.causes} for bug in pair.bugs
+        },
+        "rows": {},
+    }  # fmt: skip
+
+
+def compared(
+    name: str, bugs: list[str], seconds_limit: float, bar: Any
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Compare one pair in a process of its own; a new one follows where it ends or takes too long.
+
+    Yields:
+      The name of a bug, or `clean`, and its row.
+    """
+    child: Child | None = None
+    try:
+        for bug in bugs:
+            bar.set_postfix_str(f"{name}: {bug}")
+            child = child or Child(name, COMMAND, cwd=ROOT, stderr=None)
+            try:
+                found = child.ask([name, "" if bug == CLEAN else bug], seconds_limit)
+            except (TimeoutError, Ended) as error:
+                with closing(child):
+                    child = None
+                stopped = isinstance(error, TimeoutError)
+                why = f"not done after {seconds_limit:g} s" if stopped else "the process ended"
+                found = {"error": why, "seconds": seconds_limit}
+            yield bug, found
+    finally:
+        if child is not None:
+            child.close()
+
+
+def load(out: Path, chosen: Mapping[str, Pair], *, resume: bool) -> dict[str, Any]:
+    """Read the finished rows: those of other pairs, and with `resume` those of the chosen ones."""
+    kept = json.loads(out.read_text())["pairs"] if out.exists() else {}
+    return {
+        name: row
+        for name, row in kept.items()
+        if name not in chosen
+        or (resume and row["fingerprint"] == describe(chosen[name])["fingerprint"])
+    }
