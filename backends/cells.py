@@ -6,7 +6,7 @@ The canonical form of an LSTM with gates i, f, g, o (GRU: r, z, n) under a prefi
   cell/recurrent/GATE/kernel  [size, size]
   cell/GATE/bias              [size]
   cell/recurrent/n/bias       [size], GRU only, inside the product with the reset gate
-  cell/recurrent/GATE/bias    [size], of PyTorch's own cells, which add a second bias
+  cell/recurrent/GATE/bias    [size], of PyTorch's cells and Keras's GRU, added to cell/GATE/bias
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ import jax.numpy as jnp
 
 from ..core.network import Network, Variables
 
+LSTM = "an LSTM"
+SIMPLE_CELL = "a simple recurrent cell"
 LSTM_GATES = ("i", "f", "g", "o")
 GRU_GATES = ("r", "z", "n")
 RESET_AFTER = "a GRU that applies the reset gate after the recurrent product"

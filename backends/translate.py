@@ -9,6 +9,7 @@ import jax
 
 from ..core.errors import Guessed, TriglotError
 from ..core.network import Codec, Leaf, Network, Variables
+from .pairing.biases import sum_biases, without_extra_biases, zero_biases
 from .pairing.guessing import as_mapping, guess
 from .pairing.mapping import Mapped, Target, follow_mapping, is_split
 from .pairing.statistics import check_state, translate_state
@@ -22,8 +23,9 @@ def translate(
 ) -> Variables:
     """Convert weights between two networks of the same architecture, without rounding.
 
-    One exception: Haiku's LSTM stores its forget bias minus 1, so the last bit of that bias may
-    change.
+    Two exceptions: Haiku's LSTM stores its forget bias minus 1, so the last bit of that bias may
+    change; and PyTorch's cells and Keras's GRU add two biases in a gate where others have one, so
+    these get the sum. In the other direction the second bias is 0.
 
     Without a `mapping`, parameters of equal canonical names are paired. If the names differ, they
     are paired by shape and order if only one such pairing exists, with a `Guessed` warning that
@@ -89,8 +91,11 @@ def pair_parameters(
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
     expected = jax.eval_shape(target.init, jax.random.key(0))
     check_state(variables.state, source, expected.state, target)
-    named = jax.eval_shape(codecs[0].encode, variables.params)
-    shapes = jax.eval_shape(codecs[1].encode, expected.params)
+    named, shapes = without_extra_biases(
+        jax.eval_shape(codecs[0].encode, variables.params),
+        jax.eval_shape(codecs[1].encode, expected.params),
+        (codecs[0].by_name, codecs[1].by_name),
+    )
     networks = _shown(source, target)
     if mapping is not None:
         return follow_mapping(mapping, named, shapes, networks), False
@@ -118,11 +123,13 @@ def move(
     """
     codecs = [net.require_codec("weights cannot be translated") for net in (source, target)]
     expected = jax.eval_shape(target.init, jax.random.key(0))
-    named = codecs[0].encode(variables.params)
     shapes = jax.eval_shape(codecs[1].encode, expected.params)
     networks = _shown(source, target)
     _check_layers(codecs, pairs, networks)
+    named = codecs[0].encode(variables.params)
+    named = sum_biases(named, codecs[0].by_name, pairs, networks)
     moved = {pair.name: pair.apply(named[name]) for name, pair in pairs.items()}
+    moved |= zero_biases(shapes, codecs[1].by_name, pairs)
     _check_shapes(moved, shapes, networks, split=split)
     moved = {name: array.reshape(shapes[name].shape) for name, array in moved.items()}
     state = translate_state(variables.state, source, expected.state, target, pairs)

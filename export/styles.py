@@ -291,13 +291,27 @@ TORCH_ACTIVATIONS = {
 }
 
 
-def _with_second_bias(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Add the second bias of PyTorch's cells: zeros, and that of a GRU's last gate."""
+def _second_bias(first: np.ndarray, inner: np.ndarray | None) -> np.ndarray:
+    """Make a cell's second bias: zeros, and that of a GRU's last gate."""
+    second = np.zeros_like(first)
+    if inner is not None:
+        second[-inner.size :] = inner
+    return second
+
+
+def _with_second_of_torch(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Add the second bias that PyTorch's cells have."""
     for name in [name for name in weights if name.endswith("cell.bias_ih")]:
-        bias, inner = np.zeros_like(weights[name]), weights.pop(name[:-2] + "n", None)
-        if inner is not None:
-            bias[-inner.size :] = inner
-        weights[name[:-2] + "hh"] = bias
+        inner = weights.pop(name.replace("bias_ih", "bias_n"), None)
+        weights[name.replace("bias_ih", "bias_hh")] = _second_bias(weights[name], inner)
+    return weights
+
+
+def _with_second_of_keras(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Stack the two biases of Keras's GRU."""
+    for name in [name for name in weights if name.endswith("cell/bias_n")]:
+        first = weights[name.removesuffix("_n")]
+        weights[name.removesuffix("_n")] = np.stack([first, _second_bias(first, weights.pop(name))])
     return weights
 
 
@@ -375,7 +389,7 @@ def mapped(function, given):
         "jax.nn.softmax(": "softmax(",
         "jnp.": "np.",
     },
-    complete=_with_second_bias,
+    complete=_with_second_of_torch,
 )
 KERAS = Style(
     backend="keras",
@@ -416,10 +430,13 @@ KERAS = Style(
                 'carry = {{"hidden": hidden, "cell": cell}}',
             ),
         ),
+        "gru": Cell(
+            "built(layers.GRUCell({size}), {before})",
+            ('x, hidden = {call}(x, carry["hidden"])', 'carry = {{"hidden": hidden}}'),
+        ),
     },
-    refused="Keras's GRUCell adds two biases in each gate, and this run's cell has one: export it "
-    "as flax or equinox.",
     inline=False,
+    complete=_with_second_of_keras,
 )
 LIBRARIES = {
     "haiku": HAIKU,

@@ -22,6 +22,7 @@ LIBRARY_OF = {
 }
 ORDERED = ".eqx"  # arrays without names
 OF_KERAS = ".h5"  # arrays by layer, numbered inside
+WRITTEN_BY_KERAS = ".weights.h5"
 
 
 def read_weights(path: Path, *, trust: bool = False) -> dict[str, np.ndarray]:
@@ -73,10 +74,10 @@ def check_kind(path: Path) -> None:
     Raises:
       TriglotError: if it is.
     """
-    if path.suffix not in WRITERS:
+    if path.suffix not in WRITERS and not path.name.endswith(WRITTEN_BY_KERAS):
         raise TriglotError(
             f"--out {path} has the suffix {path.suffix!r}; expected one of "
-            f"{', '.join(sorted(WRITERS))}."
+            f"{', '.join(sorted({*WRITERS, WRITTEN_BY_KERAS}))}."
         )
 
 
@@ -87,10 +88,7 @@ def write_weights(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
       path: `.safetensors`; `.npz`; `.msgpack`, as nested dictionaries of Flax; or PyTorch's `.pt`.
       arrays: by name.
 
-    Raises:
-      TriglotError: if the suffix is another.
     """
-    check_kind(path)
     path.write_bytes(WRITERS[path.suffix](arrays))
 
 

@@ -23,10 +23,11 @@ from ..backends.layers.listed import (
 )
 from ..backends.layers.rules import DENSE, Layer, UnknownLayout, several_axes
 from ..backends.naming import normalize_separators
+from ..backends.pairing.biases import inner_biases, second_biases
 from ..backends.torch.lifting import STATISTICS as OF_TORCH
 from ..core.errors import TriglotError
 from ..core.network import Codec, Leaf, Network, Statistic, Variables
-from ..diff.pairing.parameters import Parameter, read_parameters
+from ..diff.pairing.parameters import Parameter, place_of, read_parameters
 
 COLLECTIONS = ("params/", "batch_stats/")
 SEEN = 1000  # updates, after which an average is no longer corrected for its start
@@ -223,29 +224,29 @@ def _leaves_of(
 
 
 def _signature(found: _Found, params: Mapping[str, np.ndarray]) -> Any:
-    shapes = []
+    shapes: dict[str, Any] = {}
     for name, leaf in found.leaves.items():
         arrays = jax.eval_shape(leaf.encode, params[name])
-        shapes += [
-            (own.rpartition("/")[2], a.shape) for own, a in zip(leaf.names, arrays, strict=True)
-        ]
-    return found.kind, tuple(sorted(shapes))
+        shapes |= {own: array.shape for own, array in zip(leaf.names, arrays, strict=True)}
+    by_name = {own: leaf for leaf in found.leaves.values() for own in leaf.names}
+    return found.kind, _common(shapes, by_name)
 
 
 def _signatures(target: Mapping[str, Parameter]) -> Counter[Any]:
     """Count the target's layers by kind, and the names and shapes of their arrays."""
-    layers: dict[tuple[str, str], list[Any]] = {}
-    for name, one in target.items():
-        key = place_of(one)[0], one.leaf.layer
-        layers.setdefault(key, []).append((name.rpartition("/")[2], one.shape))
-    return Counter((kind, tuple(sorted(found))) for (_, kind), found in layers.items())
+    layers: dict[tuple[str, str], list[Parameter]] = {}
+    for one in target.values():
+        layers.setdefault((place_of(one)[0], one.leaf.layer), []).append(one)
+    return Counter(
+        (kind, _common({one.name: one.shape for one in found}, {o.name: o.leaf for o in found}))
+        for (_, kind), found in layers.items()
+    )
 
 
-def place_of(parameter: Parameter) -> tuple[str, str]:
-    """Split a canonical name into the place of its layer, and the name inside."""
-    words = parameter.name.split("/")
-    depth = 2 if parameter.leaf.layer == ATTENTION else 1
-    return "/".join(words[:-depth]), "/".join(words[-depth:])
+def _common(shapes: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> Any:
+    """Describe a layer by what all libraries have of it."""
+    extra = {*second_biases(leaves), *inner_biases(leaves)}
+    return tuple(sorted((n.rpartition("/")[2], shapes[n]) for n in shapes if n not in extra))
 
 
 def _num_heads(target: Mapping[str, Parameter]) -> int | None:

@@ -24,7 +24,8 @@ class TranslateOptions(MachineOptions):
       inputs: one or several inputs, each DTYPE:SHAPE or DTYPE:SHAPE:LOW..HIGH, as for diff.
       mapping: pairs of layers or parameters, each NAME=NAME: of the file and of the network.
       ignore: arrays of the file to leave out, with * for any text, such as a mask.
-      out: the file to write: .safetensors, .npz, .msgpack, .pt; an existing one is replaced.
+      out: the file to write: .safetensors, .npz, .msgpack, .pt, or .weights.h5 of a Keras model; an
+        existing one is replaced.
       seed: random seed of the inputs on which the networks are compared.
       trust: read a pickle, which may run code.
     """

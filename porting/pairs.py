@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import jax
 
+from ..backends.pairing.biases import without_extra_biases
 from ..backends.pairing.mapping import Target
 from ..backends.translate import pair_parameters
 from ..core.errors import TriglotError
 from ..core.network import Network, Variables
-from ..diff.pairing.parameters import Parameter, read_parameters
+from ..diff.pairing.parameters import Parameter, place_of, read_parameters
 from ..diff.pairing.use_order import align_uses, read_uses
-from .layouts import place_of
 
 Order: TypeAlias = list[str]  # canonical names
 
@@ -90,7 +90,7 @@ def _by_use(
 ) -> dict[str, Target] | None:
     """Pair by the order of use; None unless each parameter has a counterpart of its shape."""
     start = target.init(jax.random.key(0))
-    sides = read_parameters(source, variables.params), read_parameters(target, start.params)
+    sides = _sides(source, variables, target, start)
     outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, start, inputs)[0])))
     uses = [
         read_uses(network, own, inputs, outputs)
@@ -104,6 +104,15 @@ def _by_use(
     return {one: Target(other) for one, other in pairs}
 
 
+def _sides(
+    source: Network, variables: Variables, target: Network, start: Variables
+) -> tuple[Mapping[str, Parameter], Mapping[str, Parameter]]:
+    """List the parameters of both networks, without biases that the other's cells lack."""
+    one, other = read_parameters(source, variables.params), read_parameters(target, start.params)
+    leaves = [{name: each.leaf for name, each in side.items()} for side in (one, other)]
+    return without_extra_biases(one, other, (leaves[0], leaves[1]))
+
+
 def _by_rank(
     source: Network, variables: Variables, target: Network, inputs: Any, order: Order
 ) -> dict[str, Target] | None:
@@ -113,12 +122,13 @@ def _by_rank(
     that order and the order of use.
     """
     start = target.init(jax.random.key(0))
-    sides = read_parameters(source, variables.params), read_parameters(target, start.params)
+    sides = _sides(source, variables, target, start)
+    order = [name for name in order if name in sides[0]]
     ranks = order, sorted(sides[1], key=naturally)
     if order != sorted(order, key=naturally):
         outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, start, inputs)[0])))
         used = read_uses(target, start, inputs, outputs).order
-        ranks = order, [*dict.fromkeys([*used, *ranks[1]])]
+        ranks = order, [name for name in dict.fromkeys([*used, *ranks[1]]) if name in sides[1]]
     one, other = (_layers(side, rank) for side, rank in zip(sides, ranks, strict=True))
     if {kind: len(found) for kind, found in one.items()} != {
         kind: len(found) for kind, found in other.items()

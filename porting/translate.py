@@ -25,7 +25,7 @@ from ..diff.loading import load_network
 from ..registry.loading import load
 from ..terminal.progress import phase
 from .files import LIBRARY_OF, OF_KERAS, ORDERED, check_kind, read_weights, write_weights
-from .keras_files import loaded_model
+from .keras_files import built_model, load_model, save_model
 from .layouts import network_of
 from .names import named_arrays, variables_from
 from .options import TranslateOptions
@@ -66,6 +66,7 @@ def port(
     arrays = _without(arrays, options.ignore, options.weights)
     with phase("building"):
         target = _network(options.network, inputs, action_spec, options.to, "--to")
+        model = _model_to_save(options, target, inputs)
         source, variables = _source(options, arrays, target, inputs, action_spec)
     with phase("pairing the parameters"):
         order = None if options.source else _order(source, arrays, options.weights)
@@ -83,7 +84,10 @@ def port(
         code = _check(options, (source, variables), (target, moved), inputs, paired.targets)
     if options.out is not None:
         with writing(options.out):
-            write_weights(options.out, named_arrays(moved, target))
+            if model is None:
+                write_weights(options.out, named_arrays(moved, target))
+            else:
+                save_model(model, moved, options.out)
         print(f"Weights of {options.network} ({libraries.title(target.backend)}): {options.out}")
     return code
 
@@ -119,6 +123,18 @@ def _network(
     return made
 
 
+def _model_to_save(options: TranslateOptions, target: Network, inputs: Inputs) -> Any:
+    """Make the Keras model that will write `--out`; None for another kind of file."""
+    if options.out is None or options.out.suffix != OF_KERAS:
+        return None
+    if target.backend != "keras":
+        raise TriglotError(
+            f"--out {options.out} is a file of Keras, and {options.network} is a network of "
+            f"{libraries.title(target.backend)}: write .safetensors, .npz, .msgpack or .pt."
+        )
+    return built_model(load("network", options.network), options.out, inputs, options.network)
+
+
 def _source(
     options: TranslateOptions,
     arrays: dict[str, np.ndarray],
@@ -129,7 +145,8 @@ def _source(
     """Find what the arrays are: by the network that was saved, or by the library's layers."""
     path = options.weights
     if options.source is not None and path.suffix == OF_KERAS:
-        made = loaded_model(load("network", options.source), path, inputs, options.source)
+        made = built_model(load("network", options.source), path, inputs, options.source)
+        load_model(made, path, options.source)
         source = load_network(made, inputs, name=options.source, action_spec=action_spec)
         return source, source.init(jax.random.key(0))
     if options.source is not None:

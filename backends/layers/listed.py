@@ -30,6 +30,7 @@ from .rules import (
     haiku_lstm_bias,
     haiku_lstm_kernel,
     heads,
+    inside,
     keras_gru,
     norm,
     stored,
@@ -50,16 +51,15 @@ GROUP_NORM = "group or instance normalization"
 LAYER_NORM = "layer normalization"
 RMS_NORM = "RMS normalization"
 ATTENTION = "multi-head attention"
-LSTM = "an LSTM"
 CONVOLUTIONAL_LSTM = "a convolutional LSTM"
-SIMPLE_CELL = "a simple recurrent cell"
 PRELU = "a PReLU"
 
 BIAS = vector("bias")
 SCALE = vector("scale")
 PROJECTIONS = ("query", "key", "value")
 ONLY_HERE = "no other library has it"
-NO_CELL = "other libraries have cells, which triglot scans over time"
+NO_CELL = "it is what PyTorch's own cells derive from"
+MAX_STACKED = 8  # layers of PyTorch's LSTM, GRU or RNN
 LAZY = "its shape is known after its first call only, which makes it the plain layer"
 OWN_ARRAYS = "only their author knows the layout of its arrays"
 EINSUM = "its einsum string decides on the order of its axes"
@@ -109,9 +109,9 @@ def _haiku() -> dict[str, Layer]:
         **_same(LAYER_NORM, "LayerNorm", {"scale": norm("scale"), "offset": norm("bias")}),
         **_same(RMS_NORM, "RMSNorm", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
-        **_same(LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
+        **_same(cells.LSTM, "LSTM", {"linear/w": haiku_lstm_kernel, "linear/b": haiku_lstm_bias}),
         **_same(cells.RESET_BEFORE, "GRU", gru),
-        **_same(SIMPLE_CELL, "VanillaRNN", simple),
+        **_same(cells.SIMPLE_CELL, "VanillaRNN", simple),
         **_same(CONVOLUTIONAL_LSTM, "Conv1DLSTM Conv2DLSTM Conv3DLSTM", convolutional),
         **_refused("VectorQuantizer", ONLY_HERE),
     }
@@ -166,9 +166,9 @@ def _linen() -> dict[str, Layer]:
         "DenseGeneral",
         "MultiHeadDotProductAttention MultiHeadAttention SelfAttention",
         {
-            **_same(LSTM, "LSTMCell OptimizedLSTMCell", lstm),
+            **_same(cells.LSTM, "LSTMCell OptimizedLSTMCell", lstm),
             **_same(cells.RESET_AFTER, "GRUCell", gru),
-            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_same(cells.SIMPLE_CELL, "SimpleCell", simple),
             **_same(CONVOLUTIONAL_LSTM, "ConvLSTMCell", convolutional),
             **_refused("ConvLocal MGUCell", ONLY_HERE),
         },
@@ -199,10 +199,10 @@ def _nnx() -> dict[str, Layer]:
         "LinearGeneral",
         "MultiHeadAttention",
         {
-            **_same(LSTM, "LSTMCell", lstm),
-            **_same(LSTM, "OptimizedLSTMCell", packed_lstm),
+            **_same(cells.LSTM, "LSTMCell", lstm),
+            **_same(cells.LSTM, "OptimizedLSTMCell", packed_lstm),
             **_same(cells.RESET_AFTER, "GRUCell", gru),
-            **_same(SIMPLE_CELL, "SimpleCell", simple),
+            **_same(cells.SIMPLE_CELL, "SimpleCell", simple),
             **_refused("LoRA LoRALinear", ONLY_HERE),
         },
     )
@@ -244,7 +244,7 @@ def _equinox() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"negative_slope": stored("negative_slope", 0)}),
-        **_same(LSTM, "LSTMCell", lstm),
+        **_same(cells.LSTM, "LSTMCell", lstm),
         **_same(cells.RESET_AFTER, "GRUCell", gru),
         **_refused("SpectralNorm WeightNorm", REPARAMETRIZED),
     }
@@ -293,9 +293,9 @@ def _keras() -> dict[str, Layer]:
         **_same(LAYER_NORM, "LayerNormalization", normed),
         **_same(RMS_NORM, "RMSNormalization", {"scale": norm("scale")}),
         **_same(ATTENTION, "MultiHeadAttention", attention),
-        **_same(LSTM, "LSTMCell", lstm),
-        **_same("", "GRUCell", gru),
-        **_same(SIMPLE_CELL, "SimpleRNNCell", simple),
+        **_same(cells.LSTM, "LSTMCell", lstm),
+        **_same(cells.RESET_AFTER, "GRUCell", gru),
+        **_same(cells.SIMPLE_CELL, "SimpleRNNCell", simple),
         **_refused("EinsumDense", EINSUM),
         **_refused("SpectralNormalization", REPARAMETRIZED),
         **_refused("PReLU", "it has a slope for each of its inputs, elsewhere one number"),
@@ -330,17 +330,25 @@ def _torch() -> dict[str, Layer]:
             "bias_hh": gates("recurrent biases", names, note),
         }
 
-    gru = {
-        **cell(cells.GRU_GATES, cells.RESET_AFTER),
-        # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
-        "bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER),
-    }
+    lstm, gru = cell(cells.LSTM_GATES), cell(cells.GRU_GATES, cells.RESET_AFTER)
+    # Of the zoo's subclass, whose cells have one bias; PyTorch's own have two.
+    own_gru = gru | {"bias_n": stored(cells.INNER_BIAS, 1, note=cells.RESET_AFTER)}
     simple = {
         "weight_ih": swapped("input/kernel"),
         "weight_hh": swapped("recurrent/kernel"),
         "bias_ih": stored("bias", 1),
         "bias_hh": stored("recurrent/bias", 1),
     }
+
+    def over_time(of_cell: dict[str, Rule]) -> dict[str, Rule]:
+        """List the parameters of a stack of cells, in one or both directions."""
+        places = [f"l{k}{way}" for k in range(MAX_STACKED) for way in ("", "_reverse")]
+        return {
+            f"{name}_{place}": inside(place, rule)
+            for place in places
+            for name, rule in of_cell.items()
+        }
+
     affine = {"weight": SCALE, "bias": BIAS}
     normed = {"weight": norm("scale"), "bias": norm("bias")}
     dense = {"weight": swapped("kernel"), "bias": stored("bias", 1)}
@@ -363,10 +371,13 @@ def _torch() -> dict[str, Layer]:
         **_same(RMS_NORM, "RMSNorm", normed),
         **_same(ATTENTION, "MultiheadAttention", attention),
         **_same(PRELU, "PReLU", {"weight": torch_slope}),
-        **_same(LSTM, "LSTMCell", cell(cells.LSTM_GATES)),
-        **_same(cells.RESET_AFTER, "GRUCell", gru),
-        **_same(SIMPLE_CELL, "RNNCell", simple),
-        **_refused("RNN LSTM GRU RNNBase RNNCellBase", NO_CELL),
+        **_same(cells.LSTM, "LSTMCell", lstm),
+        **_same(cells.RESET_AFTER, "GRUCell", own_gru),
+        **_same(cells.SIMPLE_CELL, "RNNCell", simple),
+        **_same(cells.LSTM, "LSTM", over_time(lstm)),
+        **_same(cells.RESET_AFTER, "GRU", over_time(gru)),
+        **_same(cells.SIMPLE_CELL, "RNN", over_time(simple)),
+        **_refused("RNNBase RNNCellBase", NO_CELL),
         **_refused("Bilinear EmbeddingBag", ONLY_HERE),
         **_refused("ParameterList ParameterDict", OWN_ARRAYS),
         **_refused(" ".join(lazy), LAZY),

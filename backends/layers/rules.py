@@ -305,6 +305,16 @@ def gates(part: str, names: Sequence[str], note: str = "", *, outputs_first: boo
     return rule
 
 
+def inside(place: str, rule: Rule) -> Rule:
+    """Store the array of a layer that a layer holds under a place of its own."""
+
+    def placed(layer: Any, shape: tuple[int, ...]) -> Leaf:
+        leaf = rule(layer, shape)
+        return replace(leaf, names=tuple(f"{place}/{name}" for name in leaf.names))
+
+    return placed
+
+
 HAIKU_LSTM_GATES = ("i", "g", "f", "o")
 
 
@@ -351,8 +361,7 @@ KERAS_GRU_GATES = ("z", "r", "n")
 def keras_gru(part: str) -> Rule:
     """Store a part of Keras's GRU: the kernels of `input` or `recurrent`, or the `bias`.
 
-    With the reset gate after the product there are two biases, `[2, 3 * size]`, which Keras adds in
-    the gates z and r. Canonically each of these has one, their sum, and the second of Keras's is 0.
+    With the reset gate after the product there are two biases, `[2, 3 * size]`.
     """
 
     def rule(layer: Any, shape: tuple[int, ...]) -> Leaf:
@@ -361,21 +370,19 @@ def keras_gru(part: str) -> Rule:
             leaf = gates(part, KERAS_GRU_GATES, convention)(layer, shape)
         else:
             _require_rank(shape, 2)
-            names = (*cells.names_of("bias", KERAS_GRU_GATES), cells.INNER_BIAS)
-            leaf = Leaf(names, _joined_biases, _two_biases, convention)
+            both = [cells.names_of(each, KERAS_GRU_GATES) for each in ("bias", "recurrent biases")]
+            leaf = Leaf((*both[0], *both[1]), _rows_of_gates, _joined_rows, convention)
         return replace(leaf, layer=convention)
 
     return rule
 
 
-def _joined_biases(array: jax.Array) -> tuple[jax.Array, ...]:
-    first, second = (jnp.split(array[..., row, :], 3, axis=-1) for row in (0, 1))
-    return first[0] + second[0], first[1] + second[1], first[2], second[2]
+def _rows_of_gates(array: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(gate for row in (0, 1) for gate in jnp.split(array[..., row, :], 3, axis=-1))
 
 
-def _two_biases(z: jax.Array, r: jax.Array, n: jax.Array, inner: jax.Array) -> jax.Array:
-    zeros = jnp.zeros_like(z)
-    rows = jnp.concatenate([z, r, n], axis=-1), jnp.concatenate([zeros, zeros, inner], axis=-1)
+def _joined_rows(*gates: jax.Array) -> jax.Array:
+    rows = [jnp.concatenate(gates[start : start + 3], axis=-1) for start in (0, 3)]
     return jnp.stack(rows, axis=-2)
 
 

@@ -21,7 +21,7 @@ from ...core.networks.architecture import (
 from ...core.networks.noise import of_layer, sigma_start
 from ...core.types import Key
 from ..calling import example_arguments
-from ..cells import LSTM_GATES, RESET_AFTER
+from ..cells import LSTM, LSTM_GATES, RESET_AFTER
 from ..layers import listed
 from ..layers.rules import DENSE
 from ..naming import normalize_separators
@@ -60,7 +60,7 @@ def leaf_of(spec: NetworkSpec, words: tuple[str, ...], shape: tuple[int, ...]) -
     place, _, rest = name.partition("/")
     if spec.cell is not None and place == "cell":
         is_gru = spec.cell.kind == "gru"
-        kind = RESET_AFTER if is_gru else listed.LSTM
+        kind = RESET_AFTER if is_gru else LSTM
         return replace(Leaf.one(name, note=RESET_AFTER if is_gru else ""), layer=kind)
     if place == "norm":
         is_batch = spec.layers.normalization == "batch"

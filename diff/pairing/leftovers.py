@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...backends.pairing.biases import second_biases
 from ...core.network import Variables
 from ...core.types import PyTree, by_path
 from ..measures.subject import Subject
@@ -149,6 +150,10 @@ def leftover_causes(
         left = tuple(each for each in unpaired if each.name not in explained)
         if any(cause.name == "gru_variant" for cause in causes):
             left = tuple(each for each in left if not is_inner_bias(each.name))
+        seconds = second_biases({name: each.leaf for name, each in side.items()})
+        if doubled := [each for each in left if each.name in seconds]:
+            left = tuple(each for each in left if each not in doubled)
+            causes.append(_second_bias(doubled, owner, lacking))
         for name, kind in (("missing_bias", "bias"), ("missing_scale", "scale")):
             vectors = [each for each in left if _is_vector(each, kind, side, paired)]
             left = tuple(each for each in left if each not in vectors)
@@ -171,6 +176,16 @@ def leftover_causes(
                 )
             )
     return causes
+
+
+def _second_bias(doubled: Sequence[Parameter], owner: Side, lacking: Side) -> Cause:
+    return Cause(
+        "second_bias",
+        f"{', '.join(each.name for each in doubled)} ({owner.label})",
+        f"{owner.label} adds a second bias in each of these gates; {lacking.label} has one, which "
+        "gets the sum when weights are translated. Trained alike, a sum of two changes twice as "
+        "fast",
+    )
 
 
 def _variants(pairing: Pairing, one: Side, other: Side) -> list[Cause]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...backends.naming import normalize_separators
+from ...backends.pairing.biases import without_extra_biases
 from ...backends.pairing.guessing import guess
 from ...backends.pairing.mapping import follow_mapping
 from ...core.errors import TriglotError
@@ -71,7 +72,9 @@ def _found(
         {name: "" if p.leaf.unknown else p.leaf.layer for name, p in side.items()}
         for side in (one, other)
     ]
-    attempts = [(one, other, layers)]
+    leaves = [{name: p.leaf for name, p in side.items()} for side in (one, other)]
+    plain = without_extra_biases(one, other, (leaves[0], leaves[1]))
+    attempts = [(*plain, layers)]
     cells = [{n: p for n, p in side.items() if not is_inner_bias(n)} for side in (one, other)]
     if any(parameter.leaf.note for side in cells for parameter in side.values()):
         # Two variants of a recurrent cell, whose gates have the same names.
@@ -82,7 +85,7 @@ def _found(
             return [Pair(name, guessed[name]) for name in first], "guessed by shape and order"
         except TriglotError:
             continue
-    aligned = align_uses((one, other), uses())
+    aligned = align_uses(plain, uses())
     pairs = [Pair(*names) for names in aligned]
     order = {name: index for index, name in enumerate(one)}
     pairs = sorted(_with_transposed(one, other, pairs), key=lambda pair: order[pair.one])

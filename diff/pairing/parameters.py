@@ -1,14 +1,21 @@
 """The parameters of two networks, and the pairs between them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
 
-from ...backends.cells import INNER_BIAS
+from ...backends import cells
+from ...backends.layers.listed import ATTENTION
 from ...core.network import Leaf, Network
 from ...core.types import PyTree
 from ..types import codec_of
+
+OF_GATE = re.compile(r"(?:(.*?)/)?((?:(?:input|recurrent)/)?[a-z]/(?:kernel|bias))")
+CELLS = dict.fromkeys(
+    (cells.LSTM, cells.RESET_AFTER, cells.RESET_BEFORE, cells.KEEPS_BY_UPDATE), OF_GATE
+) | {cells.SIMPLE_CELL: re.compile(r"(?:(.*?)/)?((?:(?:input|recurrent)/)?(?:kernel|bias))")}
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,18 @@ def is_inner_bias(name: str) -> bool:
 
     Only one of the two variants has it.
     """
-    return name.endswith(INNER_BIAS)
+    return name.endswith(cells.INNER_BIAS)
+
+
+def place_of(parameter: Parameter) -> tuple[str, str]:
+    """Split a canonical name into the place of its layer, and the name inside."""
+    if parameter.leaf.layer in CELLS:
+        found = CELLS[parameter.leaf.layer].fullmatch(parameter.name)
+        assert found is not None  # such are the names of all cells
+        return found[1] or "", found[2]
+    words = parameter.name.split("/")
+    depth = 2 if parameter.leaf.layer == ATTENTION else 1
+    return "/".join(words[:-depth]), "/".join(words[-depth:])
 
 
 def read_parameters(network: Network, params: PyTree = None) -> dict[str, Parameter]:

@@ -11,7 +11,7 @@ from ...core.tracing.jaxprs import leaves_read
 from ...core.types import PyTree
 from ..programs.tape import LAYOUT
 from ..types import codec_of
-from .parameters import Parameter
+from .parameters import CELLS, Parameter, place_of
 
 # Operations that only arrange the elements of an array, or of several.
 ARRANGING = {*LAYOUT, "concatenate", "rev", "slice", "split"}
@@ -101,14 +101,14 @@ def align_uses(
     in any order; then all that are left.
 
     Args:
-      sides: all parameters of each network.
+      sides: the parameters of each network that are to be paired.
       uses: of each network.
       repeated: whether each use counts; otherwise each parameter counts once, at its first use.
     """
-    orders = [
-        list(use.order) if repeated else list(dict.fromkeys([*use.order, *side]))
-        for use, side in zip(uses, sides, strict=True)
-    ]
+    orders = []
+    for use, side in zip(uses, sides, strict=True):
+        used = [name for name in use.order if name in side]
+        orders.append(used if repeated else _by_cell([*dict.fromkeys([*used, *side])], side))
     groups = [
         {use.reaches[name] for name in order} for use, order in zip(uses, orders, strict=True)
     ]
@@ -126,6 +126,16 @@ def align_uses(
         for side, order, known in zip(sides, orders, done, strict=True)
     ]
     return pairs + align(*rest)
+
+
+def _by_cell(order: Sequence[str], side: Mapping[str, Parameter]) -> list[str]:
+    """Move all parameters of a recurrent cell to its first use, in the order of their names.
+
+    Libraries compute the gates of a cell in different orders.
+    """
+    places = {n: place_of(side[n])[0] if side[n].leaf.layer in CELLS else n for n in order}
+    first = {place: index for index, place in reversed([*enumerate(places.values())])}
+    return sorted(order, key=lambda name: (first[places[name]], name))
 
 
 def align(one: Sequence[Parameter], other: Sequence[Parameter]) -> list[tuple[str, str]]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...core.tracing import jaxprs
 from ..types import Operation
 from .tape import PARAMS, Step, Tape
 
-PACKAGE = str(Path(jaxprs.__file__).resolve().parents[2]) + "/"
-# Inside of the repository, whose folder is the package of an editable installation.
-THEIRS = tuple(PACKAGE + each for each in (".venv", "benchmarks/", "docs/", "examples/", "tests/"))
+HOME = Path(__file__).parents[2]
+# In a checkout these folders are links, and a user's files may lie beside those that they lead to.
+OURS = tuple(f"{place.resolve()}/" for place in (HOME, *HOME.iterdir()) if place.is_dir())
+PACKAGE = f"{Path(__file__).resolve().parents[2]}/"
 LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STANDARD = sysconfig.get_path("stdlib")
 # The parts of triglot whose lines say what an agent computes.
@@ -176,8 +176,7 @@ def _layer(step: Step) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    path = str(Path(filename).resolve())
-    return path.startswith(PACKAGE) and not path.startswith(THEIRS)
+    return str(Path(filename).resolve()).startswith(OURS)
 
 
 def _in_library(filename: str) -> bool:

@@ -251,26 +251,6 @@ def test_a_cell_is_a_recurrent_network(kind: str) -> None:
     chex.assert_trees_all_equal_shapes(last, carry)
 
 
-def test_the_two_biases_of_a_gru_are_summed_without_another_output() -> None:
-    class Cell(keras.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.cell = layers.GRUCell(3, bias_initializer="random_normal")
-
-        def call(self, obs: Any) -> Any:
-            return self.cell(obs, obs[:, :3])[0]
-
-    network, obs = from_keras(Cell, OBS), batch(5, 4)
-    assert network.codec is not None
-    variables = network.init(KEY)
-    there = network.codec.decode(network.codec.encode(variables.params))
-    bias = there["cell/bias"]
-    assert (bias[1, :6] == 0).all() and (bias[:, 6:] == variables.params["cell/bias"][:, 6:]).all()
-    moved = triglot.Variables(params=there, state=variables.state)
-    outputs = [network.apply(each, obs)[0] for each in (variables, moved)]
-    chex.assert_trees_all_close(*outputs, rtol=1e-5)
-
-
 def test_a_functional_model_may_be_recurrent() -> None:
     def model() -> Any:
         obs, hidden = keras.Input((4,)), keras.Input((6,))

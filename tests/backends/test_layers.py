@@ -21,7 +21,13 @@ from triglot.core.specs import Box
 
 pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
 
+
 # Asymmetric sizes find a wrong shape; equal ones, in and out and in every axis, a wrong layout.
+def one_bias(case: Case) -> Case:
+    """Leave out Keras's GRU, whose gates have two: see test_cell_biases.py."""
+    return case._replace(built={n: one for n, one in case.built.items() if n != "keras"})
+
+
 CASES: dict[str, Case] = {
     "dense": cases.dense(2, 3),
     "dense, equal": cases.dense(3, 3),
@@ -59,8 +65,8 @@ CASES: dict[str, Case] = {
     "attention, equal": cases.attention(4, 2, 2),
     "LSTM": cases.lstm(3, 4),
     "LSTM, equal": cases.lstm(3, 3),
-    "GRU": cases.gru(3, 4),
-    "GRU, equal": cases.gru(3, 3),
+    "GRU": one_bias(cases.gru(3, 4)),
+    "GRU, equal": one_bias(cases.gru(3, 3)),
     "simple cell": cases.simple_cell(3, 4),
     "simple cell, equal": cases.simple_cell(3, 3),
     "convolutional LSTM": cases.convolutional_lstm(2, 3),

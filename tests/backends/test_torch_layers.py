@@ -113,13 +113,7 @@ LISTED: dict[str, Layer] = {
         lambda: nn.MultiheadAttention(4, 2, batch_first=True),
         lambda layer, x: layer(x, x, x)[0],
     ),
-    "simple cell": Layer(
-        cases.simple_cell(3, 4),
-        lambda: nn.RNNCell(3, 4, nonlinearity="relu"),
-        lambda layer, x: layer(x, torch.full((x.shape[0], 4), 0.3)),
-    ),
 }
-WITHOUT_SECOND_BIAS = {"simple cell"}  # PyTorch's cells have one more than others
 
 
 def of_torch(layer: Layer) -> Network:
@@ -134,7 +128,7 @@ def of_torch(layer: Layer) -> Network:
     return from_torch(One, layer.case.obs_spec)
 
 
-@pytest.mark.parametrize("name", [name for name in LISTED if name not in WITHOUT_SECOND_BIAS])
+@pytest.mark.parametrize("name", LISTED)
 def test_a_layer_is_translated_from_and_to_all_libraries(name: str) -> None:
     layer = LISTED[name]
     target = of_torch(layer)
@@ -154,41 +148,14 @@ def test_a_layer_is_translated_from_and_to_all_libraries(name: str) -> None:
         chex.assert_trees_all_equal(translate(moved, other, target), variables)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
-def test_a_second_bias_of_a_cell_has_a_name_that_others_lack(kind: Any) -> None:
-    case = {nn.LSTMCell: cases.lstm, nn.GRUCell: cases.gru, nn.RNNCell: cases.simple_cell}[kind]
-    spec, built = case(3, 3)
-    source = network("linen", spec, [built["linen"]])
-    target = of_torch(
-        Layer(
-            Case(spec, built),
-            lambda: kind(3, 3),
-            lambda layer, x: (layer(x), *[None])[0] if kind is not nn.LSTMCell else layer(x)[0],
-        )
-    )
-    assert target.codec is not None
-    variables = target.init(jax.random.key(0))
-    named = target.codec.encode(variables.params)
-    chex.assert_trees_all_equal(target.codec.decode(named), variables.params)
-    gates = {nn.LSTMCell: "ifgo", nn.GRUCell: "rzn"}.get(kind, "")
-    seconds = [f"layers/0/recurrent/{gate}/bias" for gate in gates] or ["layers/0/recurrent/bias"]
-    assert set(seconds) <= set(named)
-    with pytest.raises(TriglotError, match=r"recurrent.*bias"):
-        translate(source.init(jax.random.key(0)), source, target)
-
-
 def test_what_is_not_listed_is_refused_with_a_reason() -> None:
     spec = Box((3,))
     source = from_torch(lambda: nn.Sequential(nn.Linear(3, 3)), spec)
-    rnn = of_torch(
-        Layer(
-            Case(Box((2, 3)), {}),
-            lambda: nn.LSTM(3, 3, batch_first=True),
-            lambda layer, x: layer(x)[0][:, -1],
-        )
+    squared = of_torch(
+        Layer(Case(spec, {}), lambda: nn.Bilinear(3, 3, 3), lambda layer, x: layer(x, x))
     )
-    with pytest.raises(TriglotError, match="other libraries have cells"):
-        translate(rnn.init(jax.random.key(0)), rnn, source)
+    with pytest.raises(TriglotError, match="no other library has it"):
+        translate(squared.init(jax.random.key(0)), squared, source)
 
     class Turned(nn.Linear):
         def forward(self, x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -142,6 +143,29 @@ def test_the_report_fits_80_columns_and_json() -> None:
     (cause,) = stored["causes"]
     assert cause.keys() == {"name", "where", "evidence"}
     assert stored["parameters"]["only_one"] == {"mlp/linear/0/bias": [8]}
+
+
+IN_THE_CHECKOUT = """
+import haiku as hk
+import jax
+
+def one(obs):
+    return jax.numpy.tanh(hk.Linear(3)(obs))
+
+def other(obs):
+    return jax.nn.sigmoid(hk.Linear(3)(obs))
+"""
+
+
+def test_a_file_beside_the_packages_folders_is_the_users() -> None:
+    """A reader of README writes networks in the checkout."""
+    made: dict[str, Any] = {}
+    file = Path(triglot.__file__).resolve().parents[1] / "my_networks.py"
+    exec(compile(IN_THE_CHECKOUT, file, "exec"), made)
+    first = diff_networks(made["one"], made["other"], triglot.Box((4,))).first_difference
+    assert first is not None and first.one is not None and first.other is not None
+    assert Path(first.one.source).name == "my_networks.py:6"
+    assert Path(first.other.source).name == "my_networks.py:9"
 
 
 def test_the_weights_of_a_made_module_are_used() -> None:
