@@ -98,7 +98,10 @@ def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
     """
     for earlier in explained:
         pairs = zip(earlier.parts, found.parts, strict=True)
-        if all(each.first is None or each.first in part.values for each, part in pairs):
+        if all(
+            each.first in part.values if each.first is not None else each.end in (None, part.end)
+            for each, part in pairs
+        ):
             return True
     return False
 

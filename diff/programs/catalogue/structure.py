@@ -20,6 +20,7 @@ REDUCTIONS = {
     "reduce_min": "takes the minimum",
     "reduce_sum": "sums",
 }
+ARITHMETIC = ("add", "div", "mul", "sub")
 ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 BOUNDS = ("clamp", "max", "min")
@@ -245,7 +246,7 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
     for early, late in ((0, 1), (1, 0)):
         part, bare = found.parts[early], found.parts[late]
         names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
-        if not names or _sequence(bare) or bare.end is None:
+        if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
             continue
         regions = [part.region, bare.region]
         # What the bare program computes of the value, and then with the same operation.

@@ -349,11 +349,11 @@ PLANTED: dict[str, Case] = {
     "unknown reversal": pair(
         f.mlp, ("haiku", {}), ("linen", {"after": lambda x: x[..., ::-1]}), "unknown"
     ),
-    "unknown residual": pair(
+    "a square in addition": pair(
         f.attention,
         ("nnx", {}),
         ("linen", {"activation": lambda x: x + x**2}),
-        "unknown",
+        "operation_missing",
         inputs="tokens",
     ),
 }

@@ -261,8 +261,8 @@ UPSTREAM: dict[str, Planted] = {
     "unknown": variants(
         FIRST,
         activated,
-        {"by": lambda x: x**3 / (2 + x * x)},
-        {"by": lambda x: x / (1 + jnp.abs(x) ** 3)},
+        {"by": lambda x: jnp.log1p(x * x)},
+        {"by": lambda x: jnp.exp(-(jnp.abs(x) ** 3))},
     ),
 }
 
