@@ -24,6 +24,7 @@ from .core.networks.unroll import unroll
 from .core.specs import Box, Dict, Discrete, MultiDiscrete
 from .core.train import train
 from .diff.compare import diff_networks
+from .diff.testing import assert_same_function
 from .export.policy import load_policy
 from .porting.names import load_weights
 from .registry.agents import make_agent
@@ -39,7 +40,8 @@ __all__ = [
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",
     "rl", "nn",
-    "check_agent", "check_environment", "check_network", "diff_networks", "TriglotError",
+    "check_agent", "check_environment", "check_network", "diff_networks", "assert_same_function",
+    "TriglotError",
     # Also in `rl` and `nn`.
     "Agent", "AgentBase", "Learner", "Environment", "TimeStep", "Box", "Dict", "Discrete",
     "MultiDiscrete", "Network", "Variables", "combine", "ensemble", "freeze", "scalar",
