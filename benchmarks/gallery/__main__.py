@@ -37,7 +37,7 @@ def main(
       seconds_limit: of one comparison.
       json: the JSON file; written after each comparison.
       page_path: the page, in Markdown.
-      resume: keep finished comparisons of modules that have not changed.
+      resume: keep finished comparisons, unless their networks or `diff` have changed since.
     """
     found = find_pairs()
     chosen = {name: pair for name, (pair, _) in choose(found, pairs or found).items()}

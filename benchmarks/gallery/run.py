@@ -48,17 +48,22 @@ def run(
 
 
 def describe(pair: Pair) -> dict[str, Any]:
-    """Describe a pair for the JSON file; the row of a changed module is measured again."""
+    """Describe a pair for the JSON file, with a hash of its networks and of `diff`."""
     return {
         "pair": pair.name,
         "source": pair.source,
         "libraries": pair.libraries,
-        "fingerprint": hashlib.sha256(pair.file.read_bytes()).hexdigest()[:16],
+        "fingerprint": fingerprint(pair.file, *sorted((ROOT / "diff").rglob("*.py"))),
         "bugs": {
             bug.name: {"planted": bug.planted, "causes": bug.causes} for bug in pair.bugs
         },
         "rows": {},
     }  # fmt: skip
+
+
+def fingerprint(*files: Path) -> str:
+    """Hash the contents of some files."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def compared(

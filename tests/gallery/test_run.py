@@ -70,6 +70,15 @@ def test_a_stopped_gallery_goes_on(
     assert main(tmp_path)[0][NAME]["rows"]["clean"]["seconds"] == 1.5
 
 
+def test_rows_of_another_version_are_measured_again(
+    fake: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(tmp_path)
+    monkeypatch.setattr(run, "fingerprint", lambda *files: "another")
+    out = tmp_path / "gallery.json"
+    assert not run.load(out, {NAME: PAIRS[NAME]}, resume=True)
+
+
 def stopped_by(compared: Any) -> Any:
     """Stop after two rows, as by Ctrl-C."""
 
