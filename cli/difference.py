@@ -11,6 +11,7 @@ from .options import DiffOptions
 if TYPE_CHECKING:
     from ..backends.calling import Inputs
     from ..core.specs import Spec
+    from ..diff.report import Report
 
 SAME, DIFFERENT = 0, 1
 ZOO = "zoo"
@@ -28,6 +29,7 @@ def diff(options: DiffOptions) -> int:
     """
     mapping = mapping_of(options.mapping)
     check_one_way(options)
+    level = _level(options)
     zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
     if zoo and options.env is None:
         raise TriglotError(
@@ -39,12 +41,13 @@ def diff(options: DiffOptions) -> int:
         _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
         for text, own in zip((options.one, options.other), made, strict=True)
     ]
-    from ..diff.compare import diff_networks
+    from ..diff.compare import Comparison
     from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
-    from ..machine.files import write_json
+    from ..terminal.progress import steps
 
-    with user_error_context(f"{options.one} and {options.other} could not be compared"):
-        report = diff_networks(
+    problem = f"{options.one} and {options.other} could not be compared"
+    with steps() as shown_steps, user_error_context(problem):
+        comparison = Comparison(
             networks[0],
             networks[1],
             inputs,
@@ -52,11 +55,37 @@ def diff(options: DiffOptions) -> int:
             seed=options.seed,
             action_spec=action_spec,
             names=(options.one, options.other),
+            level=level,
+            begin=shown_steps.begin,
+            tell=shown_steps.tell,
         )
+        try:
+            report = comparison.run()
+        except KeyboardInterrupt:
+            _finish(comparison.known, options)
+            raise
+    _finish(report, options)
+    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _finish(report: "Report", options: DiffOptions) -> None:
+    """Print what was found, and write it."""
+    from ..machine.files import write_json
+
     print(report)
     if options.json is not None:
         write_json(options.json, report.to_json())
-    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _level(options: DiffOptions) -> str:
+    """Read how much is measured.
+
+    Raises:
+      TriglotError: if two levels are given.
+    """
+    if options.quick and options.thorough:
+        raise TriglotError("--quick and --thorough exclude each other: give one of them.")
+    return "quick" if options.quick else "thorough" if options.thorough else "standard"
 
 
 def mapping_of(pairs: Sequence[str]) -> dict[str, str]:

@@ -60,6 +60,9 @@ class DiffOptions(MachineOptions):
         network and of the second.
       seed: random seed of weights and inputs.
       json: the file to write the result to; an existing file is replaced.
+      quick: compare the functions only, not gradients, training steps and initializers.
+      thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
+        training steps and initializers of large ones, too.
       algorithm: the algorithm whose networks zoo:BACKEND builds.
     """
 
@@ -71,6 +74,8 @@ class DiffOptions(MachineOptions):
     mapping: Annotated[tuple[str, ...], Arg("NAME=NAME ...", "by name, or guessed")] = ()
     seed: Count = 0
     json: Annotated[Path | None, Arg("FILE", "none")] = None
+    quick: bool = False
+    thorough: bool = False
     algorithm: Name = "ppo"
 
 

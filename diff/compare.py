@@ -1,36 +1,39 @@
 """Compare two networks: parameters, functions at equal weights, gradients, and initializers."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import numpy as np
 
-from ..backends.calling import Inputs, describe_inputs
-from ..backends.libraries import title
-from ..core.errors import user_error_context
-from ..core.network import Network, Variables, num_params
+from ..backends.calling import Inputs
+from ..core.errors import TriglotError
+from ..core.network import num_params
 from ..core.specs import Spec
 from . import findings
 from .gradients.causes import explain_gradients, first_backward_difference
-from .inputs import batch_of, carry_of
 from .loading import load_network
-from .measures import distributions, numbers, weights
-from .measures.distributions import Initial, Randomness
+from .measures import distributions, numbers
+from .measures.distributions import Randomness
+from .measures.effort import LEVELS, QUICK, STANDARD
 from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subject
-from .outputs import match_outputs
-from .pairing.leftovers import BIASES, Frozen, find_frozen, find_shared, leftover_causes
+from .networks import FrozenOnes, Networks
+from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
-from .pairing.parameters import Pairing, is_inner_bias
-from .pairing.use_order import Uses, read_uses
-from .programs import first_bit_difference, first_large_difference, precision_cause, record_both
+from .pairing.parameters import Pairing
+from .programs import (
+    Explanation,
+    explain,
+    first_bit_difference,
+    first_large_difference,
+    outputs_agree,
+    precision_cause,
+    record_both,
+)
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, noted
 
-BATCHES = (1, 32)
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
@@ -43,6 +46,7 @@ def diff_networks(
     seed: int = 0,
     action_spec: Spec | None = None,
     names: tuple[str | None, str | None] = (None, None),
+    level: str = STANDARD,
 ) -> Report:
     """Compare two networks at equal weights, and name the likely causes of a difference.
 
@@ -59,10 +63,12 @@ def diff_networks(
       seed: of weights, inputs and targets.
       action_spec: passed to a function of obs_spec and action_spec.
       names: of the networks, in the report.
+      level: `quick` compares the functions only, not gradients, steps and initializers; `standard`
+        measures of large networks what decides; `thorough` measures everything of any size.
 
     Raises:
-      TriglotError: if a network fails on such inputs, their outputs have different shapes, or no
-        parameter can be paired.
+      TriglotError: if a network fails on such inputs, their outputs have different shapes, no
+        parameter can be paired, or the level is unknown.
 
     >>> import equinox as eqx, haiku as hk
     >>> from triglot.core.specs import Box
@@ -73,169 +79,97 @@ def diff_networks(
     >>> diff_networks(mlp, layers, Box((4,))).verdict
     'equivalent'
     """
-    networks = tuple(
-        load_network(made, inputs, name=name, action_spec=action_spec)
-        for made, name in zip((one, other), names, strict=True)
-    )
-    return _Comparison((networks[0], networks[1]), inputs, mapping, seed).report()
+    how: Any = {"mapping": mapping, "seed": seed, "action_spec": action_spec, "names": names}
+    return Comparison(one, other, inputs, level=level, **how).run()
 
 
-@dataclass(frozen=True, eq=False)
-class _Comparison:
-    """The steps of one comparison; each is computed once."""
+class Comparison:
+    """One comparison, in steps.
 
-    networks: tuple[Network, Network]
-    inputs: Inputs
-    mapping: Mapping[str, str] | None
-    seed: int
+    Attributes:
+      known: the report of what was found so far.
+    """
 
-    @cached_property
-    def keys(self) -> dict[str, jax.Array]:
-        names = ("one", "other", "inputs", "carry", "training", "random")
-        split = jax.random.split(jax.random.key(self.seed), len(names))
-        return dict(zip(names, split, strict=True))
-
-    @cached_property
-    def labels(self) -> tuple[str, str]:
-        first, second = (f"{each.name} ({title(each.backend)})" for each in self.networks)
-        return (first, second) if first != second else (f"{first}, one", f"{second}, other")
-
-    @cached_property
-    def drawn(self) -> tuple[Initial, Initial]:
-        made = []
-        for network, name in zip(self.networks, ("one", "other"), strict=True):
-            with user_error_context(f"{network.name!r} failed when it was initialized"):
-                made.append(distributions.initialize(network, self.keys[name]))
-        return made[0], made[1]
-
-    @cached_property
-    def starts(self) -> tuple[Subject, Subject]:
-        """Both networks at their initial variables, with the outputs that they share."""
-        given = [
-            (network, drawn.variables, self._batches(network, drawn.variables))
-            for network, drawn in zip(self.networks, self.drawn, strict=True)
-        ]
-        shapes = [self._shapes(*each) for each in given]
-        names = self.networks[0].name, self.networks[1].name
-        shared = match_outputs(shapes[0], shapes[1], names)
-        random, leaves = np.random.default_rng(self.seed), jax.tree.leaves(shapes[0])
-        targets = tuple(random.standard_normal(leaves[each.indices[0]].shape) for each in shared)
-        one, other = (
-            Subject(
-                label=self.labels[index],
-                network=network,
-                variables=variables,
-                names={},
-                batches=batches,
-                outputs=tuple((each.name, each.indices[index]) for each in shared),
-                targets=targets,
-            )
-            for index, (network, variables, batches) in enumerate(given)
-        )
-        return one, other
-
-    def _batches(self, network: Network, variables: Variables) -> dict[int, Any]:
-        whole = batch_of(self.inputs, max(BATCHES), self.keys["inputs"])
-        found = {}
-        for size in BATCHES:
-            found[size] = jax.tree.map(lambda leaf, size=size: leaf[:size], whole)
-            if network.recurrent:
-                found[size] = found[size], carry_of(network, variables, size, self.keys["carry"])
-        return found
-
-    def _shapes(self, network: Network, variables: Variables, batches: dict[int, Any]) -> Any:
-        """Return the shapes of a network's outputs for the largest batch."""
-        with user_error_context(f"{network.name!r} failed on {describe_inputs(self.inputs)}"):
-            return jax.eval_shape(
-                lambda v, i: network.apply(v, i)[0], variables, batches[max(BATCHES)]
-            )
-
-    def subjects(
-        self, pairing: Pairing, frozen: tuple[list[Frozen], list[Frozen]], *, repaired: bool = False
-    ) -> tuple[Subject, Subject]:
-        """Put equal weights into both networks.
+    def __init__(
+        self,
+        one: Any,
+        other: Any,
+        inputs: Inputs,
+        *,
+        mapping: Mapping[str, str] | None = None,
+        seed: int = 0,
+        action_spec: Spec | None = None,
+        names: tuple[str | None, str | None] = (None, None),
+        level: str = STANDARD,
+        begin: Callable[[str], None] = lambda what: None,
+        tell: Callable[[str], None] = lambda found: None,
+    ) -> None:
+        """Take the arguments of `diff_networks`.
 
         Args:
-          pairing: says which parameters are equal, and which are transposed.
-          frozen: values of parameters that the other side holds outside its parameters.
-          repaired: set biases and scales that the other side lacks to 0 and 1.
+          begin: called with what begins.
+          tell: called with what was found, one line each.
         """
-        named_pairs = pairing.by_name().items()
-        shared = {n: p.one for n, p in named_pairs}, {n: p.other for n, p in named_pairs}
-        ones = [pair.one for pair in pairing.pairs]
-        others = [pair.other for pair in pairing.pairs]
-        turned: tuple[set[str], set[str]] = (set(), set())
-        for pair in pairing.pairs:
-            if pair.transposed:  # on the side where no other pair has the same array
-                side = 0 if others.count(pair.other) > 1 and ones.count(pair.one) == 1 else 1
-                turned[side].add((pair.one, pair.other)[side])
-        networks = [
-            weights.with_transposed(n, t) for n, t in zip(self.networks, turned, strict=True)
-        ]
-        own = [
-            weights.with_noise(weights.canonical(network, start.variables), self.seed + index)
-            for index, (network, start) in enumerate(zip(networks, self.starts, strict=True))
-        ]
-        from_other = self.networks[0].random_start and not self.networks[1].random_start
-        values = weights.shared_values(pairing, own[from_other], from_other=from_other)
-        subjects = []
-        for index, (network, start) in enumerate(zip(networks, self.starts, strict=True)):
-            left = (pairing.only_one, pairing.only_other)[index]
-            named = {each.name: own[index][each.name] for each in left}
-            for name, array in named.items():
-                if is_inner_bias(name):  # one of two variants has no such bias
-                    named[name] = np.zeros_like(array)
-                elif repaired and name.rpartition("/")[2] in (*BIASES, "scale"):
-                    named[name] = np.full_like(array, name.endswith("scale"))
-            named |= {shared[index][name]: array for name, array in values.items()}
-            named |= {each.name: each.value for each in frozen[index]}
-            variables = weights.put(network, start.variables, named)
-            subjects.append(
-                replace(start, network=network, variables=variables, names=shared[index])
-            )
-        return subjects[0], subjects[1]
-
-    def report(self) -> Report:
-        """Run the comparison."""
-        one, other = self.starts  # networks without equal outputs are refused first
-        pairing = pair_parameters(self.networks, self._uses, self.mapping)
-        causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
-        pairing, shared = find_shared(pairing, self._uses, one, other)
-        causes += shared
-        frozen = (
-            find_frozen(pairing.only_one, one, other),
-            find_frozen(pairing.only_other, other, one),
+        if level not in LEVELS:
+            raise TriglotError(f"level {level!r} is unknown; expected one of {', '.join(LEVELS)}.")
+        first, second = (
+            load_network(made, inputs, name=name, action_spec=action_spec)
+            for made, name in zip((one, other), names, strict=True)
         )
-        causes += [each.cause for side in frozen for each in side]
-        known = {each.name for side in frozen for each in side}
-        causes += leftover_causes(pairing, known, one, other)
-        subjects = self.subjects(pairing, frozen)
+        self.sides = Networks((first, second), inputs, mapping, seed, level)
+        self.labels = self.sides.labels
+        self.known = Report(labels=self.labels)
+        self._begin, self._tell = begin, tell
+        self._notes: list[str] = []
+
+    def run(self) -> Report:
+        """Compare the networks."""
+        self._begin("initializing both networks")
+        one, other = self.sides.starts
+        sizes = num_params(one.variables.params), num_params(other.variables.params)
+        pairing, frozen, causes = self._pair()
+        self._know(num_params=sizes, pairing=pairing, causes=tuple(causes))
+        self._tell(f"{len(pairing.pairs)} pairs of parameters, {pairing.source}")
+        self._begin("comparing operation by operation")
+        subjects = self.sides.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
         dtypes_apart = findings.dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
-        measured = numbers.measure(*subjects, setup, same_dtypes=not dtypes_apart)
-        measurements, notes = measured.measurements, measured.notes
-        located, found = self._explain_gradients(subjects, setup, measurements, notes)
-        causes += found or findings.gradient_causes(pairing, measured.gradients, self.labels)
-        if not findings.agree(measurements, OUTPUTS):
-            agreement = numbers.forward_agreement(subjects, setup.key)
-            pairing, found = find_transposed(
-                pairing,
-                lambda turned: agreement(self.subjects(turned, frozen, repaired=True)),
-                self.labels,
+        search = _Search(self.sides, setup, self._notes, pairing, frozen)
+        search.compare()
+        if search.apart:
+            first, found = search.explained(with_state=random is None and _has_state(subjects))
+            self._know(
+                verdict=DIFFERENT, first_difference=first, causes=(*causes, *search.turned, *found)
             )
-            causes += found
-        verdict = findings.verdict_of(measurements)
+            self._tell(findings.told(first, self.known.causes))
+            setup = replace(setup, effort=setup.effort.of_different())
+        else:
+            self._tell("operation by operation, the functions are equal up to rounding")
+        measured = numbers.measure(
+            *subjects, setup, same_dtypes=not dtypes_apart, begin=self._begin
+        )
+        measurements = measured.measurements
+        self._notes += measured.notes
+        located, found = self._explain_gradients(subjects, setup, measurements)
+        causes += found or findings.gradient_causes(pairing, measured.gradients, self.labels)
+        causes += search.turned
+        verdict = DIFFERENT if search.apart else findings.verdict_of(measurements)
         if len(setup.modes) == 1 and random is None:
-            notes.append("training and evaluation are the same program, measured once")
-        first: Difference | None = None
+            self._notes.append("training and evaluation are the same program, measured once")
+        first = None
         if random is not None:
-            notes.append(random.note)
+            self._notes.append(random.note)
             causes += random.causes
             verdict = EQUIVALENT if verdict == IDENTICAL and not random.identical else verdict
             verdict = verdict if random.same else DIFFERENT
         if verdict == DIFFERENT or (random is not None and not random.identical):
-            first, explained = self._explain(pairing, frozen, measurements, random, notes)
+            search.apart |= findings.modes_apart(measurements)
+            if random is not None:
+                search.apart.add(TRAINING)
+            first, explained = search.explained(
+                with_state=random is None and not findings.agree(measurements, STATE)
+            )
             if verdict == DIFFERENT:
                 if pairing.only_one or pairing.only_other:  # named above, with what they mean
                     explained = [cause for cause in explained if cause.name not in UNPAIRED]
@@ -251,39 +185,68 @@ class _Comparison:
             programs = [side.traced(setup.key, True) for side in subjects]
             precision = precision_cause(programs, self.labels)
             causes = [*causes, *filter(None, [precision])]
-        rounding = self._rounding(subjects, measurements, notes) if verdict == EQUIVALENT else None
-        rows = distributions.compare_initializers(*self.drawn, pairing)
-        num_keys = min(each.num_keys for each in self.drawn)
-        made = [network.name for network in self.networks if not network.random_start]
-        if made:
-            notes.append(f"initializers were not compared: {made[0]!r} has its weights already")
-        return Report(
-            labels=self.labels,
+        self._know(
             verdict=verdict,
             first_difference=first,
-            first_rounding=rounding,
-            causes=(*causes, *distributions.initializer_causes(rows, num_keys)),
-            pairing=pairing,
-            num_params=(num_params(one.variables.params), num_params(other.variables.params)),
+            causes=tuple(causes),
+            pairing=search.pairing,
             measurements=tuple(measurements),
-            initializers=tuple(rows),
-            num_keys=num_keys,
-            notes=tuple(notes),
         )
+        self._tell(f"{verdict}, as measured")
+        if verdict == EQUIVALENT and setup.effort.level != QUICK:
+            self._know(first_rounding=self._rounding(subjects, setup, measurements))
+        self._compare_initializers(search.pairing)
+        if left_out := self.sides.effort.left_out:
+            self._notes.append(f"left out at level {self.sides.level!r}: {left_out}")
+        self._know()
+        return self.known
+
+    def _know(self, **found: Any) -> None:
+        self.known = replace(self.known, notes=tuple(self._notes), **found)
+
+    def _pair(self) -> tuple[Pairing, FrozenOnes, list[Cause]]:
+        """Pair the parameters, and explain those without a counterpart."""
+        one, other = self.sides.starts
+        pairing = pair_parameters(self.sides.networks, self.sides.uses, self.sides.mapping)
+        causes = [layout_cause(pairing, p, self.labels) for p in pairing.pairs if p.transposed]
+        pairing, shared = find_shared(pairing, self.sides.uses, one, other)
+        causes += shared
+        frozen = (
+            find_frozen(pairing.only_one, one, other),
+            find_frozen(pairing.only_other, other, one),
+        )
+        causes += [each.cause for side in frozen for each in side]
+        known = {each.name for side in frozen for each in side}
+        causes += leftover_causes(pairing, known, one, other)
+        return pairing, frozen, causes
+
+    def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
+        """Decide what is measured."""
+        key = self.sides.keys["training"]
+        one, other = (side.is_random(key) for side in subjects)
+        is_random = one or other
+        modes, learning = (EVALUATION, TRAINING), TRAINING
+        if is_random or all(side.same_program(key) for side in subjects):
+            modes, learning = (EVALUATION,), EVALUATION
+        learns = all(jax.tree.leaves(side.variables.params) for side in subjects)
+        setup = Setup(key, modes, learning, learns, self.sides.effort)
+        if not is_random:
+            return setup, None
+        key = self.sides.keys["random"]
+        return setup, distributions.compare_randomness(subjects, (one, other), key)
 
     def _explain_gradients(
         self,
         subjects: tuple[Subject, Subject],
         setup: Setup,
         measurements: Sequence[Measurement],
-        notes: list[str],
     ) -> tuple[Difference | None, list[Cause]]:
         """Locate other gradients and name their causes where all outputs are equal."""
         if not findings.agree(measurements, OUTPUTS) or findings.agree(measurements, GRADIENTS):
             return None, []
         how: Any = {"train": setup.learning_mode == TRAINING, "key": setup.key}
         native = next(e.native for e in measurements if e.quantity.name == GRADIENTS)
-        with noted(notes, "the gradients could not be aligned"):
+        with noted(self._notes, "the gradients could not be aligned"):
             if (found := explain_gradients(subjects, **how)) is None:
                 return first_backward_difference(*subjects, **how), []
             one, other = found.operations
@@ -294,66 +257,117 @@ class _Comparison:
     def _rounding(
         self,
         subjects: tuple[Subject, Subject],
+        setup: Setup,
         measurements: Sequence[Measurement],
-        notes: list[str],
     ) -> Difference | None:
         """Find the first operation whose outputs differ in bits, in the first such batch."""
         apart = [each.quantity for each in measurements
                  if each.quantity.name == OUTPUTS and not each.native.identical]  # fmt: skip
         if not apart:
             return None
+        self._begin("locating the first rounding")
         inputs, train = subjects[0].batches[apart[0].batch], apart[0].mode == TRAINING
-        with noted(notes, "the first rounding was not located"):
-            key = self.keys["training"]
-            tapes = record_both(*subjects, inputs, train=train, key=key, exact=True)
-            return first_bit_difference(*tapes)
+        with noted(self._notes, "the first rounding was not located"):
+            tapes = record_both(*subjects, inputs, train=train, key=setup.key, exact=True)
+            return first_bit_difference(*tapes, compiled=setup.effort.everything)
 
-    def _uses(self) -> tuple[Uses, Uses]:
-        one, other = (
-            read_uses(side.network, side.variables, side.example, [i for _, i in side.outputs])
-            for side in self.starts
+    def _compare_initializers(self, pairing: Pairing) -> None:
+        num_keys = min(each.num_keys for each in self.sides.drawn)
+        if num_keys:
+            self._begin(f"comparing initializers over {num_keys:,} keys")
+        rows = distributions.compare_initializers(*self.sides.drawn, pairing)
+        made = [network.name for network in self.sides.networks if not network.random_start]
+        if made:
+            self._notes.append(
+                f"initializers were not compared: {made[0]!r} has its weights already"
+            )
+        found = distributions.initializer_causes(rows, num_keys)
+        causes = (*self.known.causes, *found)
+        self._know(initializers=tuple(rows), num_keys=num_keys, causes=causes)
+
+
+@dataclass
+class _Search:
+    """The search for operations that differ, in each mode, evaluated in float64.
+
+    Attributes:
+      sides, setup, notes, frozen: of the comparison.
+      pairing: of the parameters; a matrix may be found to be transposed.
+      apart: the modes in which results differ.
+      turned: the causes for transposed matrices.
+      found: what was found in each mode.
+      first: the first difference of networks whose parameters have no counterpart.
+      answers: what `explained` returned, by what was asked.
+    """
+
+    sides: Networks
+    setup: Setup
+    notes: list[str]
+    pairing: Pairing
+    frozen: FrozenOnes
+    apart: set[str] = field(default_factory=set)
+    turned: list[Cause] = field(default_factory=list)
+    found: dict[str, Explanation] = field(default_factory=dict)
+    first: Difference | None = None
+    answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
+
+    def compare(self) -> None:
+        """Compare both networks operation by operation, and find transposed matrices."""
+        for mode in self.setup.modes:
+            self._explain(mode)
+        self.apart = {mode for mode, each in self.found.items() if each.diverges}
+        if self.pairing.only_one or self.pairing.only_other:
+            self.first = self._first_unrepaired(self.setup.modes[0])
+            self.apart |= {self.setup.modes[0]} if self.first is not None else set()
+        if not any(each.diverges for each in self.found.values()):
+            return
+        suspects = frozenset().union(*(each.parameters for each in self.found.values()))
+        self.pairing, self.turned = find_transposed(
+            self.pairing, self._agree, self.sides.labels, suspects
         )
-        return one, other
+        if self.turned:
+            self.found.clear()
 
-    def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
-        """Decide what is measured."""
-        key = self.keys["training"]
-        one, other = (side.is_random(key) for side in subjects)
-        is_random = one or other
-        modes, learning = (EVALUATION, TRAINING), TRAINING
-        if is_random or all(side.same_program(key) for side in subjects):
-            modes, learning = (EVALUATION,), EVALUATION
-        learns = all(jax.tree.leaves(side.variables.params) for side in subjects)
-        setup = Setup(key, modes, learning, learns)
-        if not is_random:
-            return setup, None
-        return setup, distributions.compare_randomness(subjects, (one, other), self.keys["random"])
+    def explained(self, *, with_state: bool) -> tuple[Difference | None, list[Cause]]:
+        """Name the causes in the modes that differ, and of state that is updated in another way."""
+        asked = (frozenset(self.apart), with_state)
+        if asked not in self.answers:
+            self.answers[asked] = self._answer(with_state)
+        return self.answers[asked]
 
-    def _explain(
-        self,
-        pairing: Pairing,
-        frozen: Any,
-        measurements: Sequence[Measurement],
-        random: Randomness | None,
-        notes: list[str],
-    ) -> tuple[Difference | None, list[Cause]]:
-        """Ask the traced programs, in each mode in which the outputs differ."""
-        apart = {each.quantity.mode for each in measurements if not each.agrees
-                 and each.quantity.name == OUTPUTS}  # fmt: skip
-        modes = sorted({*apart, TRAINING} if random else apart)
-        inputs, key = self.starts[0].inputs, self.keys["training"]
-        first, causes = findings.explain_modes(
-            *self.subjects(pairing, frozen, repaired=True),
-            inputs,
-            modes=modes,
-            with_state=random is None and not findings.agree(measurements, STATE),
-            key=key,
-            notes=notes,
+    def _answer(self, with_state: bool) -> tuple[Difference | None, list[Cause]]:
+        modes = (EVALUATION, TRAINING) if with_state else sorted(self.apart)
+        for mode in modes:
+            if mode not in self.found:
+                self._explain(mode)
+        first, causes = findings.causes_of(
+            self.found, self.apart, with_state=with_state, labels=self.sides.labels
         )
         # Unrepaired, a missing parameter hides what follows it; it may be the first itself.
-        if modes and (pairing.only_one or pairing.only_other):
-            sides, train = self.subjects(pairing, frozen), modes[0] == TRAINING
-            with noted(notes, "the first difference was not located"):
-                tapes = record_both(*sides, inputs, train=train, key=key, wide=True)
-                first = first_large_difference(*tapes)
+        if self.apart and (self.pairing.only_one or self.pairing.only_other):
+            first = self.first or self._first_unrepaired(sorted(self.apart)[0])
         return first, causes
+
+    def _explain(self, mode: str) -> None:
+        one, other = self.sides.subjects(self.pairing, self.frozen, repaired=True)
+        how: Any = {"train": mode == TRAINING, "key": self.setup.key}
+        with noted(self.notes, f"the programs in {mode} could not be aligned"):
+            self.found[mode] = explain(one, other, one.inputs, **how)
+
+    def _first_unrepaired(self, mode: str) -> Difference | None:
+        one, other = self.sides.subjects(self.pairing, self.frozen)
+        how: Any = {"train": mode == TRAINING, "key": self.setup.key}
+        with noted(self.notes, "the first difference was not located"):
+            return first_large_difference(*record_both(one, other, one.inputs, **how, wide=True))
+        return None
+
+    def _agree(self, pairing: Pairing) -> bool:
+        """Return whether the outputs are equal at another pairing."""
+        one, other = self.sides.subjects(pairing, self.frozen, repaired=True)
+        key = self.setup.key
+        tapes = record_both(one, other, one.inputs, train=False, key=key, wide=True)
+        return outputs_agree(*tapes)
+
+
+def _has_state(subjects: tuple[Subject, Subject]) -> bool:
+    return any(jax.tree.leaves(side.variables.state) for side in subjects)

@@ -6,18 +6,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.types import PyTree
 from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import Subject
 from .pairing.parameters import Pairing
-from .programs import Explanation, explain, explain_tapes
+from .programs import Explanation, explain_tapes
 from .programs.catalogue.training import states_after
 from .programs.tape import STATE
 from .programs.wide import is_floating
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL
-from .types import Cause, Difference, Operation, Side, noted
+from .types import Cause, Difference, Operation
 
 SCALE = 1.25
+MAX_OF_STATE = 2  # differences after an update of the state
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 
 
@@ -120,48 +120,55 @@ def unexplained(measurements: Sequence[Measurement]) -> Cause:
     return Cause("unknown", where, "no entry of the catalogue explains the difference")
 
 
-def explain_modes(
-    one: Side,
-    other: Side,
-    inputs: PyTree,
-    *,
+def modes_apart(measurements: Sequence[Measurement]) -> set[str]:
+    """Return the modes in which outputs differ by more than rounding."""
+    outputs = (each for each in measurements if each.quantity.name == OUTPUTS)
+    return {each.quantity.mode for each in outputs if not each.agrees}
+
+
+def told(first: Difference | None, causes: Sequence[Cause]) -> str:
+    """Say in one line what differs."""
+    names = ", ".join(dict.fromkeys(cause.name for cause in causes)) or "no cause is known yet"
+    operations = () if first is None else filter(None, (first.one, first.other))
+    sources = ", ".join(dict.fromkeys(each.source for each in operations if each.source))
+    return f"different: {names}" + (f" at {sources}" if sources else "")
+
+
+def causes_of(
+    found: Mapping[str, Explanation],
     modes: Collection[str],
+    *,
     with_state: bool,
-    key: jax.Array,
-    notes: list[str],
+    labels: tuple[str, str],
 ) -> tuple[Difference | None, list[Cause]]:
     """Name the causes of a difference in each mode in which the outputs differ.
 
     Args:
-      one, other, inputs, key: those of `explain`.
+      found: what was found in each mode.
       modes: in which the outputs differ.
       with_state: whether outputs differ after updates of the state. Causes are then looked for with
         the statistics of one batch, too: the initial ones hide how they are used and updated.
-      notes: what could not be explained is added.
+      labels: of both networks.
 
     Returns:
       The first difference, and the causes.
     """
     causes: list[Cause] = []
-    found: dict[str, Explanation] = {}
-    for mode in (EVALUATION, TRAINING):
-        if mode in modes or with_state:
-            with noted(notes, f"the programs in {mode} could not be aligned"):
-                found[mode] = explain(one, other, inputs, train=mode == TRAINING, key=key)
     first: Difference | None = None
-    for mode, explanation in found.items():
-        if mode in modes:
-            named = list(explanation.causes)
+    for mode in (EVALUATION, TRAINING):
+        if mode in modes and mode in found:
+            named = list(found[mode].causes)
             if mode == EVALUATION and TRAINING in found:  # only training updates statistics
                 named = [cause for cause in named if cause.name != "norm_momentum"]
-            causes, first = merged(causes, named), first or explanation.first_difference
+            causes, first = merged(causes, named), first or found[mode].first_difference
     if with_state and TRAINING in found:
         is_explained = any(cause.name not in STATISTICS for cause in found[TRAINING].causes)
         states = states_after(found[TRAINING].views, explained=is_explained)
         for mode in (TRAINING, EVALUATION):
             if mode in found and not any(cause.name in STATISTICS for cause in causes):
-                explanation = _after(found[mode], states, (one.label, other.label))
-                causes = merged(causes, explanation.causes)
+                explanation = _after(found[mode], states, labels)
+                for cause in explanation.causes:  # the next layers' have the same name
+                    causes = merged(causes, [cause])
                 first = first or explanation.first_difference
     return first, causes
 
@@ -175,4 +182,4 @@ def _after(before: Explanation, states: tuple[list[Any], list[Any]], labels: Any
         # Other statistics than those of the batch, whose average with the batch's shows nothing.
         moved = [SCALE * a if np.ndim(a) and is_floating(a.dtype) else a for a in state]
         arrays.append(tape.replay(dict(zip(leaves, moved, strict=True))))
-    return explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]))
+    return explain_tapes(tapes, labels, arrays=(arrays[0], arrays[1]), most=MAX_OF_STATE)

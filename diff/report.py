@@ -15,10 +15,12 @@ WIDTH = 80
 MAX_ROWS = 12
 
 IDENTICAL, EQUIVALENT, DIFFERENT = "identical", "equivalent", "different"
+UNFINISHED = "unfinished"
 MEANING = {
     IDENTICAL: "at equal weights all bits are equal in native arithmetic",
     EQUIVALENT: "at equal weights they compute the same function up to rounding",
     DIFFERENT: "at equal weights they do not compute the same function, or do not learn alike",
+    UNFINISHED: "the comparison was stopped before it could tell",
 }
 
 
@@ -29,7 +31,7 @@ class Report:
     Attributes:
       labels: of the two networks.
       verdict: `identical`: all bits are equal in native arithmetic; `equivalent`: equal up to
-        rounding; `different`.
+        rounding; `different`; `unfinished` if the comparison was stopped.
       first_difference: the first operation that differs by more than rounding; None if none does.
       first_rounding: the first operation whose results differ in bits, if the networks are
         equivalent and their outputs are not identical.
@@ -44,13 +46,13 @@ class Report:
     """
 
     labels: tuple[str, str]
-    verdict: str
-    first_difference: Difference | None
-    first_rounding: Difference | None
-    causes: tuple[Cause, ...]
-    pairing: Pairing
-    num_params: tuple[int, int]
-    measurements: tuple[Measurement, ...]
+    verdict: str = UNFINISHED
+    first_difference: Difference | None = None
+    first_rounding: Difference | None = None
+    causes: tuple[Cause, ...] = ()
+    pairing: Pairing = Pairing({}, {}, (), "not yet")
+    num_params: tuple[int, int] = (0, 0)
+    measurements: tuple[Measurement, ...] = ()
     initializers: tuple[InitializerRow, ...] = ()
     num_keys: int = 0
     notes: tuple[str, ...] = ()

@@ -90,3 +90,33 @@ def phase(name: str) -> Iterator[None]:
     delay = 0.0 if sys.stderr.isatty() else SHORT_SECONDS
     with Bar(desc=name, bar_format="{desc} {elapsed}", leave=False, delay=delay):
         yield
+
+
+class Steps:
+    """A line with what is being done, below lines with what was found."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+
+    def begin(self, what: str) -> None:
+        """Show what begins."""
+        self._bar.set_description_str(what)
+
+    def tell(self, found: str) -> None:
+        """Print what was found, with the elapsed time."""
+        seconds = self._bar.format_dict["elapsed"]
+        self._bar.clear()
+        self._bar.fp.write(f"{seconds:5.1f} s  {found}\n")
+        self._bar.fp.flush()
+        self._bar.refresh()
+
+
+@contextmanager
+def steps() -> Iterator[Steps]:
+    """Show the steps of a long command on standard error.
+
+    >>> with steps() as shown:
+    ...     shown.begin("comparing")
+    """
+    with Bar(bar_format="{desc} {elapsed}", leave=False) as bar:
+        yield Steps(bar)

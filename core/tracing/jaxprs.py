@@ -11,6 +11,21 @@ from jax.extend import source_info_util
 
 from ..types import PyTree
 
+# Where an equation that calls another program has it.
+CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+CALLED = {
+    "checkpoint",
+    "closed_call",
+    "core_call",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "custom_vjp_call_jaxpr",
+    "jit",
+    "pjit",
+    "remat",
+    "remat2",
+}
+
 
 def bind(equation: Any, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate one equation of a jaxpr."""
@@ -77,6 +92,14 @@ def walk(
         yield equation, callers
         for inner in jex.jaxprs_in_params(equation.params) if enter(equation) else ():
             yield from walk(inner, (*callers, equation), enter)
+
+
+def called_program(equation: Any) -> jex.ClosedJaxpr | None:
+    """Return the program that a call evaluates; None of other equations, such as loops."""
+    if equation.primitive.name not in CALLED:
+        return None
+    program = next(equation.params[key] for key in CALLS if key in equation.params)
+    return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
 
 
 def variables(atoms: Iterable[Any]) -> list[Any]:

@@ -8,12 +8,11 @@ import jax
 import numpy as np
 
 from ...core.network import Variables
-from ...core.tracing.jaxprs import bind, ends_of_scan, evaluate, walk
+from ...core.tracing.jaxprs import bind, called_program, ends_of_scan, evaluate, walk
 from ...core.types import PyTree
 from ..measures.compiling import quick_jit
 from ..measures.subject import Subject, loss_of
 from ..programs.places import called
-from ..programs.recorder import called_program
 from ..types import Operation
 
 STOP, CUSTOM = "stop_gradient", "custom_gradient"

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from ...core.network import Network, Variables
+from .. import host
 from ..pairing.parameters import Pairing, Parameter
 from ..types import Cause, listed
 from .compiling import quick_jit
@@ -20,10 +21,8 @@ LEVEL = 1e-4  # probability of a false alarm in one comparison of two networks, 
 SPREAD = 1e-3  # relative; statistics that vary less than this over keys are constants
 NUM_CALLS = 2000  # of a network in training
 MAX_ELEMENTS = 16  # of its outputs that are tested
-NUM_KEYS = 1000  # of initializers
-MAX_DRAWN = 2**28  # parameters drawn in all; larger networks get fewer keys
-MIN_KEYS = 50
-NUM_ELEMENTS = 4  # of each array and key that are compared one by one
+NUM_ELEMENTS = 4  # at least, of each array and key that are compared one by one
+NUM_DRAWS = 4000  # of each array that are compared, over all keys
 TESTS_PER_PARAMETER = 3
 
 
@@ -87,47 +86,44 @@ class InitializerRow:
     p_value: float
 
 
-@dataclass(frozen=True)
-class Initial:
-    """A network's initial variables for one key, and what its initializer draws over many.
+class Drawing:
+    """A network's initial variables, and what its initializer draws over many keys.
 
     Attributes:
-      variables: for the last key.
-      statistics: of each parameter, by canonical name: some elements `[keys, few]`, the mean and
-        the mean square `[keys]`; empty for a network that has its weights already.
-      num_keys: over which the statistics are.
+      variables: for the first key.
+      num_keys: over which the statistics are; 0 for a network that has its weights already.
     """
 
-    variables: Variables
-    statistics: dict[str, dict[str, np.ndarray]]
-    num_keys: int
+    def __init__(self, network: Network, key: jax.Array, num_keys: int) -> None:
+        """Initialize a network.
+
+        Args:
+          network: with a codec, if statistics are wanted.
+          key: split into one per draw.
+          num_keys: 0 for the variables only.
+        """
+        codec = network.codec
+        self.num_keys = num_keys if network.random_start and codec is not None else 0
+
+        def draw(key: jax.Array) -> tuple[Variables, dict[str, jax.Array]]:
+            made = network.init(key)
+            return made, codec.encode(made.params) if codec is not None and self.num_keys else {}
+
+        if not network.random_start:
+            self.variables, self._named = network.init(key), {}
+            return
+        keys = jax.random.split(key, max(self.num_keys, 1))
+        drawn, self._named = host.call(jax.vmap(draw), keys, exact=False)
+        self.variables = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), drawn)
+
+    @property
+    def statistics(self) -> dict[str, dict[str, np.ndarray]]:
+        """By canonical name: some elements `[keys, few]`, the mean and the mean square `[keys]`."""
+        few = max(NUM_ELEMENTS, NUM_DRAWS // max(self.num_keys, 1))
+        return {name: _statistics(array, few) for name, array in self._named.items()}
 
 
-def initialize(network: Network, key: jax.Array) -> Initial:
-    """Draw a network's initial variables, and statistics over many keys, in one program."""
-    codec = network.codec
-    if not network.random_start or codec is None:
-        return Initial(network.init(key), {}, 0)
-    shapes = jax.eval_shape(network.init, key)
-    total = sum(leaf.size for leaf in jax.tree.leaves(shapes.params))
-    num_keys = max(MIN_KEYS, min(NUM_KEYS, MAX_DRAWN // max(total, 1)))
-
-    def draw(before: Variables, key: jax.Array) -> tuple[Variables, Any]:
-        made = network.init(key)
-        named = codec.encode(made.params)
-        made = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), made, before)
-        return made, {name: _statistics(array) for name, array in named.items()}
-
-    def draw_all(keys: jax.Array) -> tuple[Variables, Any]:
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return jax.lax.scan(draw, zeros, keys)
-
-    # A scan, not vmapped: see `triglot.core.loop.trainer.init_seeds`.
-    variables, statistics = quick_jit(draw_all)(jax.random.split(key, num_keys))
-    return Initial(variables, jax.tree.map(np.asarray, statistics), num_keys)
-
-
-def compare_initializers(one: Initial, other: Initial, pairing: Pairing) -> list[InitializerRow]:
+def compare_initializers(one: Drawing, other: Drawing, pairing: Pairing) -> list[InitializerRow]:
     """Compare what two networks' initializers draw for each pair of parameters.
 
     Three Kolmogorov-Smirnov tests per pair: of single elements, of each array's mean and of its
@@ -141,12 +137,12 @@ def compare_initializers(one: Initial, other: Initial, pairing: Pairing) -> list
     Returns:
       One row per pair; none if a network has its weights already.
     """
-    if not (one.statistics and other.statistics):
+    if not (one.num_keys and other.num_keys):
         return []
     level = LEVEL / max(1, TESTS_PER_PARAMETER * len(pairing.pairs))
-    rows = []
+    rows, ours, theirs = [], one.statistics, other.statistics
     for pair in pairing.pairs:
-        first, second = one.statistics[pair.one], other.statistics[pair.other]
+        first, second = ours[pair.one], theirs[pair.other]
         p_value = min(two_samples(first[name].ravel(), second[name].ravel()) for name in first)
         rows.append(
             InitializerRow(
@@ -173,11 +169,16 @@ def initializer_causes(rows: Sequence[InitializerRow], num_keys: int) -> tuple[C
     return (Cause("initializer", listed(row.name for row in apart), evidence),)
 
 
-def _statistics(array: jax.Array) -> dict[str, jax.Array]:
-    flat = array.astype(jnp.float32).reshape(-1)
+def _statistics(arrays: np.ndarray, few: int) -> dict[str, np.ndarray]:
+    flat = arrays.astype(np.float32).reshape(len(arrays), -1)
     # Far from each other, so that an orthogonal matrix's are nearly independent.
-    few = np.linspace(0, max(flat.size - 1, 0), min(NUM_ELEMENTS, flat.size)).astype(int)
-    return {"elements": flat[few], "mean": jnp.mean(flat), "square": jnp.mean(flat**2)}
+    size = flat.shape[1]
+    chosen = np.linspace(0, max(size - 1, 0), min(few, size)).astype(int)
+    return {
+        "elements": flat[:, chosen],
+        "mean": np.asarray(np.mean(flat, 1, dtype=np.float64)),
+        "square": np.asarray(np.mean(flat**2, 1, dtype=np.float64)),
+    }
 
 
 def _summary(drawn: dict[str, Any], parameter: Parameter) -> Draws:

@@ -15,7 +15,7 @@ rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,9 +24,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.tracing.jaxprs import walk
+from .. import host
 from ..programs.tape import LAYOUT
 from ..types import noted
-from .subject import OPTIMIZER, STEPS, Arrays, Subject, double_precision
+from .effort import STEPS, Effort
+from .subject import OPTIMIZER, Arrays, Subject, double_precision
 
 DOUBLE_EPS = 2 * float(np.finfo(np.float32).eps)
 SINGLE_FACTOR = 256
@@ -107,12 +109,14 @@ class Setup:
       modes: the modes in which outputs are measured; one if both give the same program.
       learning_mode: the mode of the gradient steps.
       learns: whether there is something to differentiate.
+      effort: how much is measured.
     """
 
     key: jax.Array
     modes: tuple[str, ...]
     learning_mode: str
     learns: bool
+    effort: Effort
 
 
 class Measured(NamedTuple):
@@ -131,7 +135,14 @@ class Measured(NamedTuple):
     gradients: list[Arrays]
 
 
-def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = True) -> Measured:
+def measure(
+    one: Subject,
+    other: Subject,
+    setup: Setup,
+    *,
+    same_dtypes: bool = True,
+    begin: Callable[[str], None] = lambda what: None,
+) -> Measured:
     """Measure all quantities in native and canonical arithmetic and in double precision.
 
     Args:
@@ -139,25 +150,32 @@ def measure(one: Subject, other: Subject, setup: Setup, *, same_dtypes: bool = T
       setup: what they are measured on.
       same_dtypes: whether their parameters and outputs have the same dtypes; where they do not,
         double precision would hide it, and is not measured.
+      begin: called with what begins.
     """
     notes: list[str] = []
+    begin("measuring native arithmetic")
     values = [_values(side, setup) for side in (one, other)]
     native = _distances(*values)
     canonical: dict[Quantity, Distance] = {}
     double: dict[Quantity, Distance] = {}
-    with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
-        pair = one.canonical(), other.canonical()
-        canonical = _distances(*(_values(side, setup) for side in pair))
+    identical = all(each.identical for each in native.values())
+    if setup.effort.everything and not identical:
+        with noted(notes, "canonical arithmetic was not measured"):  # it cannot rewrite some layers
+            begin("measuring canonical arithmetic")
+            pair = one.canonical(), other.canonical()
+            canonical = _distances(*(_values(side, setup) for side in pair))
     coarse = [_coarsest(side, setup) for side in (one, other)]
-    if all(each.identical for each in native.values()):
-        notes.append("double precision was not measured: all bits are equal without it")
+    if identical:
+        notes.append("other arithmetic was not measured: all bits are equal in the native one")
     elif not same_dtypes:
         notes.append("double precision was not measured: the networks' dtypes differ")
     elif not all(coarse):
         notes.append("double precision was not measured: a network fails on float64 weights")
     else:
         with noted(notes, "double precision was not measured"), double_precision():
-            wide = one.in_double(), other.in_double()
+            begin("measuring float64")
+            compiled = setup.effort.everything
+            wide = one.in_double(compiled=compiled), other.in_double(compiled=compiled)
             double = _distances(*(_values(side, setup) for side in wide))
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
@@ -244,41 +262,62 @@ def _distances(one: Values, other: Values) -> dict[Quantity, Distance]:
 def _values(side: Subject, setup: Setup) -> Values:
     """Compute all quantities of one network."""
     found: Values = {}
-    largest, inputs = max(side.batches), side.inputs
-    variables, key, mode = side.variables, setup.key, setup.learning_mode
+    largest, learns = max(side.batches), setup.learns and setup.effort.gradients
+    key, mode = setup.key, setup.learning_mode
     for size, batch in side.batches.items():
         for each in setup.modes:
-            if size == largest and each == mode and setup.learns:
-                continue  # `learn` computes it too
+            if size == largest and each == mode and learns:
+                continue  # a step computes it too
             found[Quantity(OUTPUTS, each, size)], _ = side.forward(
-                variables, batch, key, each == TRAINING
+                side.variables, batch, key, each == TRAINING
             )
-    if setup.learns:
-        opt_state = OPTIMIZER.init(variables.params)
-        for number in range(STEPS):
-            own = jax.random.fold_in(key, number) if mode == TRAINING else key
-            done = side.step(variables, opt_state, inputs, own, mode == TRAINING)
-            variables, opt_state = done["variables"], done["opt_state"]
-            if number == 0:
-                found[Quantity(OUTPUTS, mode, largest)] = done["outputs"]
-                found[Quantity(GRADIENTS, mode, largest)] = done["gradients"]
-                found[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
-        found[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
-        outputs, _ = side.forward(variables, inputs, key, False)
-        found[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
+    if learns:
+        found |= _learned(side, setup)
     if TRAINING in setup.modes and jax.tree.leaves(side.variables.state):
         moved = side.variables
         # One update cannot tell another momentum: some libraries take over the first batch whole.
         for size in sorted(side.batches, reverse=True)[:2]:
             _, state = side.forward(moved, side.batches[size], key, True)
             moved = replace(moved, state=state)
-        outputs, _ = side.forward(moved, inputs, key, False)
+        outputs, _ = side.forward(moved, side.inputs, key, False)
         found[Quantity(STATE, EVALUATION, largest)] = outputs
     order = (OUTPUTS, STATE, GRADIENTS, ONE_STEP, MANY_STEPS, LONG_OUTPUTS)
     return {
         quantity: jax.tree.map(np.asarray, found[quantity])
         for quantity in sorted(found, key=lambda each: (order.index(each.name), *each[1:]))
     }
+
+
+def _learned(side: Subject, setup: Setup) -> Values:
+    """Compute gradients, and what gradient steps give."""
+    largest, mode, key = max(side.batches), setup.learning_mode, setup.key
+    variables, opt_state = side.variables, None
+    if setup.effort.everything:
+        opt_state = host.call(OPTIMIZER.init, variables.params)
+
+    def step(number: int) -> dict[str, Any]:
+        own = jax.random.fold_in(key, number) if mode == TRAINING else key
+        return side.step(variables, opt_state, side.inputs, own, mode == TRAINING)
+
+    done = step(0)
+    found: Values = {
+        Quantity(OUTPUTS, mode, largest): done["outputs"],
+        Quantity(GRADIENTS, mode, largest): done["gradients"],
+    }
+    if not setup.effort.everything:
+        return found
+    for number in range(1, STEPS + 1):
+        variables, opt_state = done["variables"], done["opt_state"]
+        if number == 1:
+            found[Quantity(ONE_STEP, mode, largest)] = side.encode(variables.params)
+        done = step(number)
+    found[Quantity(MANY_STEPS, mode, largest)] = side.encode(variables.params)
+    if mode == EVALUATION:
+        found[Quantity(LONG_OUTPUTS, mode, largest)] = done["outputs"]
+    else:
+        outputs, _ = side.forward(variables, side.inputs, key, False)
+        found[Quantity(LONG_OUTPUTS, EVALUATION, largest)] = outputs
+    return found
 
 
 def distance(
@@ -320,31 +359,3 @@ def _magnitude(array: np.ndarray) -> float:
 def _bits(array: np.ndarray) -> np.ndarray:
     """Return the bytes of an array: NaN equals NaN there, and -0 differs from 0."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def forward_agreement(
-    subjects: tuple[Subject, Subject], key: jax.Array
-) -> Callable[[tuple[Subject, Subject]], bool]:
-    """Compile two networks' calls in evaluation, once for many weights.
-
-    Returns:
-      A function of both networks at some weights: whether their outputs agree in float64, or in
-      float32 if a network fails there.
-    """
-    calls = [replace(side, double=True).forward for side in subjects]
-
-    def largest(sides: Sequence[Subject]) -> float:
-        outputs = [
-            jax.tree.map(np.asarray, call(side.variables, side.inputs, key, False)[0])
-            for call, side in zip(calls, sides, strict=True)
-        ]
-        return distance(outputs[0], outputs[1]).max_rel
-
-    def agree(sides: tuple[Subject, Subject]) -> bool:
-        try:
-            with double_precision():
-                return largest([side.in_double() for side in sides]) <= DOUBLE_EPS
-        except Exception:
-            return largest(sides) <= SINGLE_TOLERANCE
-
-    return agree

@@ -1,6 +1,7 @@
 """One network at its weights, and the programs that are measured."""
 
 import contextlib
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,10 +17,10 @@ from ...backends.canonical import with_arithmetic
 from ...core.network import Variables
 from ...core.tracing.jaxprs import leaves_read, needed
 from ...core.types import PyTree
+from .. import host
 from ..types import Side, codec_of
 from .compiling import quick_jit
 
-STEPS = 100
 OPTIMIZER = optax.adam(1e-3)
 Arrays = dict[str, Any]
 
@@ -32,13 +33,14 @@ class Subject(Side):
       batches: its inputs by batch size.
       outputs: for each output that both sides share, the name and the index of this side's leaf.
       targets: for each of these, what the loss compares it with.
-      double: whether the arrays are float64; then it is measured where x64 is enabled.
+      compiled: whether its programs are compiled; otherwise they are evaluated operation by
+        operation, up to rounding.
     """
 
     batches: Mapping[int, PyTree]
     outputs: tuple[tuple[str, int], ...]
     targets: tuple[np.ndarray, ...]
-    double: bool = False
+    compiled: bool = True
 
     @property
     def example(self) -> PyTree:
@@ -61,10 +63,10 @@ class Subject(Side):
         variables = Variables(params=params, state=self.variables.state)
         return replace(self, network=network, variables=variables)
 
-    def in_double(self) -> "Subject":
+    def in_double(self, *, compiled: bool = True) -> "Subject":
         """Return it with float64 weights and inputs; call it where x64 is enabled."""
         variables, batches = to_double((self.variables, dict(self.batches)))
-        return replace(self, variables=variables, batches=batches, double=True)
+        return replace(self, variables=variables, batches=batches, compiled=compiled)
 
     def apply(
         self, variables: Variables, inputs: PyTree, key: jax.Array, train: bool
@@ -94,22 +96,18 @@ class Subject(Side):
         arguments = key, self.variables, self.example
         return bool(leaves_read(lambda k, v, i: self.apply(v, i, k, True), *arguments))
 
-    @property
-    def _jit(self) -> Callable[..., Any]:
-        # In double precision only the size of a difference counts.
-        return quick_jit if self.double else jax.jit
-
     @cached_property
     def forward(self) -> Callable[..., tuple[Arrays, PyTree]]:
-        """The compiled call; `train` is static."""
-        return self._jit(self.apply, static_argnums=3)
+        """The call; `train` is static."""
+        return self._program(self.apply)
 
     @cached_property
     def step(self) -> Callable[..., dict[str, Any]]:
-        """The compiled optimizer step; `train` is static.
+        """The optimizer step; `train` is static.
 
         `step(variables, opt_state, inputs, key, train)` returns the outputs, the variables and the
-        optimizer's state after the step, and the gradients by shared name.
+        optimizer's state after the step, and the gradients by shared name. Without `opt_state`, it
+        returns the outputs and the gradients.
         """
 
         def step(
@@ -122,23 +120,34 @@ class Subject(Side):
 
             value_and_grad = self.network.value_and_grad(loss)
             (_, (outputs, state)), gradients = value_and_grad(variables.params)
+            found = {"outputs": outputs, "gradients": self.named_gradients(gradients)}
+            if opt_state is None:
+                return found
             # optax.adam raises a float to an integer count, which strict promotion rejects.
             with jax.numpy_dtype_promotion("standard"):
                 updates, moved = OPTIMIZER.update(gradients, opt_state, variables.params)
             params = optax.apply_updates(variables.params, updates)
             return {
-                "outputs": outputs,
+                **found,
                 "variables": Variables(params=params, state=state),
                 "opt_state": moved,
-                "gradients": self.named_gradients(gradients),
             }
 
-        return self._jit(step, static_argnums=4)
+        return self._program(step)
 
-    @cached_property
-    def encode(self) -> Callable[[PyTree], Arrays]:
-        """The compiled `named`."""
-        return quick_jit(self.named)
+    def _program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Make a program of a function whose last argument is static."""
+        if self.compiled:
+            return quick_jit(
+                function, static_argnums=len(inspect.signature(function).parameters) - 1
+            )
+        return lambda *given: host.call(
+            lambda *own: function(*own, given[-1]), *given[:-1], exact=False
+        )
+
+    def encode(self, params: PyTree) -> Arrays:
+        """Return `named` parameters, without compiling."""
+        return host.call(self.named, params)
 
     def named(self, params: PyTree) -> Arrays:
         """Return the paired parameters by their shared names."""

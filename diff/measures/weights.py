@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...core.network import Codec, Network, Variables
+from .. import host
 from ..pairing.parameters import Pairing
 from ..types import codec_of
-from .compiling import quick_jit
 
 NOISE = 1024  # noise is a multiple of 1 / 1024: a layout that adds 1 to it does not round
 MAX_NOISE = 128
@@ -18,8 +19,7 @@ MAX_NOISE = 128
 
 def canonical(network: Network, variables: Variables) -> dict[str, np.ndarray]:
     """Return a network's parameters by canonical name."""
-    named = quick_jit(codec_of(network).encode)(variables.params)
-    return {name: np.asarray(array) for name, array in named.items()}
+    return host.call(codec_of(network).encode, variables.params)
 
 
 def with_noise(named: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
@@ -54,7 +54,7 @@ def put(network: Network, variables: Variables, named: Mapping[str, Any]) -> Var
             own[name] = array.astype(own[name].dtype).reshape(own[name].shape)
         return codec.decode(own)
 
-    params = quick_jit(replaced)(variables.params, dict(named))
+    params = jax.tree.map(jnp.asarray, host.call(replaced, variables.params, dict(named)))
     return Variables(params=params, state=variables.state)
 
 

@@ -1,7 +1,7 @@
 """Pair the parameters of two networks, as far as possible, and find those that are transposed."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...backends.naming import normalize_separators
@@ -103,11 +103,11 @@ def _with_transposed(
     return kept
 
 
-def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:
+def candidates(pairing: Pairing, suspects: Collection[str]) -> Iterator[tuple[int, ...]]:
     """Yield sets of pairs, by index, that may be stored as transposed matrices of each other.
 
-    Matrices whose layout only the author knows come first, together and one by one; then all pairs
-    of two matrices.
+    Only suspects, by their names on either side, are among them. Matrices whose layout only the
+    author knows come first, together and one by one; then all pairs of two matrices.
     """
 
     def unknown(pair: Pair) -> bool:
@@ -118,7 +118,9 @@ def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:
     square = [
         index
         for index, pair in enumerate(pairing.pairs)
-        if not pair.transposed and _is_square(pairing.one[pair.one].shape)
+        if not pair.transposed
+        and _is_square(pairing.one[pair.one].shape)
+        and (pair.one in suspects or pair.other in suspects)
     ]
     square.sort(key=lambda index: not unknown(pairing.pairs[index]))
     square = square[:MAX_MATRICES]
@@ -128,7 +130,10 @@ def candidates(pairing: Pairing) -> Iterator[tuple[int, ...]]:
 
 
 def find_transposed(
-    pairing: Pairing, agrees: Callable[[Pairing], bool], labels: tuple[str, str]
+    pairing: Pairing,
+    agrees: Callable[[Pairing], bool],
+    labels: tuple[str, str],
+    suspects: Collection[str],
 ) -> tuple[Pairing, list[Cause]]:
     """Transpose matrices until the outputs agree.
 
@@ -136,11 +141,12 @@ def find_transposed(
       pairing: at which they do not.
       agrees: whether the outputs agree at a pairing.
       labels: of both networks.
+      suspects: names, on either side, of the parameters that differing operations read.
 
     Returns:
       The pairing at which they agree, with a cause for each matrix; the given one if there is none.
     """
-    for chosen in candidates(pairing):
+    for chosen in candidates(pairing, suspects):
         turned = replace(
             pairing,
             pairs=tuple(

@@ -92,7 +92,7 @@ def _error(native: Tape, wide: Tape) -> float:
 def _other_types(one: View, other: View) -> tuple[tuple[int, int], tuple[str, str]] | None:
     """Find equal values that one program computes in a type in which the other does not."""
     for a in one.compared():
-        if a not in one.tape.producers or one.core(a).numbers.size == 1:
+        if a not in one.tape.producers or one.core(a).array.size == 1:
             continue
         matches = [b for b in other.find_all(one.core(a)) if b in other.tape.producers]
         if not matches:

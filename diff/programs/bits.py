@@ -9,6 +9,7 @@ import numpy as np
 from ...core.tracing.jaxprs import bind
 from ..types import Difference
 from . import divergence, places
+from .regions import differing
 from .tape import DATA, Tape
 from .values import TOLERANCE, View
 
@@ -54,6 +55,12 @@ def first_large_difference(
     """
     found = divergence.find(*(View(tape, tape.arrays, tolerance) for tape in (one, other)))
     return None if found is None else found.described()
+
+
+def outputs_agree(one: Tape, other: Tape) -> bool:
+    """Return whether the outputs of two recorded programs are equal up to rounding."""
+    views = [View(tape, tape.arrays) for tape in (one, other)]
+    return not differing(views[0], views[1], TOLERANCE)
 
 
 def _compiled_difference(one: View, other: View) -> Difference | None:

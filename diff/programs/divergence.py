@@ -200,7 +200,7 @@ class Search:
         cores = one.core(a).array.size == other.core(b).array.size
         if not cores and np.size(one.arrays[a]) != np.size(other.arrays[b]):
             return False
-        return not close(one.core(a).numbers, other.core(b).numbers, self.tolerance)
+        return not one.core(a).same(other.core(b), self.tolerance)
 
     def substitutes(self, a: int, b: int) -> Iterator[np.ndarray]:
         one, other = self.one.view, self.other.view
@@ -216,7 +216,7 @@ class Search:
         steps = [side.tape.steps[side.tape.producers[value]]
                  for side, value in ((self.one, a), (self.other, b))]  # fmt: skip
         return steps[0].name == steps[1].name and all(
-            any(close(core.numbers, each.numbers, 0.0) for each in sides[1]) for core in sides[0]
+            any(core.same(each, 0.0) for each in sides[1]) for core in sides[0]
         )
 
     def next_agree(self, a: int, b: int) -> Divergence | None:
@@ -226,7 +226,7 @@ class Search:
             value
             for step in consumers(self.one.tape, a)
             for value in self.one.tape.steps[step].results
-            if not close(core(value).numbers, own.numbers, self.tolerance)
+            if not core(value).same(own, self.tolerance)
         ]
         reached = list(map(core, results))
         wanted = [core(value) for value in results if value in self.one.ancestors]
@@ -271,7 +271,7 @@ class Search:
             cores = [Core.of(now[value]) for value in after]
             for value in following:
                 core = self.one.view.core(value)
-                if any(close(core.numbers, found.numbers, self.tolerance) for found in cores):
+                if any(core.same(found, self.tolerance) for found in cores):
                     return self.made(a, b, array, [], now)
         return None
 
@@ -309,7 +309,7 @@ class Search:
 
     def is_among(self, core: Core, cores: list[Core]) -> bool:
         """Return whether one of some values has the same numbers."""
-        return any(close(core.numbers, each.numbers, self.tolerance) for each in cores)
+        return any(core.same(each, self.tolerance) for each in cores)
 
     def slots_of(self, region: Region, value: int) -> list[int]:
         roots = region.tape.roots
@@ -330,5 +330,5 @@ def _following(region: Region, value: int) -> list[int]:
         for later in region.values
         if later != value
         and value in region.ancestors[later]
-        and not close(own.numbers, region.view.core(later).numbers, region.view.tolerance)
+        and not own.same(region.view.core(later), region.view.tolerance)
     ]

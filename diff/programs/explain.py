@@ -9,7 +9,7 @@ import jax
 
 from ...core.types import PyTree
 from ..types import Cause, Difference, Side
-from . import divergence
+from . import divergence, places
 from .arithmetic import arithmetic_difference, mixes_types
 from .catalogue import is_consequence, name_causes
 from .catalogue.training import norm_momentum
@@ -19,6 +19,7 @@ from .tape import Tape
 from .values import View
 
 MAX_CAUSES = 24
+MAX_STEPS = 64  # of a part whose parameters are read
 Tapes = tuple[Tape, Tape]
 Views = tuple[View, View]
 
@@ -31,11 +32,15 @@ class Explanation:
       first_difference: None if all values agree up to rounding.
       causes: none if no value differs by more than rounding.
       views: both programs, the second one with the first one's results wherever a cause was found.
+      diverges: whether outputs differ in float64.
+      parameters: canonical names, of either program, that the parts in which they diverge read.
     """
 
     first_difference: Difference | None
     causes: tuple[Cause, ...]
     views: Views
+    diverges: bool = False
+    parameters: frozenset[str] = frozenset()
 
 
 def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
@@ -59,6 +64,7 @@ def explain_tapes(
     labels: tuple[str, str],
     native: Callable[[], Tapes] | None = None,
     arrays: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    most: int = MAX_CAUSES,
 ) -> Explanation:
     """Find the first operations in which two recorded programs differ, and the likely causes.
 
@@ -72,6 +78,7 @@ def explain_tapes(
       native: records them in the types in which they were traced, where these may differ; None to
         compare no types.
       arrays: values of both programs in place of the recorded ones.
+      most: differences that are looked for.
     """
     start = arrays or (tapes[0].arrays, tapes[1].arrays)
     one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
@@ -81,7 +88,7 @@ def explain_tapes(
     explained: list[Divergence] = []
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
-    for _ in range(MAX_CAUSES):
+    for _ in range(most):
         found = divergence.find(one, other)
         if found is None:
             break
@@ -101,7 +108,13 @@ def explain_tapes(
     if native is not None and any(map(mixes_types, tapes)):
         arithmetic, located = arithmetic_difference(views, native(), labels)
         causes, first = causes + arithmetic, first or located
-    return Explanation(first, merged(causes), views)
+    read = frozenset(
+        places.parameter_of(part.tape, part.tape.steps[index])
+        for found in explained
+        for part in found.parts
+        for index in part.steps[:MAX_STEPS]
+    )
+    return Explanation(first, merged(causes), views, bool(explained), read)
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:

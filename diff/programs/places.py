@@ -11,6 +11,8 @@ from ..types import Operation
 from .tape import PARAMS, Step, Tape
 
 PACKAGE = str(Path(jaxprs.__file__).resolve().parents[2]) + "/"
+# Inside of the repository, whose folder is the package of an editable installation.
+THEIRS = tuple(PACKAGE + each for each in (".venv", "benchmarks/", "docs/", "examples/", "tests/"))
 LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STANDARD = sysconfig.get_path("stdlib")
 # The parts of triglot whose lines say what an agent computes.
@@ -175,7 +177,7 @@ def _layer(step: Step) -> str:
 
 def _is_ours(filename: str) -> bool:
     path = str(Path(filename).resolve())
-    return path.startswith(PACKAGE) and not path.startswith((f"{PACKAGE}tests/", f"{PACKAGE}.venv"))
+    return path.startswith(PACKAGE) and not path.startswith(THEIRS)
 
 
 def _in_library(filename: str) -> bool:

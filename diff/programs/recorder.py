@@ -9,28 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from ...core.tracing.jaxprs import ends_of_scan, evaluate
+from ...core.tracing.jaxprs import called_program, ends_of_scan, evaluate
 from ...core.types import PyTree
+from ..host import on_host
 from .tape import INPUTS, KEY, LAYOUT, PARAMS, STATE, Step, Tape, Value, evaluation_types
-from .wide import to_host, widen
+from .wide import widen
 
-CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 # Equations of a loop that are recorded in an update: many steps of an advantage estimator, or the
 # first of several gradient steps.
 MAX_UNROLLED = 1_000
 PER_ROW = 4  # equations that read one row of an array
-CALLED = {
-    "checkpoint",
-    "closed_call",
-    "core_call",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "custom_vjp_call_jaxpr",
-    "jit",
-    "pjit",
-    "remat",
-    "remat2",
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +67,7 @@ def record(
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
             shown = jax.tree_util.keystr(path, simple=True, separator="/")
             known = shared.get(shown, leaf) if shared and not part else leaf
-            values.append(tape.add(widen(known) if wide else to_host(leaf), mask))
+            values.append(tape.add(widen(known) if wide else on_host(leaf), mask))
             tape.leaves[values[-1].index] = f"{part}/{shown}".strip("/")
     with evaluation_types(wide):
         results = [value.index for value in recorder.inline(closed, values)]
@@ -105,7 +93,7 @@ class _Recorder:
         return [read(atom) for atom in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
-        return self.tape.add(widen(array) if self.tape.is_wide else to_host(array))
+        return self.tape.add(widen(array) if self.tape.is_wide else on_host(array))
 
     def rule(self, equation: Any, operands: list[Value]) -> list[Value]:
         name = equation.primitive.name
@@ -201,14 +189,6 @@ class _Recorder:
         """Record the equations of a function."""
         closed = jax.make_jaxpr(function)(*(value.array for value in operands))
         return self.inline(closed, operands)[0]
-
-
-def called_program(equation: Any) -> jex.ClosedJaxpr | None:
-    """Return the program that a call evaluates; None of other equations, such as loops."""
-    if equation.primitive.name not in CALLED:
-        return None
-    program = next(equation.params[key] for key in CALLS if key in equation.params)
-    return program if hasattr(program, "consts") else jex.ClosedJaxpr(program, ())
 
 
 def num_equations(closed: Any) -> int:

@@ -8,11 +8,12 @@ import numpy as np
 from ...core.errors import TriglotError
 from ...core.network import Variables
 from ...core.types import PyTree
+from ..host import on_host
 from ..measures.weights import canonical
 from ..types import Side, codec_of
 from .recorder import Program, record
 from .tape import Tape
-from .wide import is_floating, to_host
+from .wide import is_floating
 
 BATCH = 3  # examples that are evaluated
 
@@ -84,7 +85,7 @@ def _share(
 
 
 def _small(array: Any) -> Any:
-    known = to_host(array)
+    known = on_host(array)
     return _generic(known[:BATCH] if known.ndim else known, 0)
 
 

@@ -103,10 +103,8 @@ class RegionPart:
         if self.end is None:
             return self.first
         # Adding a bias of 0 does not change the numbers: the product before it is the result.
-        numbers = self.view.core(self.end).numbers
-        same = (
-            value for value in self.values if close(self.view.core(value).numbers, numbers, 0.0)
-        )
+        core = self.view.core(self.end)
+        same = (value for value in self.values if self.view.core(value).same(core, 0.0))
         return next(same, self.end)
 
     def operation(self, *, last: bool = False) -> Operation | None:

@@ -23,32 +23,60 @@ class Core:
     Attributes:
       array: float64.
       axes: the axes of the whole array that are kept.
-      numbers: sorted; not a number and infinity are replaced by large numbers.
-      probe: one of the numbers, the same of equal values; 0 if it is huge.
-      scale: the largest magnitude.
+      low, high: its smallest and largest number, which equal arrays have in common; 0 if one is
+        huge or none.
+      scale: the largest magnitude of numbers that are not huge.
     """
 
     array: np.ndarray
     axes: tuple[int, ...]
-    numbers: np.ndarray
-    probe: float
+    low: float
+    high: float
     scale: float
 
     @classmethod
     def of(cls, array: Any) -> "Core":
-        kept, known = [], np.asarray(array).astype(np.float64)
+        kept, known = [], np.asarray(array).astype(np.float64, copy=False)
         for axis in range(known.ndim)[::-1]:
-            first = np.take(known, [0], axis) if known.shape[axis] else known
-            if known.shape[axis] and np.array_equal(known, np.broadcast_to(first, known.shape)):
+            if _is_constant(known, axis):
                 known = np.take(known, 0, axis)
             else:
                 kept.append(axis)
-        numbers = np.sort(np.nan_to_num(known, nan=1e300, posinf=1e299, neginf=-1e299), axis=None)
-        probe = float(numbers[numbers.size // 2]) if numbers.size else 0.0
-        usual = np.abs(numbers[np.abs(numbers) < HUGE])
-        scale = float(np.max(usual)) if usual.size else 0.0
-        shown = 0.0 if abs(probe) >= HUGE else probe
-        return cls(known, tuple(kept[::-1]), numbers, shown, scale)
+        low, high = (float(np.min(known)), float(np.max(known))) if known.size else (0.0, 0.0)
+        if abs(low) < HUGE and abs(high) < HUGE:
+            return cls(known, tuple(kept[::-1]), low, high, max(abs(low), abs(high)))
+        usual = np.abs(known[np.abs(known) < HUGE])  # a huge number, or NaN
+        return cls(known, tuple(kept[::-1]), 0.0, 0.0, float(usual.max(initial=0.0)))
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The numbers, sorted; not a number and infinity are replaced by large ones."""
+        finite = np.nan_to_num(self.array, nan=1e300, posinf=1e299, neginf=-1e299)
+        return np.sort(finite, axis=None)
+
+    def same(self, other: "Core", tolerance: float = TOLERANCE) -> bool:
+        """Return whether both have the same numbers, whatever their layout, up to rounding."""
+        allowed = tolerance * max(self.scale, other.scale)
+        if self.array.size != other.array.size or abs(self.low - other.low) > allowed:
+            return False
+        if abs(self.high - other.high) > allowed:
+            return False
+        one, flat = self.array, other.array
+        if one.shape == flat.shape and close(one, flat, tolerance):
+            return True
+        return close(self.numbers, other.numbers, tolerance)
+
+
+def _is_constant(array: np.ndarray, axis: int) -> bool:
+    """Return whether an array does not change along an axis."""
+    size = array.shape[axis]
+    if size < 2 or not array.size:
+        return size == 1
+    first, last = (np.take(array, index, axis) for index in (0, -1))
+    if not np.array_equal(first, last):
+        return False
+    whole = np.broadcast_to(np.expand_dims(first, axis), array.shape)
+    return np.array_equal(array, whole)
 
 
 def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> bool:
@@ -135,23 +163,27 @@ class View:
     def find_all(self, core: Core, tolerance: float | None = None) -> Iterator[int]:
         """Yield the values with the same numbers, up to this tolerance or the view's."""
         tolerance = self.tolerance if tolerance is None else tolerance
-        if core.numbers.size not in self._by_size:
+        if core.array.size not in self._by_size:
             return
-        values, probes, scales = self._by_size[core.numbers.size]
+        values, lows, highs, scales = self._by_size[core.array.size]
         allowed = tolerance * np.maximum(scales, core.scale)
-        for index in np.flatnonzero(np.abs(probes - core.probe) <= allowed):
-            if close(core.numbers, self.core(values[index]).numbers, tolerance):
+        near = (np.abs(lows - core.low) <= allowed) & (np.abs(highs - core.high) <= allowed)
+        for index in np.flatnonzero(near):
+            if core.same(self.core(values[index]), tolerance):
                 yield values[index]
 
     @cached_property
-    def _by_size(self) -> dict[int, tuple[list[int], np.ndarray, np.ndarray]]:
-        """The values by the number of their elements, with their probes and scales."""
+    def _by_size(self) -> dict[int, tuple[list[int], np.ndarray, np.ndarray, np.ndarray]]:
+        """The values by the number of their elements, with what their cores have in common."""
         groups: dict[int, list[int]] = {}
         for value in self.compared():
-            groups.setdefault(self.core(value).numbers.size, []).append(value)
+            groups.setdefault(self.core(value).array.size, []).append(value)
         found = {}
         for size, values in groups.items():
             cores = [self.core(value) for value in values]
-            probes, scales = [core.probe for core in cores], [core.scale for core in cores]
-            found[size] = values, np.array(probes), np.array(scales)
+            lows, highs, scales = (
+                np.array([getattr(core, name) for core in cores])
+                for name in ("low", "high", "scale")
+            )
+            found[size] = values, lows, highs, scales
         return found

@@ -9,8 +9,9 @@ import pytest
 
 from tests.diff.programs.downstream import DOWNSTREAM, SPEC, UPSTREAM, network
 from tests.diff.programs.planted import sides
-from triglot.diff.findings import explain_modes
+from triglot.diff.findings import causes_of
 from triglot.diff.measures.numbers import EVALUATION, TRAINING
+from triglot.diff.programs import explain
 
 pytestmark = pytest.mark.library_promotion("norms, attention and cells broadcast and promote")
 
@@ -63,15 +64,9 @@ def named(one: Any, other: Any, spec: Any) -> set[str]:
     state = jax.tree.leaves(second.variables.state)
     is_random = any(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in state)
     inputs = np.random.default_rng(0).normal(size=(4, *spec.shape)).astype(np.float32)
-    notes: list[str] = []
-    _, causes = explain_modes(
-        first,
-        second,
-        inputs,
-        modes=(EVALUATION, TRAINING),
-        with_state=bool(state) and not is_random,
-        key=jax.random.key(0),
-        notes=notes,
-    )
-    assert not notes
+    modes = (EVALUATION, TRAINING)
+    how: Any = {"key": jax.random.key(0)}
+    found = {mode: explain(first, second, inputs, train=mode == TRAINING, **how) for mode in modes}
+    with_state = bool(state) and not is_random
+    _, causes = causes_of(found, modes, with_state=with_state, labels=(first.label, second.label))
     return {cause.name for cause in causes}

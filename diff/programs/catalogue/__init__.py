@@ -6,8 +6,19 @@ from ...types import Cause
 from .. import places
 from ..divergence import Divergence
 from ..tape import PARAMS
-from ..values import Core, close
-from . import activations, attention, cells, norms, order, training, windows
+from ..values import Core
+from . import (
+    activations,
+    attention,
+    cells,
+    norms,
+    order,
+    resizing,
+    rotary,
+    structure,
+    training,
+    windows,
+)
 from .features import Finding
 
 
@@ -42,6 +53,15 @@ ENTRIES: Sequence[Entry] = (
     cells.gate_order,
     attention.attention_heads,
     activations.activation,
+    structure.reduction,
+    windows.pooling,
+    structure.operand,
+    structure.constant,
+    rotary.rotary_convention,
+    resizing.resizing,
+    structure.factor,
+    structure.operation_order,
+    structure.missing_operation,
 )
 
 
@@ -78,7 +98,7 @@ def _unexplained(found: Divergence) -> str:
         steps = [part.tape.steps[index].name for index in part.steps]
         names.append(" ".join(steps[:8]) + (" ..." if steps[8:] else "") or "nothing")
     pair = found.results()
-    if pair is not None and close(Core.of(pair[0]).numbers, Core.of(pair[1]).numbers):
+    if pair is not None and Core.of(pair[0]).same(Core.of(pair[1])):
         return f"the same numbers in another order, which differ by up to {largest:.3g}"
     return (
         f"equal inputs, results differ by up to {largest:.3g} (relative {relative:.3g}): the first "

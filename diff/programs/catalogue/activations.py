@@ -6,33 +6,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from ... import host
 from ..divergence import Divergence
 from ..regions import Region, consumers
 from ..tape import LAYOUT
 from ..values import View, close, layouts
-from ..wide import ON_HOST
 from . import features
 from .features import Finding
 
-ELEMENTWISE = (ON_HOST.keys() - LAYOUT) | {
-    "atan",
-    "cbrt",
-    "ceil",
-    "clamp",
-    "cos",
-    "erf",
-    "erf_inv",
-    "erfc",
-    "exp2",
-    "floor",
-    "integer_pow",
-    "is_finite",
-    "not",
-    "pow",
-    "round",
-    "select_n",
-    "sin",
-}
+ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
 POINTS = 64  # of one size, so that each function is compiled once
 NAMED: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,

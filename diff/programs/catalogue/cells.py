@@ -10,7 +10,7 @@ import numpy as np
 from ..divergence import Divergence
 from ..regions import Region, RegionPart, region
 from ..tape import INPUTS, Tape
-from ..values import Core, View, close, layouts
+from ..values import Core, View, layouts
 from . import features
 from .features import Finding
 
@@ -155,7 +155,7 @@ def _moved_gate_agrees(found: Divergence, side: int, step: int, position: int, d
             operands = {(dot, place): state * arranged, (step, position): np.ones_like(gate)}
             now = tape.replay(without, operands, arrays=view.arrays)
             core = Core.of(now[part.end])
-            if close(core.numbers, wanted.numbers, view.tolerance):
+            if core.same(wanted, view.tolerance):
                 return True
     return False
 

@@ -1,6 +1,7 @@
 """Norms: what they subtract, over which groups and axes they average, and their epsilon."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,8 @@ MAX_EPSILON = 0.1
 # Whether a norm subtracts the mean, and whether it sums squares: LayerNorm, RMSNorm, L2.
 KINDS = ((True, False), (False, False), (False, True))
 DEPTH = 5  # operations from a root to the normalized array
+DIGITS = 9  # to which numbers are equal
+MAX_BEFORE = 16  # values of a region from which a root is computed
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     # In any arrangement: a norm may read an array with its axes moved. What it reads itself first,
     # but after what has the axes of the array: groups split one.
     arrays = other.view.arrays
-    known = [v for v, root in enumerate(other.tape.roots) if root in other.boundary]
+    ends = {*seconds, *(root.value for root in roots[1])}
+    near = {source for end in ends for source in _sources(other, end)}
+    known = [v for v, root in enumerate(other.tape.roots) if root in near]
     read = {v for index in other.steps(other.values) for v in other.tape.steps[index].operands}
     split = {v for v in known if np.ndim(arrays[v]) != np.ndim(arrays[other.tape.roots[v]])}
     for source in sorted(known, key=lambda v: (v in split, v not in read)) if all(roots) else ():
@@ -167,12 +172,21 @@ def _finding(found: Divergence, norms: tuple[Norm, Norm], labels: tuple[str, str
     return Finding(name, evidence, found, () if same else (("norm_epsilon", epsilons),))
 
 
+def _sources(region: Region, value: int) -> set[int]:
+    """Return the values with a counterpart from which a value of a region is computed."""
+    read = {source for each in region.ancestors[value] for source in region.sources(each)}
+    return read & region.boundary
+
+
 def _roots(region: Region) -> list[Root]:
-    """List the roots of a region, with what is added before or after."""
+    """List the roots that begin a region, with what is added before or after.
+
+    A root behind many other values is that of a later norm, whose input differs.
+    """
     tape, found = region.tape, []
     for value in region.values:
         step = tape.steps[tape.producers[value]]
-        if step.name not in ("rsqrt", "sqrt"):
+        if step.name not in ("rsqrt", "sqrt") or len(region.ancestors[value]) > MAX_BEFORE:
             continue
         source = tape.roots[step.operands[0]]
         inside = [tape.producers[source]] if source in tape.producers else []
@@ -199,22 +213,28 @@ def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
     """List the norms of an array `[B, ...]` whose divisors a program has."""
     tape, view = region.tape, region.view
     found = []
-    for root, (shape, groups, axes) in itertools.product(roots, _averages(x.shape)):
+    for root in roots:
         own = np.asarray(view.arrays[root.value], np.float64)
         if tape.steps[tape.producers[root.value]].name == "rsqrt":
             own = 1 / own
-        wanted = _repeated(own + root.epsilon if root.outside else own, x.size)
-        for centred, summed in KINDS:
-            norm = Norm(centred, summed, shape, axes, groups, root)
-            if close(_repeated(norm.divisor(x), x.size), wanted, view.tolerance):
-                found.append(norm)
+        own = Core.of(own + root.epsilon if root.outside else own)
+        distinct = np.unique(np.round(own.numbers / max(own.scale, 1e-30), DIGITS)).size
+        for shape, groups, axes in _averages(x.shape):
+            count = x.size // math.prod(shape[axis] for axis in axes)
+            size = own.array.size  # of groups whose numbers may be repeated
+            if distinct > count or (size % count and count % size):
+                continue
+            wanted = _repeated(own, x.size)
+            for centred, summed in KINDS:
+                norm = Norm(centred, summed, shape, axes, groups, root)
+                if close(_repeated(Core.of(norm.divisor(x)), x.size), wanted, view.tolerance):
+                    found.append(norm)
     return found
 
 
-def _repeated(array: np.ndarray, size: int) -> np.ndarray:
+def _repeated(core: Core, size: int) -> np.ndarray:
     """Sort an array's numbers, each as often as in one of `size` elements: groups may repeat."""
-    numbers = Core.of(array).numbers
-    return np.repeat(numbers, size // numbers.size)
+    return np.repeat(core.numbers, size // core.numbers.size)
 
 
 def _averages(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, tuple[int, ...]]]:

@@ -21,8 +21,8 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             cores = one.core(a), other.core(b)
             if (
                 mine.size != theirs.size
-                or cores[0].numbers.size < 2
-                or not close(cores[0].numbers, cores[1].numbers, one.tolerance)
+                or cores[0].array.size < 2
+                or not cores[0].same(cores[1], one.tolerance)
                 or any(close(array, theirs, one.tolerance) for array in layouts(mine, theirs.shape))
             ):
                 continue

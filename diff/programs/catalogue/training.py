@@ -120,7 +120,7 @@ def _unmatched(view: View, other: View) -> list[int]:
     return [
         value
         for value in _batch_state(view)
-        if not any(close(view.core(value).numbers, core.numbers, view.tolerance) for core in theirs)
+        if not any(view.core(value).same(core, view.tolerance) for core in theirs)
     ]
 
 

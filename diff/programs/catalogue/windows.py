@@ -8,7 +8,7 @@ import numpy as np
 from ..divergence import Divergence
 from ..regions import RegionPart
 from ..tape import Step, Tape
-from ..values import Core, close
+from ..values import Core
 from . import features
 from .features import Finding
 
@@ -68,6 +68,34 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         for key in differing
     )
     return Finding(name, evidence, found, tuple(more))
+
+
+POOLED = {
+    "reduce_window": "another reduction",
+    "reduce_window_max": "the maximum",
+    "reduce_window_min": "the minimum",
+    "reduce_window_sum": "the average",
+}
+
+
+def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find windows of one size of which another number is taken, or an average of fewer values."""
+    one, other = map(_window, found.parts)
+    if one is None or other is None or one.size != other.size or found.substitute is None:
+        return None
+    names = [
+        part.tape.steps[w.step].name for part, w in zip(found.parts, (one, other), strict=True)
+    ]
+    if not all(name in POOLED for name in names):
+        return None
+    kinds = [POOLED[name] for name in names]
+    if kinds[0] != kinds[1]:
+        evidence = f"{kinds[0]} of each window in {labels[0]}, {kinds[1]} in {labels[1]}"
+        return Finding("pooling", evidence, found)
+    if kinds[0] != POOLED["reduce_window_sum"]:
+        return None
+    evidence = "averages of windows at the edges count other values: with or without the padding"
+    return Finding("pooling", evidence, found)
 
 
 def _window(part: RegionPart) -> Window | None:
@@ -152,7 +180,7 @@ def _agrees(found: Divergence, one: Window, other: Window) -> bool:
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = found.parts[0].view
     wanted = first.core(first.tape.steps[one.step].results[0])
-    return close(Core.of(result).numbers, wanted.numbers, first.tolerance)
+    return Core.of(result).same(wanted, first.tolerance)
 
 
 def _listed(numbers: Any) -> str:

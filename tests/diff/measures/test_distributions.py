@@ -10,7 +10,7 @@ import pytest
 from triglot import from_haiku
 from triglot.core.network import Network
 from triglot.core.specs import Box
-from triglot.diff.measures.distributions import compare_initializers, initialize
+from triglot.diff.measures.distributions import Drawing, compare_initializers
 from triglot.diff.pairing.parameters import Pair, Pairing, read_parameters
 
 INITS = hk.initializers
@@ -24,7 +24,7 @@ def differing(one: Network, other: Network) -> set[str]:
     """Name the parameters whose initializers differ."""
     sides = read_parameters(one), read_parameters(other)
     pairing = Pairing(sides[0], sides[1], tuple(Pair(name, name) for name in sides[0]), "by name")
-    drawn = [initialize(n, jax.random.key(k)) for k, n in enumerate((one, other))]
+    drawn = [Drawing(n, jax.random.key(k), 1000) for k, n in enumerate((one, other))]
     rows = compare_initializers(drawn[0], drawn[1], pairing)
     return {row.name for row in rows if row.differs}
 
@@ -51,10 +51,12 @@ def test_another_distribution_is_found(one: Network, other: Network, names: set[
 
 def test_the_gain_and_the_weights_are_those_of_the_initializer() -> None:
     network = layer(NORMAL)
-    drawn = initialize(network, jax.random.key(0))
-    assert drawn.num_keys == 1000
-    expected = network.init(jax.random.split(jax.random.key(0), 1000)[-1])
-    assert jax.tree.all(jax.tree.map(jnp.allclose, drawn.variables.params, expected.params))
+    drawn = Drawing(network, jax.random.key(0), 1000)
+    few = Drawing(network, jax.random.key(0), 0)
+    assert (drawn.num_keys, few.num_keys) == (1000, 0)
+    assert jax.tree.map(jnp.shape, drawn.variables) == jax.tree.map(jnp.shape, few.variables)
+    assert drawn.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
+    assert few.variables.params["linear"]["w"].std() == pytest.approx(0.25, rel=0.15)
     sides = read_parameters(network)
     pairing = Pairing(sides, sides, (Pair("linear/kernel", "linear/kernel"),), "by name")
     (row,) = compare_initializers(drawn, drawn, pairing)
