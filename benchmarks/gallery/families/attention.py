@@ -232,7 +232,7 @@ PAIRS = (
             Bug("unscaled", ("attention_scale",), "logits without 1 / sqrt(d)"),
             Bug(
                 "mean_features",
-                ("reduction", "pooling", "constant"),
+                ("pooling", "constant"),
                 "sums the latents instead of their mean",
             ),
         ),
@@ -286,7 +286,11 @@ PAIRS = (
                 "applies a softmax before the best are chosen, and again after",
             ),
             Bug("zero_mask", ("attention_mask", "constant"), "masks logits with 0, not with -inf"),
-            Bug("stopped_gate", ("stop_gradient",), "stops the gradient of the gates"),
+            Bug(
+                "stopped_gate",
+                ("stop_gradient", "not_trainable"),
+                "stops the gradient of the gates",
+            ),
         ),
     ),
 )

@@ -244,7 +244,11 @@ PAIRS = (
         bugs=(
             Bug("flipped", ("kernel_flip", "kernel_layout"), "flips the transposed kernels"),
             Bug("crop", ("padding",), "crops the first row and column, not the last"),
-            Bug("skip_last", ("concatenation",), "joins the skip connection last"),
+            Bug(
+                "skip_last",
+                ("concatenation", "operand_order", "flatten_order"),
+                "joins the skip connection last",
+            ),
             Bug("mean_pooling", ("pooling",), "averages where the original takes the maximum"),
         ),
         sizes={"paper": {"width": 64, "image": 256}},

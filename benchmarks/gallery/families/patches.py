@@ -234,7 +234,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "cls_last",
-                ("concatenation", "position_embedding"),
+                ("concatenation", "flatten_order", "position_embedding"),
                 "puts the class token last, so that positions shift by one",
             ),
             Bug("vit_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),

@@ -235,7 +235,11 @@ PAIRS = (
                 "without_padding", ("pooling",), "means of the pixels inside, as TensorFlow has it"
             ),
             Bug("max_branch", ("pooling",), "max-pools where the original averages"),
-            Bug("pool_first", ("concatenation",), "joins the branches the other way round"),
+            Bug(
+                "pool_first",
+                ("concatenation", "operand_order", "flatten_order"),
+                "joins the branches the other way round",
+            ),
         ),
     ),
 )

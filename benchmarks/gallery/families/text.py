@@ -233,10 +233,7 @@ def tokens(length=8, vocabulary=40, **_):
 GPT_BUGS = {
     "heads": (("attention_heads",), "splits heads first, then queries, keys and values"),
     "scale_width": (("attention_scale",), "divides logits by the root of the whole width"),
-    "mask_offset": (
-        ("causal_mask_offset", "attention_mask"),
-        "lets each token see the next one",
-    ),
+    "mask_offset": (("causal_mask_offset", "attention_mask"), "shows each token the next one"),
     "gelu_exact": (("activation",), "exact GELU for that by tanh"),
     "positions_plus_one": (("position_embedding",), "counts positions from 1"),
     "transposed": (("kernel_layout",), "transposes the matrix of the output"),
@@ -290,8 +287,12 @@ PAIRS = (
         inputs=tokens,
         bugs=(
             Bug("same_width", ("padding",), "SAME for VALID, before the maximum over time"),
-            Bug("pool_average", ("pooling", "reduction"), "averages over time"),
-            Bug("reversed_widths", ("concatenation",), "joins the widest filters first"),
+            Bug("pool_average", ("pooling",), "averages over time"),
+            Bug(
+                "reversed_widths",
+                ("concatenation", "operand_order", "flatten_order"),
+                "joins the widest filters first",
+            ),
             Bug("log_softmax", ("activation", "operation_missing"), "log-softmax for softmax"),
         ),
     ),
