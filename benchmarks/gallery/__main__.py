@@ -15,6 +15,7 @@ from pathlib import Path
 import tyro
 
 from triglot.core.errors import TriglotError
+from triglot.diff.measures.effort import LEVELS, STANDARD
 
 from .. import harness
 from .page import page, totals
@@ -25,6 +26,7 @@ from .run import load, run
 def main(
     pairs: tuple[str, ...] = (),
     seconds_limit: float = 600.0,
+    level: str = STANDARD,
     json: Path = Path("benchmarks/results/gallery.json"),
     page_path: Path = Path("docs/gallery.md"),
     resume: bool = False,
@@ -35,15 +37,18 @@ def main(
       pairs: `PAIR`, or `PAIR@SIZE` at a published size; all pairs, small, by default. Rows of
         others that the JSON file has are kept.
       seconds_limit: of one comparison.
+      level: quick, standard or thorough, as of `triglot diff`; quick sees no gradients.
       json: the JSON file; written after each comparison.
       page_path: the page, in Markdown.
-      resume: keep finished comparisons of modules that have not changed.
+      resume: keep finished comparisons, unless their networks or `diff` have changed since.
     """
+    if level not in LEVELS:
+        raise TriglotError(f"level {level!r} is unknown; choose from {', '.join(LEVELS)}.")
     found = find_pairs()
     chosen = {name: pair for name, (pair, _) in choose(found, pairs or found).items()}
-    rows = load(json, chosen, resume=resume)
+    rows = load(json, chosen, resume=resume, level=level)
     try:
-        for _ in run(chosen, rows, json, seconds_limit):
+        for _ in run(chosen, rows, json, seconds_limit, level):
             pass
     except KeyboardInterrupt:
         raise SystemExit(f"\nstopped; {json} has what is done, and --resume goes on.") from None

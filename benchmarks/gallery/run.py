@@ -10,6 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from triglot.diff.measures.effort import STANDARD
+
 from .. import harness
 from ..child import Child, Ended
 from .pair import ROOT, Pair
@@ -19,7 +21,11 @@ COMMAND = (sys.executable, "-m", "benchmarks.gallery.worker")
 
 
 def run(
-    chosen: Mapping[str, Pair], rows: dict[str, Any], out: Path, seconds_limit: float
+    chosen: Mapping[str, Pair],
+    rows: dict[str, Any],
+    out: Path,
+    seconds_limit: float,
+    level: str = STANDARD,
 ) -> Iterator[None]:
     """Compare pairs, and keep each result as soon as it is known.
 
@@ -28,6 +34,7 @@ def run(
       rows: finished ones, by these names; added to.
       out: the JSON file, written after each comparison.
       seconds_limit: of one comparison; a longer one is stopped, and counts as failed.
+      level: of `diff`.
 
     Yields:
       None after each comparison.
@@ -39,21 +46,22 @@ def run(
     }  # fmt: skip
     with tqdm(total=sum(map(len, wanted.values())), unit="comparison") as bar:
         for name, bugs in wanted.items():
-            row = rows.setdefault(name, describe(chosen[name]))
-            for bug, found in compared(name, bugs, seconds_limit, bar):
+            row = rows.setdefault(name, describe(chosen[name], level))
+            for bug, found in compared(name, bugs, seconds_limit, level, bar):
                 row["rows"][bug] = found
                 harness.write_json(out, {"environment": harness.environment(), "pairs": rows})
                 bar.update()
                 yield
 
 
-def describe(pair: Pair) -> dict[str, Any]:
-    """Describe a pair for the JSON file; the row of a changed module is measured again."""
+def describe(pair: Pair, level: str = STANDARD) -> dict[str, Any]:
+    """Describe a pair for the JSON file, with a hash of its networks and of `diff`."""
     return {
         "pair": pair.name,
         "source": pair.source,
         "libraries": pair.libraries,
-        "fingerprint": hashlib.sha256(pair.file.read_bytes()).hexdigest()[:16],
+        "level": level,
+        "fingerprint": fingerprint(pair.file, *sorted((ROOT / "diff").rglob("*.py"))),
         "bugs": {
             bug.name: {"planted": bug.planted, "causes": bug.causes} for bug in pair.bugs
         },
@@ -61,8 +69,13 @@ def describe(pair: Pair) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def fingerprint(*files: Path) -> str:
+    """Hash the contents of some files."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
 def compared(
-    name: str, bugs: list[str], seconds_limit: float, bar: Any
+    name: str, bugs: list[str], seconds_limit: float, level: str, bar: Any
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Compare one pair in a process of its own; a new one follows where it ends or takes too long.
 
@@ -75,7 +88,7 @@ def compared(
             bar.set_postfix_str(f"{name}: {bug}")
             child = child or Child(name, COMMAND, cwd=ROOT, stderr=None)
             try:
-                found = child.ask([name, "" if bug == CLEAN else bug], seconds_limit)
+                found = child.ask([name, "" if bug == CLEAN else bug, level], seconds_limit)
             except (TimeoutError, Ended) as error:
                 with closing(child):
                     child = None
@@ -88,12 +101,18 @@ def compared(
             child.close()
 
 
-def load(out: Path, chosen: Mapping[str, Pair], *, resume: bool) -> dict[str, Any]:
+def load(
+    out: Path, chosen: Mapping[str, Pair], *, resume: bool, level: str = STANDARD
+) -> dict[str, Any]:
     """Read the finished rows: those of other pairs, and with `resume` those of the chosen ones."""
     kept = json.loads(out.read_text())["pairs"] if out.exists() else {}
     return {
         name: row
         for name, row in kept.items()
-        if name not in chosen
-        or (resume and row["fingerprint"] == describe(chosen[name])["fingerprint"])
+        if name not in chosen or (resume and is_current(row, describe(chosen[name], level)))
     }
+
+
+def is_current(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Check whether a row is of the same networks, `diff` and level."""
+    return all(row[each] == wanted[each] for each in ("fingerprint", "level"))

@@ -6,6 +6,7 @@ from typing import Any
 
 from triglot.core.errors import describe
 from triglot.diff.compare import diff_networks
+from triglot.diff.measures.effort import STANDARD
 from triglot.diff.report import DIFFERENT, Report
 
 from ..child import serve
@@ -14,12 +15,13 @@ from .pair import Bug, Pair, choose, find_pairs, is_marked
 ASIDE = {"initializer", "precision", "unknown"}  # these accuse nothing
 
 
-def compare(name: str, bug: str = "") -> dict[str, Any]:
+def compare(name: str, bug: str = "", level: str = STANDARD) -> dict[str, Any]:
     """Run `diff` on a pair and judge its report.
 
     Args:
       name: `PAIR` or `PAIR@SIZE`.
       bug: planted in the second network; "" none.
+      level: of `diff_networks`.
 
     Returns:
       A row of the gallery; `error` if `diff` failed.
@@ -29,7 +31,8 @@ def compare(name: str, bug: str = "") -> dict[str, Any]:
     began = time.perf_counter()
     try:
         other = pair.other(bug=bug, **size)
-        found = diff_networks(pair.one(**size), other, pair.spec(**size), names=("one", "other"))
+        one, names = pair.one(**size), ("one", "other")
+        found = diff_networks(one, other, pair.spec(**size), names=names, level=level)
     except Exception as error:
         return {"error": describe(error), "seconds": time.perf_counter() - began}
     seconds = time.perf_counter() - began

@@ -2,7 +2,7 @@
 
 import functools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -135,19 +135,30 @@ def expected_of(pair: Pair, compute: Callable[..., list[np.ndarray]]) -> list[np
 
 
 def effect(pair: Pair, bug: str) -> str:
-    """Say what a bug changes of the second network: parameters, outputs, training, or nothing."""
-    variables = weights(pair)[1]
+    """Say what a bug changes of the second network: parameters, outputs, training, or nothing.
+
+    Both hold the same canonical weights, so that another layout of a library's layer is no change.
+    """
+    variables, codec = weights(pair)[1], networks(pair)[1].require_codec("")
     buggy = load_network(pair.other(bug=bug), pair.spec())
     expected = jax.eval_shape(buggy.init, jax.random.key(0))
-    leaves = [jax.tree.leaves(each) for each in (variables, expected)]
-    if [leaf.shape for leaf in leaves[0]] != [leaf.shape for leaf in leaves[1]]:
+    named = codec.encode(variables.params)
+    shapes = jax.eval_shape(buggy.require_codec("").encode, expected.params)
+    state = jax.tree.leaves(variables.state), jax.tree.leaves(expected.state)
+    if shapes_of(named) != shapes_of(shapes) or len(state[0]) != len(state[1]):
         return "parameters"
-    own = jax.tree.unflatten(jax.tree.structure(expected), leaves[0])
+    own = Variables(
+        params=buggy.require_codec("").decode(named),
+        state=jax.tree.unflatten(jax.tree.structure(expected.state), state[0]),
+    )
     for what, compute in (("outputs", evaluated), ("training", trained)):
-        before = expected_of(pair, compute)
-        if any(map(differs, before, compute(buggy, own, inputs(pair)))):
+        if any(map(differs, expected_of(pair, compute), compute(buggy, own, inputs(pair)))):
             return what
     return ""
+
+
+def shapes_of(named: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in named.items()}
 
 
 def differs(one: np.ndarray, other: np.ndarray) -> bool:

@@ -24,7 +24,7 @@ BUGS = [bug.name for bug in PAIRS[NAME].bugs]
 FAKE = """
 import json, os, sys, time
 for line in sys.stdin:
-    name, bug = json.loads(line)
+    name, bug, level = json.loads(line)
     if bug == os.environ.get("ENDS"): sys.exit(1)
     if bug == os.environ.get("HANGS"): time.sleep(60)
     row = {"verdict": "different" if bug else "identical", "num_params": [3, 3], "false": [],
@@ -70,6 +70,15 @@ def test_a_stopped_gallery_goes_on(
     assert main(tmp_path)[0][NAME]["rows"]["clean"]["seconds"] == 1.5
 
 
+def test_rows_of_another_version_are_measured_again(
+    fake: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(tmp_path)
+    monkeypatch.setattr(run, "fingerprint", lambda *files: "another")
+    out = tmp_path / "gallery.json"
+    assert not run.load(out, {NAME: PAIRS[NAME]}, resume=True)
+
+
 def stopped_by(compared: Any) -> Any:
     """Stop after two rows, as by Ctrl-C."""
 
@@ -102,6 +111,18 @@ def test_rows_of_other_pairs_are_kept(fake: None, tmp_path: Path) -> None:
     kept["pairs"]["highway"] = {**run.describe(PAIRS["highway"]), "rows": {}}
     out.write_text(json.dumps(kept))
     assert list(main(tmp_path)[0]) == ["highway", NAME]
+
+
+def test_rows_of_another_level_are_measured_again(fake: None, tmp_path: Path) -> None:
+    main(tmp_path)
+    rows = main(tmp_path, "--resume", "--level", "quick")[0]
+    assert rows[NAME]["level"] == "quick" and list(rows[NAME]["rows"]) == ["clean", *BUGS]
+
+
+def test_an_unknown_level_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.command(["--level", "fast"])
+    assert "level 'fast' is unknown; choose from quick" in capsys.readouterr().err
 
 
 def test_an_unknown_pair_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,7 +220,7 @@ PAIRS = (
             Bug("selu", ("activation",), "SELU for ELU"),
             Bug(
                 "max_advantage",
-                ("reduction", "pooling"),
+                ("pooling",),
                 "subtracts the largest advantage, not the mean",
             ),
             Bug("mean_over_batch", ("reduction_axis",), "averages the advantages over the batch"),

@@ -25,7 +25,7 @@ class LinenPerceiver(nn.Module):
         z = self.param("latents", nn.initializers.normal(0.5), shape)
         z = jnp.broadcast_to(z, (len(pixels), *shape))
         for _ in range(self.depth):
-            query = nn.Dense(self.width, name=None)(nn.LayerNorm()(z))
+            query = nn.Dense(self.width)(nn.LayerNorm()(z))
             x = nn.LayerNorm()(pixels)
             key, value = nn.Dense(self.width)(x), nn.Dense(self.width)(x)
             logits = jnp.einsum("bqd,bkd->bqk", query, key)
@@ -91,7 +91,8 @@ def haiku_post_norm(width=16, heads=2, depth=2):
     """Vaswani et al. 2017, the encoder, with positions by sine and cosine."""
 
     def attention(x, index):
-        layer = hk.MultiHeadAttention(heads, width // heads, 1.0, name=f"attention_{index}")
+        init = hk.initializers.VarianceScaling()
+        layer = hk.MultiHeadAttention(heads, width // heads, w_init=init, name=f"attention_{index}")
         return layer(x, x, x)
 
     def norm(x):
@@ -131,7 +132,7 @@ class LinenPostNorm(nn.Module):
             if self.bug == "pre_norm":
                 x = x + attention(nn.LayerNorm(1e-5)(x))  # planted: pre_norm
             else:
-                x = nn.LayerNorm(1e-5)(x + attention(x))  # planted: pre_norm
+                x = nn.LayerNorm(1e-5)(x + attention(x))
             y = nn.Dense(self.width)(nn.relu(nn.Dense(4 * self.width)(x)))
             axes = (-2, -1) if self.bug == "norm_tokens" else -1  # planted: norm_tokens
             x = nn.LayerNorm(1e-5, reduction_axes=axes)(x + y)  # planted: norm_tokens
@@ -232,7 +233,7 @@ PAIRS = (
             Bug("unscaled", ("attention_scale",), "logits without 1 / sqrt(d)"),
             Bug(
                 "mean_features",
-                ("reduction", "pooling", "constant"),
+                ("pooling", "constant"),
                 "sums the latents instead of their mean",
             ),
         ),
@@ -286,7 +287,11 @@ PAIRS = (
                 "applies a softmax before the best are chosen, and again after",
             ),
             Bug("zero_mask", ("attention_mask", "constant"), "masks logits with 0, not with -inf"),
-            Bug("stopped_gate", ("stop_gradient",), "stops the gradient of the gates"),
+            Bug(
+                "stopped_gate",
+                ("stop_gradient", "not_trainable"),
+                "stops the gradient of the gates",
+            ),
         ),
     ),
 )

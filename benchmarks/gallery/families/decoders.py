@@ -28,7 +28,7 @@ def keras_unet(width=8, image=16):
     second = double(kl.MaxPooling2D()(first), 2 * width)  # counterpart: mean_pooling
     x = double(kl.MaxPooling2D()(second), 4 * width)
     for skip, size in ((second, 2 * width), (first, width)):
-        x = kl.Conv2DTranspose(size, 3, 2, padding="same")(x)  # counterpart: flipped, crop
+        x = kl.Conv2DTranspose(size, 3, 2, padding="same")(x)  # counterpart: up_bias, crop
         x = double(kl.Concatenate()([skip, x]), size)  # counterpart: skip_last
     return keras.Model(inputs, kl.Conv2D(2, 1)(x))
 
@@ -46,10 +46,12 @@ class LinenUNet(nn.Module):
             return x
 
         def up(x, width):
-            # Keras does not flip kernels, and crops the last row and column.
-            flip = self.bug != "flipped"  # planted: flipped
-            layer = nn.ConvTranspose(width, (3, 3), (2, 2), "VALID", transpose_kernel=flip)
-            y = layer(x)  # planted: flipped, crop
+            # Keras crops the last row and column.
+            bias = self.bug != "up_bias"  # planted: up_bias
+            layer = nn.ConvTranspose(
+                width, (3, 3), (2, 2), "VALID", use_bias=bias, transpose_kernel=True
+            )
+            y = layer(x)  # planted: up_bias, crop
             return y[:, 1:, 1:] if self.bug == "crop" else y[:, :-1, :-1]  # planted: crop
 
         pool = nn.avg_pool if self.bug == "mean_pooling" else nn.max_pool  # planted: mean_pooling
@@ -242,9 +244,13 @@ PAIRS = (
         other=LinenUNet,
         inputs=lambda image=16, **_: Box((image, image, 3)),
         bugs=(
-            Bug("flipped", ("kernel_flip", "kernel_layout"), "flips the transposed kernels"),
+            Bug("up_bias", ("missing_bias",), "no biases in the transposed convolutions"),
             Bug("crop", ("padding",), "crops the first row and column, not the last"),
-            Bug("skip_last", ("concatenation",), "joins the skip connection last"),
+            Bug(
+                "skip_last",
+                ("concatenation", "operand_order", "flatten_order"),
+                "joins the skip connection last",
+            ),
             Bug("mean_pooling", ("pooling",), "averages where the original takes the maximum"),
         ),
         sizes={"paper": {"width": 64, "image": 256}},

@@ -234,7 +234,11 @@ PAIRS = (
         bugs=(
             Bug("without_pi", ("constant", "position_embedding"), "angles without the factor pi"),
             Bug("by_axis", ("flatten_order",), "orders angles by axis, then by frequency"),
-            Bug("skip_first", ("concatenation",), "joins the skip connection first"),
+            Bug(
+                "skip_first",
+                ("concatenation", "operand_order", "flatten_order"),
+                "joins the skip connection first",
+            ),
             Bug("relu_density", ("activation",), "ReLU for softplus"),
         ),
     ),
@@ -262,7 +266,7 @@ PAIRS = (
             Bug("plus", ("operation_differs", "constant"), "adds the pooled part"),
             Bug(
                 "all_counted",
-                ("constant", "operand_source"),
+                ("constant", "operand_order"),
                 "divides by the size, not the members",
             ),
             Bug("unmasked", ("operation_missing", "attention_mask"), "sums without the mask"),

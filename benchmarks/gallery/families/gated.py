@@ -217,7 +217,11 @@ PAIRS = (
         other=nnx_densenet,
         inputs=Box((8, 8, 3)),
         bugs=(
-            Bug("new_first", ("concatenation",), "puts new features before the old ones"),
+            Bug(
+                "new_first",
+                ("concatenation", "operand_order", "flatten_order"),
+                "puts new features before the old ones",
+            ),
             Bug("max_transition", ("pooling",), "max-pools in the transition"),
             Bug("norm_last", ("operation_order",), "normalizes after the transition's convolution"),
         ),
@@ -232,10 +236,10 @@ PAIRS = (
         bugs=(
             Bug(
                 "squeeze_input",
-                ("residual_source", "operand_source"),
+                ("operand_order", "residual_source"),
                 "squeezes the block's input, not its output",
             ),
-            Bug("squeeze_max", ("pooling", "reduction"), "squeezes by the max"),
+            Bug("squeeze_max", ("pooling",), "squeezes by the max"),
             Bug("hard_sigmoid", ("activation",), "hard sigmoid for sigmoid"),
         ),
     ),
@@ -249,7 +253,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "gate_of",
-                ("residual_source", "operand_source"),
+                ("operand_order", "residual_source"),
                 "computes the gate from the transformed input",
             ),
             Bug("gate_swapped", ("operand_order",), "swaps gate and 1 - gate"),

@@ -264,7 +264,7 @@ PAIRS = (
         other=equinox_film,
         inputs=(Box((8, 8, 3)), Box((7,))),
         bugs=(
-            Bug("gamma", ("constant",), "scales by gamma, not 1 + gamma"),
+            Bug("gamma", ("operation_missing", "constant"), "scales by gamma, not 1 + gamma"),
             Bug(
                 "swapped",
                 ("operand_order",),

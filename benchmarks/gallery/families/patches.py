@@ -122,7 +122,7 @@ class NNXMlp(nnx.Module):
         self.project = nnx.Linear(hidden, width, rngs=rngs)
 
     def __call__(self, x):
-        return self.project(nnx.gelu(self.expand(x)))  # counterpart: exact_gelu
+        return self.project(nnx.gelu(self.expand(x)))  # counterpart: exact_gelu, not_swapped
 
 
 class NNXMixerBlock(nnx.Module):
@@ -162,7 +162,7 @@ def nnx_mixer(patch=4, width=16, depth=2, image=16):
 
 def haiku_mixer(patch=4, width=16, depth=2, image=16, bug=""):
     def mlp(x, hidden, name):
-        y = hk.Linear(hidden, name=f"{name}_expand")(x)
+        y = hk.Linear(hidden, name=f"{name}_expand")(x)  # planted: not_swapped
         y = jax.nn.gelu(y, approximate=bug != "exact_gelu")  # planted: exact_gelu
         return hk.Linear(x.shape[-1], name=f"{name}_project")(y)
 
@@ -234,7 +234,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "cls_last",
-                ("concatenation", "position_embedding"),
+                ("concatenation", "flatten_order", "position_embedding"),
                 "puts the class token last, so that positions shift by one",
             ),
             Bug("vit_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),

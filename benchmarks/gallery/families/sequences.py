@@ -276,7 +276,7 @@ PAIRS = (
             Bug("undilated", ("dilation",), "dilations 1, 3, 5, 7 for 1, 2, 4, 8"),
             Bug("not_causal", ("padding",), "pads on both sides, so that outputs see the future"),
             Bug("halves", ("operand_order", "activation"), "gates with the other half"),
-            Bug("skip_source", ("residual_source", "operand_source"), "skips the block's input"),
+            Bug("skip_source", ("operand_order", "residual_source"), "skips the block's input"),
         ),
     ),
     Pair(
