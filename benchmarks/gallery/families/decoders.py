@@ -248,7 +248,7 @@ PAIRS = (
             Bug("crop", ("padding",), "crops the first row and column, not the last"),
             Bug(
                 "skip_last",
-                ("concatenation", "operand_order", "flatten_order"),
+                ("concatenation",),
                 "joins the skip connection last",
             ),
             Bug("mean_pooling", ("pooling",), "averages where the original takes the maximum"),

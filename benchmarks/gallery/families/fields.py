@@ -236,7 +236,7 @@ PAIRS = (
             Bug("by_axis", ("flatten_order",), "orders angles by axis, then by frequency"),
             Bug(
                 "skip_first",
-                ("concatenation", "operand_order", "flatten_order"),
+                ("concatenation",),
                 "joins the skip connection first",
             ),
             Bug("relu_density", ("activation",), "ReLU for softplus"),
@@ -266,7 +266,7 @@ PAIRS = (
             Bug("plus", ("operation_differs", "constant"), "adds the pooled part"),
             Bug(
                 "all_counted",
-                ("constant", "operand_order"),
+                ("constant", "operand_source"),
                 "divides by the size, not the members",
             ),
             Bug("unmasked", ("operation_missing", "attention_mask"), "sums without the mask"),

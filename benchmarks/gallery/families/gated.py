@@ -219,7 +219,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "new_first",
-                ("concatenation", "operand_order", "flatten_order"),
+                ("concatenation",),
                 "puts new features before the old ones",
             ),
             Bug("max_transition", ("pooling",), "max-pools in the transition"),
@@ -236,7 +236,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "squeeze_input",
-                ("operand_order", "residual_source"),
+                ("operand_source", "residual_source"),
                 "squeezes the block's input, not its output",
             ),
             Bug("squeeze_max", ("pooling",), "squeezes by the max"),
@@ -253,7 +253,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "gate_of",
-                ("operand_order", "residual_source"),
+                ("operand_source", "residual_source"),
                 "computes the gate from the transformed input",
             ),
             Bug("gate_swapped", ("operand_order",), "swaps gate and 1 - gate"),

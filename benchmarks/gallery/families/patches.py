@@ -234,7 +234,7 @@ PAIRS = (
         bugs=(
             Bug(
                 "cls_last",
-                ("concatenation", "flatten_order", "position_embedding"),
+                ("concatenation", "position_embedding"),
                 "puts the class token last, so that positions shift by one",
             ),
             Bug("vit_epsilon", ("norm_epsilon",), "epsilon 1e-5 for 1e-6"),
@@ -265,7 +265,9 @@ PAIRS = (
                 "skip_normed", ("residual_source",), "adds the norm's output, not the block's input"
             ),
             Bug(
-                "not_swapped", ("flatten_order", "transpose"), "mixes channels twice, tokens never"
+                "not_swapped",
+                ("flatten_order", "operand_source"),
+                "mixes channels twice, tokens never",
             ),
         ),
     ),

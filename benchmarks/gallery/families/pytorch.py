@@ -237,7 +237,7 @@ PAIRS = (
             Bug("max_branch", ("pooling",), "max-pools where the original averages"),
             Bug(
                 "pool_first",
-                ("concatenation", "operand_order", "flatten_order"),
+                ("concatenation",),
                 "joins the branches the other way round",
             ),
         ),

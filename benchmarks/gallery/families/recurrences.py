@@ -220,7 +220,7 @@ PAIRS = (
             ),
             Bug(
                 "gamma_missing",
-                ("unused_parameter", "not_trainable", "operation_missing"),
+                ("operation_missing", "not_trainable"),
                 "leaves out the input's factor gamma",
             ),
             Bug("imaginary", ("operation_differs",), "takes the imaginary part, not the real one"),

@@ -276,7 +276,7 @@ PAIRS = (
             Bug("undilated", ("dilation",), "dilations 1, 3, 5, 7 for 1, 2, 4, 8"),
             Bug("not_causal", ("padding",), "pads on both sides, so that outputs see the future"),
             Bug("halves", ("operand_order", "activation"), "gates with the other half"),
-            Bug("skip_source", ("operand_order", "residual_source"), "skips the block's input"),
+            Bug("skip_source", ("operand_source", "residual_source"), "skips the block's input"),
         ),
     ),
     Pair(
@@ -287,8 +287,8 @@ PAIRS = (
         other=LinenPixelCNN,
         inputs=Box((8, 8, 1)),
         bugs=(
-            Bug("mask_b", ("causal_mask_offset", "kernel_mask"), "the first layer sees the pixel"),
-            Bug("mask_rows", ("causal_mask_offset", "kernel_mask"), "sees a row too many"),
+            Bug("mask_b", ("causal_mask_offset",), "the first layer sees the pixel"),
+            Bug("mask_rows", ("causal_mask_offset",), "sees a row too many"),
             Bug("final_relu", ("activation",), "leaves out the last ReLU"),
         ),
     ),

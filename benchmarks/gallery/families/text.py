@@ -238,7 +238,7 @@ GPT_BUGS = {
     "positions_plus_one": (("position_embedding",), "counts positions from 1"),
     "transposed": (("kernel_layout",), "transposes the matrix of the output"),
     "untied": (
-        ("tied_weights", "weight_sharing", "unpaired_parameter"),
+        ("weight_sharing", "unpaired_parameter"),
         "has a matrix of its own for the logits",
     ),
 }
@@ -271,9 +271,7 @@ PAIRS = (
                 ("constant", "operation_missing"),
                 "embeddings without the factor sqrt(width)",
             ),
-            Bug(
-                "two_tables", ("tied_weights", "weight_sharing"), "a second table gives the logits"
-            ),
+            Bug("two_tables", ("weight_sharing",), "a second table gives the logits"),
             Bug("half", ("dtype",), "multiplies in bfloat16"),
             Bug("soft_cap", ("constant",), "caps logits at 50, not at 30"),
         ),
@@ -290,7 +288,7 @@ PAIRS = (
             Bug("pool_average", ("pooling",), "averages over time"),
             Bug(
                 "reversed_widths",
-                ("concatenation", "operand_order", "flatten_order"),
+                ("concatenation",),
                 "joins the widest filters first",
             ),
             Bug("log_softmax", ("activation", "operation_missing"), "log-softmax for softmax"),
