@@ -29,8 +29,8 @@ in the second network one at a time. `python -m benchmarks.gallery` runs
 A cause is right if its name is one of those planted. A place is right if the first difference, or
 the cause, names a line at most {near} lines from a planted one or from its counterpart in the other
 network. A false accusation is a cause that was not planted and does not follow from one;
-`initializer`, `precision` and `unknown` accuse nothing. Seconds are of the comparison alone,
-without imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds} s with a bug.
+`initializer`, `precision` and `unknown` accuse nothing. Seconds are CPU seconds of the comparison
+alone, without imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds} s with a bug.
 
 ## Pairs
 
@@ -92,7 +92,7 @@ def _bugs(rows: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]
 
 
 def _pair_table(rows: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    header = ["pair", "source", "libraries", "parameters", "clean", "seconds", "bugs", "named"]
+    header = ["pair", "source", "libraries", "parameters", "clean", "CPU s", "bugs", "named"]
     header += ["located"]
     lines = []
     for name, row in rows.items():
@@ -110,7 +110,7 @@ def _pair_table(rows: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _bug_table(rows: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    header = ["pair", "the port", "cause", "named", "located", "false accusations", "seconds"]
+    header = ["pair", "the port", "cause", "named", "located", "false accusations", "CPU s"]
     lines = []
     for name, bug, found in _bugs(rows):
         about = rows[name]["bugs"][bug]
