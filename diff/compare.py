@@ -34,6 +34,7 @@ from .programs import (
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
 from .types import Cause, Difference, noted
 
+MAX_KEPT = 2**30  # bytes of values of equal programs
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
 
 
@@ -314,6 +315,12 @@ class _Search:
     answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
 
     @property
+    def size(self) -> int:
+        """The bytes of all values that are kept."""
+        views = [view for each in self.found.values() for view in each.views]
+        return sum(getattr(array, "nbytes", 0) for view in views for array in view.arrays)
+
+    @property
     def resized(self) -> bool:
         """Whether a convolution has results of another size, and all that follows."""
         left = len(self.pairing.only_one), len(self.pairing.only_other)
@@ -328,6 +335,8 @@ class _Search:
             self.first = self._first_unrepaired(self.setup.modes[0])
             self.apart |= {self.setup.modes[0]} if self.first is not None else set()
         if not any(each.diverges for each in self.found.values()):
+            if self.size > MAX_KEPT:
+                self.found.clear()  # its values fill the memory, and are rarely needed again
             return
         suspects = frozenset().union(*(each.parameters for each in self.found.values()))
         self.pairing, self.turned = find_transposed(

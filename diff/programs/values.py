@@ -14,6 +14,7 @@ from .tape import Tape
 # 1e-05 against 1e-06 changes a normalized value by 4.5e-6.
 TOLERANCE = 3e-7
 HUGE = 1e8
+MAX_SORTED = 2**20  # numbers that are kept sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +49,16 @@ class Core:
         usual = np.abs(known[np.abs(known) < HUGE])  # a huge number, or NaN
         return cls(known, tuple(kept[::-1]), 0.0, 0.0, float(usual.max(initial=0.0)))
 
-    @cached_property
+    @property
     def numbers(self) -> np.ndarray:
         """The numbers, sorted; not a number and infinity are replaced by large ones."""
+        return self._sorted if self.array.size <= MAX_SORTED else self._sort()
+
+    @cached_property
+    def _sorted(self) -> np.ndarray:
+        return self._sort()
+
+    def _sort(self) -> np.ndarray:
         finite = np.nan_to_num(self.array, nan=1e300, posinf=1e299, neginf=-1e299)
         return np.sort(finite, axis=None)
 
