@@ -342,6 +342,36 @@ PLANTED: dict[str, Case] = {
     "dtype of a layer": pair(f.mlp, ("linen", {"first": f.half_dense}), ("haiku", {}), "dtype"),
     "dtype within nnx": pair(f.mlp, ("nnx", {}), ("nnx", {"first": f.half_dense}), "dtype"),
     "precision": pair(f.mlp, ("haiku", {"activation": f.rounded}), ("linen", {}), "precision"),
+    "axis of a softmax": pair(
+        f.mlp,
+        ("haiku", {"activation": lambda x: jax.nn.softmax(x, -1)}),
+        ("nnx", {"activation": lambda x: jax.nn.softmax(x, 0)}),
+        "softmax_axis",
+    ),
+    "axis of a mean": pair(
+        f.mlp,
+        ("linen", {"activation": lambda x: x + jnp.max(x, 1, keepdims=True)}),
+        ("haiku", {"activation": lambda x: x + jnp.max(x, 0, keepdims=True)}),
+        "reduction_axis",
+    ),
+    "maximum instead of a mean": pair(
+        f.mlp,
+        ("linen", {"activation": lambda x: x + jnp.sum(x, 1, keepdims=True)}),
+        ("nnx", {"activation": lambda x: x + jnp.max(x, 1, keepdims=True)}),
+        "pooling",
+    ),
+    "range of a clip": pair(
+        f.mlp,
+        ("haiku", {"activation": lambda x: jnp.clip(x, -0.2, 0.3)}),
+        ("linen", {"activation": lambda x: jnp.clip(x, -0.2, 0.4)}),
+        "clip_range",
+    ),
+    "exchanged operands": pair(
+        f.mlp,
+        ("nnx", {"activation": lambda x: jnp.cos(x) / (2 + x * x)}),
+        ("haiku", {"activation": lambda x: (2 + x * x) / jnp.cos(x)}),
+        "operand_order",
+    ),
     "a factor": pair(f.mlp, ("linen", {}), ("equinox", {"after": lambda x: 1.1 * x}), "constant"),
     "an offset": pair(
         f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "operation_missing"
@@ -516,6 +546,11 @@ QUICK = {
     "attention mask",
     "dtype",
     "precision",
+    "axis of a softmax",
+    "axis of a mean",
+    "maximum instead of a mean",
+    "range of a clip",
+    "exchanged operands",
     "a factor",
     "unknown reversal",
     "epsilon and gelu",
