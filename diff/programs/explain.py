@@ -19,6 +19,7 @@ from .tape import Tape
 from .values import View
 
 MAX_CAUSES = 24
+UNEXPLAINED = ("operation_missing", "unknown", "unpaired_parameter")
 MAX_STEPS = 64  # of a part whose parameters are read
 Tapes = tuple[Tape, Tape]
 Views = tuple[View, View]
@@ -62,7 +63,9 @@ def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Arr
     found = explain_tapes(record(wide=True), labels, record)
     shared = one.names.keys() & other.names.keys()
     names = {"": "", **{one.names[name]: other.names[name] for name in shared}}
-    resized = windows.other_sizes(found.views, names, labels) if found.diverges else None
+    resized = None
+    if found.diverges and not {cause.name for cause in found.causes}.isdisjoint(UNEXPLAINED):
+        resized = windows.other_sizes(found.views, names, labels)
     if resized is None:
         return found
     known = {cause.name for cause in found.causes}

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 
 from ..divergence import Divergence
-from ..values import View, close, layouts
+from ..values import Core, View, close, layouts
+from . import features
 from .features import Finding
 
 
@@ -33,19 +34,27 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
                         f"{orders[1]} in {labels[1]}; in one order, the results are equal"
                     )
-                    name = (
-                        "concatenation"
-                        if _joined(one, a) and _joined(other, b)
-                        else "flatten_order"
-                    )
+                    is_joined = _joined_otherwise(one, a, other, b)
+                    name = "concatenation" if is_joined else "flatten_order"
                     return Finding(name, evidence, found)
     return None
 
 
-def _joined(view: View, value: int) -> bool:
-    tape = view.tape
-    index = tape.producers.get(tape.roots[value])
-    return index is not None and tape.steps[index].name == "concatenate"
+def _joined_otherwise(one: View, a: int, other: View, b: int) -> bool:
+    """Return whether two values come from the same arrays, joined in another order."""
+    ours, theirs = _joined(one, a), _joined(other, b)
+    if len(ours) != len(theirs):
+        return False
+    places = [
+        index for own in ours for index, core in enumerate(theirs) if core.same(own, one.tolerance)
+    ]
+    return len(places) == len(ours) and places != sorted(places)
+
+
+def _joined(view: View, value: int) -> list[Core]:
+    """Return the arrays that are joined soon before a value."""
+    index = features.comes_from(view.tape, value, ("concatenate",), 6)
+    return [] if index is None else [view.core(v) for v in view.tape.steps[index].operands]
 
 
 def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:
