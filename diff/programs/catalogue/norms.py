@@ -21,7 +21,7 @@ DIGITS = 9  # to which numbers are equal
 MAX_BEFORE = 16  # values of a region from which a root is computed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Root:
     """A root by which a program normalizes.
 
@@ -29,11 +29,30 @@ class Root:
       value: the root.
       epsilon: what is added to it or to what it is taken of.
       outside: whether it is added to the root.
+      divisor: what the program divides by, as far as it is computed from the root.
+      distinct: how many numbers that has.
     """
 
     value: int
     epsilon: float
     outside: bool
+    divisor: Core
+    distinct: int
+
+    @classmethod
+    def of(cls, region: Region, value: int, epsilon: float, outside: bool) -> "Root":
+        """Describe a root of a program."""
+        own = np.asarray(region.view.arrays[value], np.float64)
+        if region.tape.steps[region.tape.producers[value]].name == "rsqrt":
+            own = 1 / own
+        core = Core.of(own + epsilon if outside else own)
+        distinct = np.unique(np.round(core.numbers / max(core.scale, 1e-30), DIGITS)).size
+        return cls(value, epsilon, outside, core, distinct)
+
+    def fits(self, count: int) -> bool:
+        """Return whether its numbers may be those of `count` groups, or repeat them."""
+        size = self.divisor.array.size
+        return self.distinct <= count and not (size % count and count % size)
 
 
 @dataclass(frozen=True)
@@ -71,10 +90,13 @@ class Norm:
         plain = "the L2 norm" if self.summed else "the root mean square (RMSNorm)"
         return f"{name} {'mean and variance' if self.centred else plain} over {self.count} values"
 
-    def divisor(self, x: np.ndarray) -> np.ndarray:
-        """Return what the array is divided by."""
+    def average(self, x: np.ndarray) -> np.ndarray:
+        """Return what the root is taken of, without epsilon."""
         reduce = np.sum if self.summed else np.mean
-        average = reduce(np.square(self.numerator(x)), self.axes, keepdims=True)
+        return reduce(np.square(self.numerator(x)), self.axes, keepdims=True)
+
+    def divisor(self, average: np.ndarray) -> np.ndarray:
+        """Return what the array is divided by, from what `average` returns for it."""
         if self.root.outside:
             return np.sqrt(average) + self.root.epsilon
         return np.sqrt(average + self.root.epsilon)
@@ -86,7 +108,7 @@ class Norm:
 
     def normalized(self, x: np.ndarray) -> np.ndarray:
         """Normalize an array."""
-        return (self.numerator(x) / self.divisor(x)).reshape(x.shape)
+        return (self.numerator(x) / self.divisor(self.average(x))).reshape(x.shape)
 
 
 def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -114,7 +136,7 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         x = np.asarray(arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
-        norms = [_norms(region, side, x) for region, side in zip(regions, roots, strict=True)]
+        norms = [_norms(side, x, other.view.tolerance) for side in roots]
         # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
         if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
             continue
@@ -193,12 +215,12 @@ def _roots(region: Region) -> list[Root]:
         places = [(index, False) for index in inside]
         places += [(index, True) for index in consumers(tape, value) if step.name == "sqrt"]
         own = [
-            Root(value, constant.value, outside)
+            Root.of(region, value, constant.value, outside)
             for index, outside in places
             if tape.steps[index].name == "add"
             for constant in features.constants(tape, index)
         ]
-        found += own or [Root(value, 0.0, False)]
+        found += own or [Root.of(region, value, 0.0, False)]
     return found
 
 
@@ -209,27 +231,28 @@ def _normalized(region: Region, root: int) -> list[int]:
     return [result for result in results if result in region.ancestors]
 
 
-def _norms(region: Region, roots: list[Root], x: np.ndarray) -> list[Norm]:
-    """List the norms of an array `[B, ...]` whose divisors a program has."""
-    tape, view = region.tape, region.view
-    found = []
-    for root in roots:
-        own = np.asarray(view.arrays[root.value], np.float64)
-        if tape.steps[tape.producers[root.value]].name == "rsqrt":
-            own = 1 / own
-        own = Core.of(own + root.epsilon if root.outside else own)
-        distinct = np.unique(np.round(own.numbers / max(own.scale, 1e-30), DIGITS)).size
-        for shape, groups, axes in _averages(x.shape):
-            count = x.size // math.prod(shape[axis] for axis in axes)
-            size = own.array.size  # of groups whose numbers may be repeated
-            if distinct > count or (size % count and count % size):
-                continue
-            wanted = _repeated(own, x.size)
-            for centred, summed in KINDS:
-                norm = Norm(centred, summed, shape, axes, groups, root)
-                if close(_repeated(Core.of(norm.divisor(x)), x.size), wanted, view.tolerance):
-                    found.append(norm)
-    return found
+def _norms(roots: list[Root], x: np.ndarray, tolerance: float) -> list[Norm]:
+    """List the norms of an array `[B, ...]` whose divisors a program has, root by root."""
+    found: dict[Root, list[Norm]] = {root: [] for root in roots}
+    for shape, groups, axes in _averages(x.shape):
+        count = x.size // math.prod(shape[axis] for axis in axes)
+        fitting = [root for root in found if root.fits(count)]
+        for centred, summed in KINDS if fitting else ():
+            norms = [Norm(centred, summed, shape, axes, groups, root) for root in fitting]
+            average = norms[0].average(x)  # the same for all roots
+            for norm in norms:
+                divisor = Core.of(norm.divisor(average))
+                if _are_repeated(divisor, norm.root.divisor, x.size, tolerance):
+                    found[norm.root].append(norm)
+    return [norm for root in roots for norm in found[root]]
+
+
+def _are_repeated(one: Core, other: Core, size: int, tolerance: float) -> bool:
+    """Return whether two arrays have the same numbers, each as often as in `size` elements."""
+    allowed = tolerance * max(one.scale, other.scale)
+    if abs(one.low - other.low) > allowed or abs(one.high - other.high) > allowed:
+        return False
+    return close(_repeated(one, size), _repeated(other, size), tolerance)
 
 
 def _repeated(core: Core, size: int) -> np.ndarray:
