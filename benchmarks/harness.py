@@ -22,6 +22,18 @@ from tqdm import tqdm
 Thunk: TypeAlias = Callable[[], Any]
 Seconds: TypeAlias = dict[str, np.ndarray]
 
+# Of libraries, in tables and pictures.
+TITLES = {
+    "haiku": "Haiku",
+    "linen": "Linen",
+    "nnx": "NNX",
+    "equinox": "Equinox",
+    "keras": "Keras",
+    "torch": "PyTorch",
+    "jax": "plain JAX",
+    "table": "tables",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:

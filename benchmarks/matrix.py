@@ -36,16 +36,6 @@ ROOT = Path(__file__).parents[1]
 CHUNK, ROUNDS = 64, 7
 MORE = ("keras", "torch", "jax")  # which the tests of all libraries leave out
 COLUMNS = (*LIBRARIES, *MORE, "table")
-TITLES = {
-    "haiku": "Haiku",
-    "linen": "Linen",
-    "nnx": "NNX",
-    "equinox": "Equinox",
-    "keras": "Keras",
-    "torch": "PyTorch",
-    "jax": "plain JAX",
-    "table": "tables",
-}
 EQUAL, DIFFERENT, NONE = "#d7efe3", "#fbe3d0", "#f4f6f8"
 INK, QUIET, GREEN, ORANGE = "#1d2733", "#5a6675", "#00734f", "#b34a00"
 
@@ -217,10 +207,10 @@ def page(rows: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
             speeds.append(harness.rounded(one["steps_per_cpu_second"]) if timed else "")
         cells.append([f"`{name}`", row["code_lines"], f"{row['own_share']:.0%}", *marks])
         times.append([f"`{name}`", *seconds, *speeds])
-    titles = [TITLES[library] for library in COLUMNS]
+    titles = [harness.TITLES[library] for library in COLUMNS]
     equal, trained = counts(rows)
     differences = [
-        f"- `{name}`, {TITLES[library]}: "
+        f"- `{name}`, {harness.TITLES[library]}: "
         + (one["error"] if "error" in one else f"differs first in {where(one['first'])}")
         + "."
         for name, row in rows.items()
@@ -247,7 +237,7 @@ def rounds_of(rows: Mapping[str, Any]) -> str:
     for library in COLUMNS:
         ones = (row["libraries"].get(library, {}) for row in rows.values())
         for number in {one.get("rounds", ROUNDS) for one in ones if one}:
-            found.setdefault(number, []).append(TITLES[library])
+            found.setdefault(number, []).append(harness.TITLES[library])
     if len(found) < 2:
         return f"{next(iter(found), ROUNDS)} of them"
     return " and ".join(f"{number} for {', '.join(names)}" for number, names in found.items())
@@ -301,7 +291,7 @@ def draw(rows: Mapping[str, Any], path: Path) -> None:
 
         centers = {library: 1.75 + 0.74 * index for index, library in enumerate(COLUMNS)}
         for library, x in centers.items():
-            write(x, 0.75, TITLES[library], weight="bold")
+            write(x, 0.75, harness.TITLES[library], weight="bold")
         write(8.0, 0.75, "code lines", weight="bold")
         write(8.0, 1.3, "dark: the algorithm's own", color=QUIET, size=7)
         longest = max(row["code_lines"] for row in rows.values())

@@ -136,7 +136,7 @@ class Comparison:
         setup, random = self._setup(subjects)
         dtypes_apart = findings.dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
-        search = _Search(self.sides, setup, self._notes, pairing, frozen)
+        search = _Search(self.sides, setup, self._notes, pairing, frozen, subjects)
         search.compare()
         if search.apart:
             first, found = search.explained(with_state=random is None and _has_state(subjects))
@@ -296,6 +296,7 @@ class _Search:
     Attributes:
       sides, setup, notes, frozen: of the comparison.
       pairing: of the parameters; a matrix may be found to be transposed.
+      subjects: both networks at the pairing that is given.
       apart: the modes in which results differ.
       turned: the causes for transposed matrices.
       found: what was found in each mode.
@@ -308,6 +309,7 @@ class _Search:
     notes: list[str]
     pairing: Pairing
     frozen: FrozenOnes
+    subjects: tuple[Subject, Subject]
     apart: set[str] = field(default_factory=set)
     turned: list[Cause] = field(default_factory=list)
     found: dict[str, Explanation] = field(default_factory=dict)
@@ -366,13 +368,20 @@ class _Search:
         return first, causes
 
     def _explain(self, mode: str) -> None:
-        one, other = self.sides.subjects(self.pairing, self.frozen, repaired=True)
+        one, other = self._paired(self.pairing, repaired=True)
         how: Any = {"train": mode == TRAINING, "key": self.setup.key}
         with noted(self.notes, f"the programs in {mode} could not be aligned"):
             self.found[mode] = explain(one, other, one.inputs, **how)
 
+    def _paired(self, pairing: Pairing, *, repaired: bool = False) -> tuple[Subject, Subject]:
+        """Return both networks at a pairing; those that are known need no new weights."""
+        whole = not (pairing.only_one or pairing.only_other)
+        if not self.turned and pairing is self.pairing and (whole or not repaired):
+            return self.subjects
+        return self.sides.subjects(pairing, self.frozen, repaired=repaired)
+
     def _first_unrepaired(self, mode: str) -> Difference | None:
-        one, other = self.sides.subjects(self.pairing, self.frozen)
+        one, other = self._paired(self.pairing)
         how: Any = {"train": mode == TRAINING, "key": self.setup.key}
         with noted(self.notes, "the first difference was not located"):
             return first_large_difference(*record_both(one, other, one.inputs, **how, wide=True))
@@ -380,7 +389,7 @@ class _Search:
 
     def _agree(self, pairing: Pairing) -> bool:
         """Return whether the outputs are equal at another pairing."""
-        one, other = self.sides.subjects(pairing, self.frozen, repaired=True)
+        one, other = self._paired(pairing, repaired=True)
         key = self.setup.key
         tapes = record_both(one, other, one.inputs, train=False, key=key, wide=True)
         return outputs_agree(*tapes)

@@ -6,15 +6,6 @@ from typing import Any
 from .. import harness
 from .run import CLEAN
 
-TITLES = {
-    "haiku": "Haiku",
-    "linen": "Linen",
-    "nnx": "NNX",
-    "equinox": "Equinox",
-    "keras": "Keras",
-    "torch": "PyTorch",
-    "jax": "plain JAX",
-}
 PAGE = """# Gallery of ports
 
 {pairs} public architectures, each written in two libraries, and {bugs} mistakes of a port, planted
@@ -102,7 +93,7 @@ def _pair_table(rows: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         verdict = found.get("verdict", "failed" if "error" in found else "")
         if found.get("false"):
             verdict += f" ({', '.join(found['false'])})"
-        libraries = " and ".join(TITLES[each] for each in row["libraries"])
+        libraries = " and ".join(harness.TITLES[each] for each in row["libraries"])
         counts = [sum(bool(each.get(what)) for each in bugs) for what in ("named", "located")]
         lines.append([f"`{name}`", row["source"], libraries, count, verdict, _seconds(found)])
         lines[-1] += [str(each) for each in (len(bugs), *counts)]
