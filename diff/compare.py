@@ -140,9 +140,8 @@ class Comparison:
         search.compare()
         if search.apart:
             first, found = search.explained(with_state=random is None and _has_state(subjects))
-            self._know(
-                verdict=DIFFERENT, first_difference=first, causes=(*causes, *search.turned, *found)
-            )
+            known = findings.without_reordered([*causes, *search.turned, *found])
+            self._know(verdict=DIFFERENT, first_difference=first, causes=tuple(known))
             self._tell(findings.told(first, self.known.causes))
             setup = replace(setup, effort=setup.effort.of_different())
         else:
@@ -153,7 +152,7 @@ class Comparison:
         measurements = measured.measurements
         self._notes += measured.notes
         located, found = self._explain_gradients(subjects, setup, measurements)
-        causes += found or findings.gradient_causes(pairing, measured.gradients, self.labels)
+        causes += found or self._gradient_causes(pairing, measured.gradients, search)
         causes += search.turned
         verdict = DIFFERENT if search.apart else findings.verdict_of(measurements)
         if len(setup.modes) == 1 and random is None:
@@ -178,6 +177,7 @@ class Comparison:
                     explained = [cause for cause in explained if cause.name not in UNPAIRED]
                 computed = findings.computation_causes(measured.dtypes, self.labels)
                 causes = findings.merged(findings.merged(causes, explained), computed)
+                causes = findings.without_reordered(causes)
                 causes = causes or [findings.unexplained(measurements)]
                 first = first or located or findings.first_measured(measurements)
             elif dropout := [cause for cause in explained if cause.name == "dropout"]:
@@ -220,8 +220,8 @@ class Comparison:
         )
         causes += [each.cause for side in frozen for each in side]
         known = {each.name for side in frozen for each in side}
-        causes += leftover_causes(pairing, known, one, other)
-        return pairing, frozen, causes
+        causes += leftover_causes(pairing, known, one, other, self.sides.uses)
+        return pairing, frozen, findings.located(causes, self.sides.uses)
 
     def _setup(self, subjects: tuple[Subject, Subject]) -> tuple[Setup, Randomness | None]:
         """Decide what is measured."""
@@ -237,6 +237,21 @@ class Comparison:
             return setup, None
         key = self.sides.keys["random"]
         return setup, distributions.compare_randomness(subjects, (one, other), key)
+
+    def _gradient_causes(
+        self, pairing: Pairing, gradients: Sequence[Any], search: "_Search"
+    ) -> list[Cause]:
+        """Name parameters without a gradient; of networks that differ, others that are unused."""
+        if not search.apart or not findings.gradient_causes(pairing, gradients, self.labels):
+            return findings.gradient_causes(pairing, gradients, self.labels)
+        one, other = (
+            [name for name, outputs in use.reaches.items() if not outputs]
+            for use in self.sides.uses()
+        )
+        for names, label in zip((one, other), self.labels, strict=True):
+            if names:
+                self._notes.append(f"unused parameters of {label}: {listed_names(names)}")
+        return findings.gradient_causes(pairing, gradients, self.labels, (one, other))
 
     def _explain_gradients(
         self,
@@ -341,9 +356,10 @@ class _Search:
                 self.found.clear()  # its values fill the memory, and are rarely needed again
             return
         suspects = frozenset().union(*(each.parameters for each in self.found.values()))
-        self.pairing, self.turned = find_transposed(
+        self.pairing, turned = find_transposed(
             self.pairing, self._agree, self.sides.labels, suspects
         )
+        self.turned = findings.located(turned, self.sides.uses)
         if self.turned:
             self.found.clear()
 
@@ -393,6 +409,12 @@ class _Search:
         key = self.setup.key
         tapes = record_both(one, other, one.inputs, train=False, key=key, wide=True)
         return outputs_agree(*tapes)
+
+
+def listed_names(names: Sequence[str], most: int = 4) -> str:
+    """Write the first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _has_state(subjects: tuple[Subject, Subject]) -> bool:

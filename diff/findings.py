@@ -1,6 +1,7 @@
 """Verdict and causes from what was measured, and from the traced programs of each mode."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from .measures.numbers import EVALUATION, OUTPUTS, TRAINING, Measurement, Setup
 from .measures.subject import Subject
 from .pairing.parameters import Pairing
+from .pairing.use_order import Uses
 from .programs import Explanation, explain_tapes
 from .programs.catalogue.training import states_after
 from .programs.tape import STATE
@@ -18,6 +20,11 @@ from .types import Cause, Difference, Operation
 
 SCALE = 1.25
 MAX_OF_STATE = 2  # differences after an update of the state
+MAX_READERS = 4  # places where parameters are read
+REORDERED = (
+    "architecture", "operand_order", "operand_source", "operation_differs", "operation_missing",
+    "residual_source", "unknown",
+)  # fmt: skip
 STATISTICS = ("norm_momentum", "norm_statistics")  # causes that are about running statistics
 
 
@@ -34,6 +41,31 @@ def merged(causes: Sequence[Cause], more: Sequence[Cause]) -> list[Cause]:
     found = [*causes, *(cause for cause in more if cause.name not in names)]
     known = [cause for cause in found if cause.name != "unknown"]
     return known or found
+
+
+def without_reordered(causes: Sequence[Cause]) -> list[Cause]:
+    """Leave out what a program in another order seems to lack, or to read for something else."""
+    reordered = any(cause.name == "operation_order" for cause in causes)
+    return [cause for cause in causes if not (reordered and cause.name in REORDERED)]
+
+
+def located(causes: Sequence[Cause], read: Callable[[], tuple[Uses, Uses]]) -> list[Cause]:
+    """Add where a network reads the parameters that causes are about."""
+    if not any(any(cause.parameters) for cause in causes):
+        return list(causes)
+    uses = read()
+    return [replace(cause, where=cause.where + _read_at(cause, uses)) for cause in causes]
+
+
+def _read_at(cause: Cause, uses: tuple[Uses, Uses]) -> str:
+    sources = (
+        reader.described().source
+        for names, use in zip(cause.parameters, uses, strict=True)
+        for name in names
+        for reader in use.readers.get(name, [])
+    )
+    places = list(dict.fromkeys(filter(None, sources)))[:MAX_READERS]
+    return f", read at {', '.join(places)}" if places else ""
 
 
 def dtype_causes(pairing: Pairing, subjects: Sequence[Subject], setup: Setup) -> list[Cause]:
@@ -70,9 +102,19 @@ def computation_causes(dtypes: tuple[str, str], labels: tuple[str, str]) -> list
 
 
 def gradient_causes(
-    pairing: Pairing, gradients: Sequence[Mapping[str, np.ndarray]], labels: tuple[str, str]
+    pairing: Pairing,
+    gradients: Sequence[Mapping[str, np.ndarray]],
+    labels: tuple[str, str],
+    unused: tuple[Collection[str], Collection[str]] = ((), ()),
 ) -> list[Cause]:
-    """Name parameters whose gradient is exactly 0 in one network only."""
+    """Name parameters whose gradient is exactly 0 in one network only.
+
+    Args:
+      pairing: of the parameters.
+      gradients: of both networks, by the shared names.
+      labels: of both.
+      unused: names of parameters that reach no output, which follows from another cause.
+    """
     if not gradients:
         return []
     one, other = (jax.tree.map(_largest, dict(own)) for own in gradients)
@@ -83,6 +125,8 @@ def gradient_causes(
         if (sizes[0] == 0.0) == (sizes[1] == 0.0) or max(sizes) < 1e-6 * largest:
             continue
         frozen = 0 if sizes[0] == 0.0 else 1
+        if (pair.one, pair.other)[frozen] in unused[frozen]:
+            continue
         causes.append(
             Cause(
                 "not_trainable",

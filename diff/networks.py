@@ -126,6 +126,10 @@ class Networks:
 
     def uses(self) -> tuple[Uses, Uses]:
         """Read how both networks use their parameters."""
+        return self._uses
+
+    @cached_property
+    def _uses(self) -> tuple[Uses, Uses]:
         one, other = (
             read_uses(side.network, side.variables, side.example, [i for _, i in side.outputs])
             for side in self.starts

@@ -97,8 +97,10 @@ class Cause:
       name: an entry of the catalogue, such as `norm_epsilon`; docs/guide/port.md lists all.
       where: the place in both modules.
       evidence: the numbers that support it.
+      parameters: canonical names of those that it is about, of each network.
     """
 
     name: str
     where: str
     evidence: str
+    parameters: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())

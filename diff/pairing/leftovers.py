@@ -14,7 +14,7 @@ from ...core.types import PyTree, by_path
 from ..measures.subject import Subject
 from ..types import Cause, Side, listed
 from .parameters import Pair, Pairing, Parameter, is_inner_bias
-from .use_order import Uses, align_uses
+from .use_order import Reader, Uses, align_uses
 
 BIASES = ("bias", "b", "beta", "offset")
 
@@ -58,8 +58,17 @@ def find_shared(
         f"{copies} ({parties[many].label})",
         f"{parties[few].label} uses one parameter {uses[few].count(found[0][0])} times where "
         f"{parties[many].label} has copies, which start equal here and are trained apart",
+        _by_side(few, [shared for shared, _ in found], [copy for _, copy in found]),
     )
     return replace(pairing, pairs=(*pairing.pairs, *added.values())), [cause]
+
+
+def _by_side(
+    index: int, names: Sequence[str], others: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Order the names of one network, and those of the other one, by network."""
+    sides = tuple(dict.fromkeys(names)), tuple(dict.fromkeys(others))
+    return sides if index == 0 else (sides[1], sides[0])
 
 
 @dataclass(frozen=True)
@@ -137,16 +146,24 @@ def _arranged(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def leftover_causes(
-    pairing: Pairing, explained: Collection[str], one: Side, other: Side
+    pairing: Pairing,
+    explained: Collection[str],
+    one: Side,
+    other: Side,
+    read: Callable[[], tuple[Uses, Uses]],
 ) -> list[Cause]:
     """Name what the parameters without a counterpart mean, except those that are `explained`."""
     causes = _variants(pairing, one, other)
+    readers = [each.readers for each in read()] if pairing.only_one or pairing.only_other else []
     sides = (
         (pairing.only_one, one, other, pairing.one),
         (pairing.only_other, other, one, pairing.other),
     )
     paired = {name for pair in pairing.pairs for name in (pair.one, pair.other)}
-    for unpaired, owner, lacking, side in sides:
+    if resized := _resized(pairing, explained):
+        explained = {*explained, *(each.name for pair in resized for each in pair)}
+        causes.append(_of_other_size(resized, one, other))
+    for index, (unpaired, owner, lacking, side) in enumerate(sides):
         left = tuple(each for each in unpaired if each.name not in explained)
         if any(cause.name == "gru_variant" for cause in causes):
             left = tuple(each for each in left if not is_inner_bias(each.name))
@@ -154,8 +171,16 @@ def leftover_causes(
         if doubled := [each for each in left if each.name in seconds]:
             left = tuple(each for each in left if each not in doubled)
             causes.append(_second_bias(doubled, owner, lacking))
-        for name, kind in (("missing_bias", "bias"), ("missing_scale", "scale")):
-            vectors = [each for each in left if _is_vector(each, kind, side, paired)]
+        for name, kind, reading in (
+            ("missing_bias", "bias", "add"),
+            ("missing_scale", "scale", "mul"),
+        ):
+            vectors = [
+                each
+                for each in left
+                if _is_vector(each, kind, side, paired)
+                or _is_only_read_by(reading, each, readers[index])
+            ]
             left = tuple(each for each in left if each not in vectors)
             if vectors:
                 causes.append(
@@ -164,6 +189,7 @@ def leftover_causes(
                         f"{', '.join(each.name for each in vectors)} ({owner.label})",
                         f"{owner.label} has {listed(vectors)}; {lacking.label} has no such "
                         "parameter",
+                        _by_side(index, [each.name for each in vectors]),
                     )
                 )
         if left:
@@ -173,9 +199,36 @@ def leftover_causes(
                     f"{', '.join(each.name for each in left[:3])} ({owner.label})",
                     f"{listed(left)} of {owner.label} {'has' if len(left) == 1 else 'have'} no "
                     f"counterpart in {lacking.label}",
+                    _by_side(index, [each.name for each in left]),
                 )
             )
     return causes
+
+
+def _resized(pairing: Pairing, explained: Collection[str]) -> list[tuple[Parameter, Parameter]]:
+    """Pair the vectors that both networks have left, of other sizes, by kind and order."""
+    left = [
+        [each for each in side if each.name not in explained]
+        for side in (pairing.only_one, pairing.only_other)
+    ]
+    kinds = [sorted(_kind(each) for each in side) for side in left]
+    if not kinds[0] or kinds[0] != kinds[1] or set(kinds[0]) - {"bias", "scale"}:
+        return []
+    return list(zip(*(sorted(side, key=_kind) for side in left), strict=True))
+
+
+def _kind(parameter: Parameter) -> str:
+    return parameter.name.rpartition("/")[2]
+
+
+def _of_other_size(pairs: Sequence[tuple[Parameter, Parameter]], one: Side, other: Side) -> Cause:
+    shown = [", ".join(each.name for each in side) for side in zip(*pairs, strict=True)]
+    sizes = [listed(side) for side in zip(*pairs, strict=True)]
+    return Cause(
+        "architecture",
+        f"{shown[0]} ({one.label}); {shown[1]} ({other.label})",
+        f"the layer has another size: {sizes[0]} in {one.label}, {sizes[1]} in {other.label}",
+    )
 
 
 def _second_bias(doubled: Sequence[Parameter], owner: Side, lacking: Side) -> Cause:
@@ -212,6 +265,12 @@ def _is_vector(
     if any(other not in paired and len(side[other].shape) > 1 for other in beside):
         return False  # the whole layer has no counterpart
     return name == kind or (kind == "bias" and name in BIASES)
+
+
+def _is_only_read_by(name: str, parameter: Parameter, readers: Mapping[str, list[Reader]]) -> bool:
+    """Return whether all that reads a vector is one kind of operation."""
+    reading = {reader.name for reader in readers.get(parameter.name, [])}
+    return len(parameter.shape) < 2 and reading == {name}
 
 
 def _module(name: str) -> str:

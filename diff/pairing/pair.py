@@ -172,7 +172,7 @@ def layout_cause(pairing: Pairing, pair: Pair, labels: tuple[str, str]) -> Cause
         else f"one is {list(one.shape)}, the other {list(other.shape)}"
     )
     where = f"{pair.one} ({labels[0]}); {pair.other} ({labels[1]})"
-    return Cause("kernel_layout", where, evidence)
+    return Cause("kernel_layout", where, evidence, ((pair.one,), (pair.other,)))
 
 
 def _is_square(shape: tuple[int, ...]) -> bool:

@@ -9,8 +9,9 @@ from jax.extend import core as jex
 from ...core.network import Network, Variables
 from ...core.tracing.jaxprs import leaves_read
 from ...core.types import PyTree
+from ..programs import places
 from ..programs.tape import LAYOUT
-from ..types import codec_of
+from ..types import Operation, codec_of
 from .parameters import CELLS, Parameter, place_of
 
 # Operations that only arrange the elements of an array, or of several.
@@ -25,10 +26,32 @@ class Uses(NamedTuple):
         twice is there twice. Reading by an operation that only arranges elements, such as a
         transposition, does not count; the operation that reads its result does.
       reaches: the indices of the outputs that depend on each parameter, by canonical name.
+      readers: the operations that read each parameter, by canonical name.
     """
 
     order: tuple[str, ...]
     reaches: dict[str, frozenset[int]]
+    readers: dict[str, list["Reader"]]
+
+
+class Reader(NamedTuple):
+    """An operation that reads a parameter.
+
+    Attributes:
+      equation: of the traced program.
+      callers: the equations of the calls that hold it, outermost first.
+    """
+
+    equation: Any
+    callers: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        return self.equation.primitive.name
+
+    def described(self) -> Operation:
+        """Say where it is in the network."""
+        return places.called(self.equation, self.callers, name=self.name)
 
 
 def read_uses(
@@ -55,10 +78,16 @@ def read_uses(
         for leaf, name in enumerate(names)
     }
     known = {var: (name,) for var, name in zip(jaxpr.invars, names, strict=True)}
-    return Uses(tuple(_uses(jaxpr, known)), reaches)
+    found = list(_uses(jaxpr, known))
+    readers: dict[str, list[Reader]] = {}
+    for name, reader in found:
+        readers.setdefault(name, []).append(reader)
+    return Uses(tuple(name for name, _ in found), reaches, readers)
 
 
-def _uses(jaxpr: Any, known: dict[Any, tuple[str, ...]]) -> Iterator[str]:
+def _uses(
+    jaxpr: Any, known: dict[Any, tuple[str, ...]], callers: tuple[Any, ...] = ()
+) -> Iterator[tuple[str, Reader]]:
     for equation in jaxpr.eqns:
         atoms = [None if isinstance(atom, jex.Literal) else atom for atom in equation.invars]
         read = [known.get(atom, ()) for atom in atoms]
@@ -71,12 +100,12 @@ def _uses(jaxpr: Any, known: dict[Any, tuple[str, ...]]) -> Iterator[str]:
             known.update(dict.fromkeys(equation.outvars, together))
         elif inner := _inner(equation):
             inside = dict(zip(inner.invars, read[len(read) - len(inner.invars) :], strict=True))
-            yield from _uses(inner, inside)
+            yield from _uses(inner, inside, (*callers, equation))
             for var, result in zip(equation.outvars, inner.outvars, strict=False):
                 if not isinstance(result, jex.Literal) and result in inside:
                     known[var] = inside[result]
         else:
-            yield from together
+            yield from ((name, Reader(equation, callers)) for name in together)
 
 
 def _inner(equation: Any) -> Any:

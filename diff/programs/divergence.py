@@ -13,11 +13,13 @@ import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
+from .tape import Tape
 from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
 MAX_REPLAYS = 40  # tried with all that follows
+NEARLY = 4.0  # times the tolerance, where the results differed by that much more
 ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
 
 
@@ -65,8 +67,23 @@ class Divergence:
         view, end = self.parts[1].view, self.parts[1].end
         if self.substitute is None or end is None:
             return False
+        taken = {index: view.tape.steps[index].operands for index, _ in operands or ()}
+        replaced = {
+            taken[index][place]: array for (index, place), array in (operands or {}).items()
+        }
+        if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
+               for value, array in (replaced | values).items()):  # fmt: skip
+            return False
         now = view.tape.replay(values, operands, arrays=view.arrays)
-        return close(np.asarray(self.substitute), np.asarray(now[end]), self.search.tolerance)
+        wanted, reached = np.asarray(self.substitute), np.asarray(now[end])
+        tolerance = self.search.tolerance
+        if close(wanted, reached, tolerance):
+            return True
+        # The operands may differ by almost the tolerance.
+        before = np.asarray(view.arrays[end])
+        return close(wanted, reached, NEARLY * tolerance) and not close(
+            wanted, before, NEARLY**2 * tolerance
+        )
 
     def described(self, *, last: bool = False) -> Difference:
         """Describe the first operation of each part, or the `last`."""
@@ -127,11 +144,8 @@ def _rearranged(search: "Search") -> Divergence:
 
 def smallest(search: "Search") -> Divergence:
     """Find the smallest parts that end in a pair of values; the whole regions if there is none."""
-    pairs = list(search.pairs())
-    for check, count in ((search.next_agree, MAX_PAIRS), (search.later_agree, MAX_REPLAYS)):
-        for a, b in pairs[:count]:
-            if (found := check(a, b)) is not None:
-                return found
+    if (found := next(search.parts(), None)) is not None:
+        return found
     one, other = search.one, search.other
     return Divergence(search, (RegionPart(one, one.values), RegionPart(other, other.values)))
 
@@ -164,6 +178,14 @@ class Search:
     def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
+
+    def parts(self) -> Iterator[Divergence]:
+        """Yield parts that end in a pair of values, the smallest first."""
+        pairs = list(self.pairs())
+        for check, count in ((self.next_agree, MAX_PAIRS), (self.later_agree, MAX_REPLAYS)):
+            for a, b in pairs[:count]:
+                if (found := check(a, b)) is not None:
+                    yield found
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of values of equal size, those that end the smallest parts first.
@@ -224,7 +246,7 @@ class Search:
         core, own = self.one.view.core, self.one.view.core(a)
         results = [
             value
-            for step in consumers(self.one.tape, a)
+            for step in _readers(self.one.tape, a)
             for value in self.one.tape.steps[step].results
             if not core(value).same(own, self.tolerance)
         ]
@@ -236,7 +258,7 @@ class Search:
         tape, view = self.other.tape, self.other.view
         reading = [
             step
-            for step in consumers(self.other.tape, b)
+            for step in _readers(self.other.tape, b)
             if any(value in self.other.ancestors for value in tape.steps[step].results)
         ]
         spread = [
@@ -321,6 +343,13 @@ class Search:
         now = tape.replay({b: array}, arrays=self.other.view.arrays)
         wanted = np.asarray(self.one.view.arrays[self.one.tape.outputs[slot]])
         return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
+
+
+def _readers(tape: Tape, value: int) -> list[int]:
+    """Return the steps that read a value, and those that read it with zeros around it."""
+    steps = consumers(tape, value)
+    padded = (step for step in steps if tape.steps[step].name == "pad")
+    return [*steps, *(i for step in padded for i in consumers(tape, tape.steps[step].results[0]))]
 
 
 def _following(region: Region, value: int) -> list[int]:

@@ -11,9 +11,8 @@ from ...core.types import PyTree
 from ..types import Cause, Difference, Side
 from . import divergence, places
 from .arithmetic import arithmetic_difference, mixes_types
-from .catalogue import is_consequence, name_causes, windows
+from .catalogue import Named, is_consequence, name_causes, windows
 from .catalogue.training import norm_momentum
-from .divergence import Divergence
 from .recording import record_both
 from .tape import Tape
 from .values import View
@@ -100,25 +99,24 @@ def explain_tapes(
     one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
     own = (one, other)
     first: Difference | None = None
-    causes: list[Cause] = []
-    explained: list[Divergence] = []
+    named: list[Named] = []
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
     for _ in range(most):
         found = divergence.find(one, other)
         if found is None:
             break
-        if not is_consequence(found, explained):
-            named, found = name_causes(found, labels)
-            causes.extend(named)
-            explained.append(found)
+        if not is_consequence(found, [each.divergence for each in named]):
+            named.append(name_causes(found, labels))
+            found = named[-1].divergence
         first = first or found.described()
         if not found.values and not found.operands:
             break
         values.update(found.values)
         operands.update(found.operands)
         other = View(tapes[1], tapes[1].replay(values, operands, arrays=start[1]))
-    views = (one, other)
+    views, causes = (one, other), joined(named, labels)
+    explained = [each.divergence for each in named]
     if (momentum := norm_momentum(views, own, labels)) is not None:
         causes.append(momentum)
     if native is not None and any(map(mixes_types, tapes)):
@@ -131,6 +129,22 @@ def explain_tapes(
         for index in part.steps[:MAX_STEPS]
     )
     return Explanation(first, merged(causes), views, bool(explained), read)
+
+
+def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:
+    """Return the causes; what one program computes earlier than the other is one cause."""
+    causes: list[Cause] = []
+    pending: list[Named] = []  # that have no counterpart yet
+    for each in named:
+        moved = ((before, each.moved_from(before, labels)) for before in pending[::-1])
+        before, cause = next((pair for pair in moved if pair[1] is not None), (None, None))
+        if before is None or cause is None:
+            pending.append(each)
+            causes.extend(each.causes)
+            continue
+        pending.remove(before)
+        causes[causes.index(before.causes[0])] = cause
+    return causes
 
 
 def merged(causes: list[Cause]) -> tuple[Cause, ...]:

@@ -1,5 +1,6 @@
 """Name an operation: its source line, the modules that hold it, and its parameters."""
 
+import itertools
 import re
 import sysconfig
 from collections.abc import Iterable
@@ -50,7 +51,7 @@ def operation(tape: Tape, value: int) -> Operation:
     if tape.is_update:
         # A library's layer has no line of an algorithm where an adapter of triglot calls it.
         return Operation(step.name, source(_in_loops(step), ALGORITHMS), section(step))
-    return Operation(step.name, source((*step.callers, step.equation)), scope(tape, step))
+    return Operation(step.name, _of_network(step), scope(tape, step))
 
 
 def called(equation: Any, callers: tuple[Any, ...], *, name: str) -> Operation:
@@ -82,6 +83,22 @@ def source(equations: tuple[Any, ...], own: tuple[str, ...] = ()) -> str:
             if not layer and "/jax/" not in frame.file_name:
                 layer = line
     return layer
+
+
+def _of_network(step: Step) -> str:
+    """Return `file:line` in a network; in a loop, of its body if that is the user's."""
+    body = _in_loops(step)
+    users = (
+        frame
+        for equation in body
+        for frame in itertools.takewhile(
+            lambda each: not _is_ours(each.file_name), _frames(equation)
+        )
+        if not _in_library(frame.file_name)
+    )
+    if len(body) <= len(step.callers) and (frame := next(users, None)) is not None:
+        return f"{_shown(frame.file_name)}:{frame.line_num}"
+    return source((*step.callers, step.equation))
 
 
 # The parts of an update by the function of a learner that computes them.

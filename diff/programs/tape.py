@@ -102,6 +102,17 @@ class Tape:
                     found.setdefault(root, []).append(index)
         return found
 
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The values on which an output or a new state depends."""
+        results = [*self.outputs, *self.new_state]
+        steps = (self.steps[index] for index in self.needed(results))
+        return frozenset(results).union(*((*step.operands, *step.results) for step in steps))
+
+    def is_unused(self, value: int) -> bool:
+        """Return whether a value is computed, and no output or new state depends on it."""
+        return value in self.producers and value not in self.live
+
     def needed(self, values: Iterable[int]) -> list[int]:
         """Return the steps on which some values depend, in order."""
         wanted, found = set(values), []

@@ -37,7 +37,10 @@ class Core:
 
     @classmethod
     def of(cls, array: Any) -> "Core":
-        kept, known = [], np.asarray(array).astype(np.float64, copy=False)
+        kept, known = [], np.asarray(array)
+        if known.dtype.kind == "c":  # both parts, along one more axis
+            known = np.stack([known.real, known.imag], -1)
+        known = known.astype(np.float64, copy=False)
         for axis in range(known.ndim)[::-1]:
             if _is_constant(known, axis):
                 known = np.take(known, 0, axis)
@@ -96,7 +99,7 @@ def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> b
         return False
     if np.array_equal(one, other, equal_nan=True):
         return True
-    if not tolerance or not one.size:
+    if not tolerance or not one.size or "b" in (one.dtype.kind, other.dtype.kind):
         return False
     with np.errstate(all="ignore"):
         huge = np.abs(one) >= HUGE
@@ -129,6 +132,10 @@ def layouts(array: np.ndarray, shape: Sequence[int]) -> Iterator[np.ndarray]:
 
 def in_place_of(core: Core, whole: np.ndarray, array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the arrangements of a value, given with its core, in the shape of `array`."""
+    if "c" in (whole.dtype.kind, array.dtype.kind):
+        if whole.dtype == array.dtype:
+            yield from layouts(whole, array.shape)
+        return
     own = Core.of(array)
     shape = [array.shape[axis] for axis in own.axes]
     if core.array.size == own.array.size:
@@ -168,8 +175,13 @@ class View:
         """Return whether a value has the same numbers."""
         return next(self.find_all(core), None) is not None
 
-    def find_all(self, core: Core, tolerance: float | None = None) -> Iterator[int]:
-        """Yield the values with the same numbers, up to this tolerance or the view's."""
+    def find_all(
+        self, core: Core, tolerance: float | None = None, *, unused: bool = False
+    ) -> Iterator[int]:
+        """Yield the values with the same numbers, up to this tolerance or the view's.
+
+        What is computed and never used is nobody's counterpart, unless `unused`.
+        """
         tolerance = self.tolerance if tolerance is None else tolerance
         if core.array.size not in self._by_size:
             return
@@ -177,6 +189,8 @@ class View:
         allowed = tolerance * np.maximum(scales, core.scale)
         near = (np.abs(lows - core.low) <= allowed) & (np.abs(highs - core.high) <= allowed)
         for index in np.flatnonzero(near):
+            if not unused and self.tape.is_unused(values[index]):
+                continue
             if core.same(self.core(values[index]), tolerance):
                 yield values[index]
 

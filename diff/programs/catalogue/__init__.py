@@ -1,6 +1,8 @@
 """The catalogue of causes: each entry names one kind of divergence and confirms it."""
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ...types import Cause
 from .. import places
@@ -12,6 +14,7 @@ from . import (
     activations,
     attention,
     cells,
+    exchanges,
     norms,
     order,
     resizing,
@@ -35,8 +38,10 @@ def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | 
     return None
 
 
+MAX_OTHERS = 8  # parts of other ends that are tried where none of the entries explains the first
+MOVED = ("activation", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
-# In order: what has narrower evidence comes first.
+# In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
     unpaired_parameter,
     training.dropout,
@@ -53,34 +58,97 @@ ENTRIES: Sequence[Entry] = (
     cells.forget_bias,
     cells.gate_order,
     attention.attention_heads,
+    structure.moved_sum,
     structure.moved_operation,
     activations.activation,
+    activations.logarithm,
     structure.reduction,
+    structure.transform,
     windows.pooling,
+    rotary.rotary_convention,
+    exchanges.other_axes,
+    structure.operand_order,
+    exchanges.exchanged,
+    exchanges.other_heads,
+    resizing.resizing,
+)
+WEAK: Sequence[Entry] = (
     structure.position_embedding,
     structure.operand,
-    structure.operand_order,
     structure.constant,
-    rotary.rotary_convention,
-    resizing.resizing,
     structure.factor,
     structure.operation_order,
     structure.missing_operation,
+    structure.other_operation,
 )
 
 
-def name_causes(found: Divergence, labels: tuple[str, str]) -> tuple[list[Cause], Divergence]:
-    """Name the causes of a divergence: the first entry that explains it, else `unknown`.
+@dataclass(frozen=True)
+class Named:
+    """The causes of a divergence.
 
-    Returns:
-      The causes, and the divergence that they explain, which may be larger than the one given.
+    Attributes:
+      causes: at least one.
+      divergence: that they explain; may be larger than the one that was found.
+      places: of both programs.
+      only: what only one program computes: its index, and the operations; None if both compute
+        something.
     """
-    findings = (entry(found, labels) for entry in ENTRIES)
-    finding = next(filter(None, findings), None) or Finding("unknown", _unexplained(found), found)
-    parts = zip(labels, finding.divergence.parts, strict=True)
-    place = "; ".join(f"{label}: {_place(part)}" for label, part in parts)
+
+    causes: tuple[Cause, ...]
+    divergence: Divergence
+    places: tuple[str, str]
+    only: tuple[int, tuple[str, ...]] | None
+
+    def moved_from(self, earlier: "Named", labels: tuple[str, str]) -> Cause | None:
+        """Describe what one program computes at an earlier place than the other, if it does."""
+        if self.only is None or earlier.only is None or len(earlier.causes) > 1:
+            return None
+        (side, names), (first, same) = self.only, earlier.only
+        if side == first or names != same or earlier.causes[0].name not in MOVED:
+            return None
+        evidence = f"{' '.join(names)} comes earlier in {labels[first]} than in {labels[side]}"
+        at = {first: earlier.places[first], side: self.places[side]}
+        where = "; ".join(f"{label}: {at[index]}" for index, label in enumerate(labels))
+        return Cause("operation_order", where, evidence)
+
+
+def name_causes(found: Divergence, labels: tuple[str, str]) -> Named:
+    """Name the causes of a divergence: the first entry that explains it, else `unknown`."""
+    finding = _explained(found, labels) or Finding("unknown", _unexplained(found), found)
+    parts = finding.divergence.parts
+    if finding.at is None:
+        shown = _place(parts[0]), _place(parts[1])
+    else:
+        at = [places.operation(part.tape, v) for part, v in zip(parts, finding.at, strict=True)]
+        shown = places.shown(at[0]), places.shown(at[1])
+    place = "; ".join(f"{label}: {own}" for label, own in zip(labels, shown, strict=True))
     named = [(finding.name, finding.evidence), *finding.more]
-    return [Cause(name, place, evidence) for name, evidence in named], finding.divergence
+    causes = tuple(Cause(name, place, evidence) for name, evidence in named)
+    return Named(causes, finding.divergence, shown, structure.computed_by_one(parts))
+
+
+def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Explain the smallest parts, or others that end elsewhere.
+
+    The smallest parts are not always those of one cause: where an earlier difference is below the
+    tolerance, as of an epsilon against a large variance, a norm's squares differ before its epsilon
+    does.
+    """
+    if (finding := _first_finding(ENTRIES, found, labels)) is not None:
+        return finding
+    others = list(itertools.islice(found.search.parts(), 1, 1 + MAX_OTHERS))
+    for entries, parts in ((ENTRIES, others), (WEAK, [found, *others])):
+        for part in parts:
+            if (finding := _first_finding(entries, part, labels)) is not None:
+                return finding
+    return None
+
+
+def _first_finding(
+    entries: Sequence[Entry], found: Divergence, labels: tuple[str, str]
+) -> Finding | None:
+    return next(filter(None, (entry(found, labels) for entry in entries)), None)
 
 
 def _place(part: RegionPart) -> str:

@@ -9,12 +9,14 @@ import numpy as np
 from ... import host
 from ..divergence import Divergence
 from ..regions import Region, consumers
-from ..tape import LAYOUT
+from ..tape import LAYOUT, Tape
 from ..values import View, close, layouts
 from . import features
 from .features import Finding
 
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
+BOUNDS = ("clamp", "max", "min")
+MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
 POINTS = 64  # of one size, so that each function is compiled once
 NAMED: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,
@@ -46,6 +48,8 @@ def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     for first, second in _common_inputs(found):
         for a, b in _result_pairs(found, first, second):
             named = [identify(view, x, y) for view, x, y in ((one, first, a), (other, second, b))]
+            if "none" in named and (clipped := _clipped(found, (first, second), labels)):
+                return clipped
             if None in named or set(named) == {"none"} or named[0] == named[1]:
                 continue
             evidence = f"{named[0]} in {labels[0]}, {named[1]} in {labels[1]}"
@@ -53,11 +57,50 @@ def activation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if whole is not None:
                 evidence += "; with the first one's results in both, what follows is equal"
                 return Finding("activation", evidence, whole)
-            if b in found.search.other.ancestors and (
-                whole := found.search.forced(a, b, first, second)
+            if (
+                "none" not in named
+                and b in found.search.other.ancestors
+                and (whole := found.search.forced(a, b, first, second))
             ):
                 # What follows may differ for another cause, which is then found next.
                 return Finding("activation", evidence, whole)
+    return None
+
+
+def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find results of which one is the logarithm of the other, as of a softmax."""
+    pair = found.results()
+    if pair is None or not all(np.all(np.isfinite(array)) for array in pair):
+        return None
+    one, other = (array.astype(np.float64) for array in pair)
+    sides = labels if np.all(one >= 0) and close(one, np.exp(other)) else labels[::-1]
+    if sides == labels or (np.all(other >= 0) and close(other, np.exp(one))):
+        evidence = f"probabilities in {sides[0]}, their logarithms in {sides[1]}"
+        return Finding("activation", evidence, found)
+    return None
+
+
+def _clipped(found: Divergence, values: tuple[int, int], labels: tuple[str, str]) -> Finding | None:
+    """Find two bounds of one value, of which one is never reached here."""
+    bounds = []
+    for part, value in zip(found.parts, values, strict=True):
+        tape = part.tape
+        near = [*consumers(tape, value), *filter(None, [tape.producers.get(value)])]
+        near += [i for step in near for v in tape.steps[step].operands
+                 if (i := tape.producers.get(tape.roots[v])) is not None]  # fmt: skip
+        found_here = {
+            (tape.steps[step].name, constant.value)
+            for step in near
+            if tape.steps[step].name in BOUNDS
+            for constant in features.constants(tape, step)
+        }
+        bounds.append(found_here)
+    kinds = [dict(each) for each in bounds]
+    for name in kinds[0].keys() & kinds[1].keys():
+        if kinds[0][name] != kinds[1][name]:
+            numbers = [f"{each[name]:.6g}" for each in kinds]
+            evidence = f"{name} with {numbers[0]} in {labels[0]}, with {numbers[1]} in {labels[1]}"
+            return Finding("clip_range", evidence, found)
     return None
 
 
@@ -110,9 +153,32 @@ def _common_inputs(found: Divergence) -> list[tuple[int, int]]:
         [value for value in (*part.inputs, part.end) if value in part.region.boundary]
         for part in found.parts
     )
+    ours, theirs = (
+        [argument for value in values for argument in (*_arguments(part.tape, value)[::-1], value)]
+        for part, values in zip(found.parts, (ours, theirs), strict=True)
+    )
     pairs = [(a, b) for a in ours for b in other.find_all(one.core(a))]
     pairs += [(a, b) for b in theirs for a in one.find_all(other.core(b))]
     return list(dict.fromkeys(pairs))
+
+
+def _arguments(tape: Tape, value: int) -> list[int]:
+    """Return the values of which another is an elementwise function, the nearest first."""
+    found: list[int] = []
+    sources = {value}
+    for _ in range(MAX_STEPS_BACK):
+        latest = max(sources)  # the others may be computed of what it is computed of
+        index = tape.producers.get(latest)
+        if index is None or tape.steps[index].name not in ELEMENTWISE:
+            break
+        sources.remove(latest)
+        sources |= {tape.roots[operand] for operand in tape.steps[index].operands
+                    if features.scalar(tape, operand) is None}  # fmt: skip
+        if len(sources) == 1:
+            found.extend(sources)
+        elif not sources:
+            break
+    return found
 
 
 def _result_pairs(found: Divergence, first: int, second: int) -> Iterator[tuple[int, int]]:

@@ -38,7 +38,7 @@ def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an update gate that keeps the old state in one program, the new one in the other."""
     part = found.parts[1]
     for value in part.inputs:
-        if features.comes_from(part.tape, value, GATES, 3) is None:
+        if features.comes_from(part.tape, value, GATES, 3) is None or not _in_cell(part):
             continue
         if found.agrees({value: 1 - part.view.arrays[value]}):
             evidence = (
@@ -47,6 +47,21 @@ def update_gate(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             )
             return Finding("gru_variant", evidence, found)
     return None
+
+
+def _in_cell(part: RegionPart) -> bool:
+    """Return whether a part is computed step by step, or behind another gate."""
+    tape = part.tape
+    for index in part.steps:
+        if any(caller.primitive.name == "scan" for caller in tape.steps[index].callers):
+            return True
+        for value in tape.steps[index].operands:
+            candidate = features.comes_from(tape, value, ("tanh",), 2)
+            if candidate is None:
+                continue
+            if features.comes_from(tape, tape.steps[candidate].operands[0], GATES, 4) is not None:
+                return True
+    return False
 
 
 def forget_bias(found: Divergence, labels: tuple[str, str]) -> Finding | None:

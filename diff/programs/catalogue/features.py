@@ -10,6 +10,7 @@ from ..regions import consumers
 from ..tape import Tape
 from ..values import close
 
+PIECES = ("split", "slice", "dynamic_slice")
 ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 
 
@@ -17,13 +18,15 @@ ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 class Finding:
     """A named cause: its evidence, and the divergence that it explains.
 
-    `more` has further causes of the same divergence, by name and evidence.
+    `more` has further causes of the same divergence, by name and evidence; `at` the value of each
+    program whose operation is the place, where that is not the first of its part.
     """
 
     name: str
     evidence: str
     divergence: Divergence
     more: tuple[tuple[str, str], ...] = ()
+    at: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,10 @@ def scalar(tape: Tape, value: int) -> float | None:
     if not tape.is_constant(value):
         return None
     array = tape.arrays[value]
-    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "fiub":
+    if not isinstance(array, np.ndarray) or not array.size or array.dtype.kind not in "cfiub":
         return None
-    return float(array.flat[0]) if np.all(array == array.flat[0]) else None
+    first = array.flat[0]
+    return float(np.real(first)) if np.all(array == first) and not np.imag(first) else None
 
 
 def constants(tape: Tape, index: int) -> list[Constant]:
@@ -53,6 +57,35 @@ def constants(tape: Tape, index: int) -> list[Constant]:
         if number is not None:
             found.append(Constant(index, position, number))
     return found
+
+
+def whole_of(tape: Tape, value: int) -> int | None:
+    """Return the value of which another is a piece."""
+    index = tape.producers.get(tape.roots[value])
+    if index is None or tape.steps[index].name not in PIECES:
+        return None
+    return tape.roots[tape.steps[index].operands[0]]
+
+
+def gate_order(tape: Tape, piece: int) -> str | None:
+    """Return the cause of an order of gates, if a value is one of a cell's; None otherwise."""
+    whole = whole_of(tape, piece)
+    if whole is None:
+        return None
+    steps = [tape.steps[index] for index in consumers(tape, whole)]
+    pieces = [result for step in steps if step.name in PIECES for result in step.results]
+    if any(leads_to(tape, each, ("logistic", "tanh"), 2) is None for each in pieces):
+        return None
+    return {3: "gru_variant", 4: "lstm_forget_bias"}.get(len(pieces))
+
+
+def feeds_softmax(tape: Tape, value: int, depth: int) -> bool:
+    """Return whether a value is soon raised to an exponential, summed and divided by the sum."""
+    power = leads_to(tape, value, ("exp",), depth)
+    if power is None:
+        return False
+    result = tape.steps[power].results[0]
+    return all(leads_to(tape, result, (name,), 3) is not None for name in ("reduce_sum", "div"))
 
 
 def leads_to(tape: Tape, value: int, names: Collection[str], depth: int = 3) -> int | None:

@@ -23,7 +23,7 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             if (
                 mine.size != theirs.size
                 or cores[0].array.size < 2
-                or not cores[0].same(cores[1], one.tolerance)
+                or not (cores[0].same(cores[1], one.tolerance) or _same_repeated(one, a, other, b))
                 or any(close(array, theirs, one.tolerance) for array in layouts(mine, theirs.shape))
             ):
                 continue
@@ -34,10 +34,32 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
                         f"{orders[1]} in {labels[1]}; in one order, the results are equal"
                     )
-                    is_joined = _joined_otherwise(one, a, other, b)
-                    name = "concatenation" if is_joined else "flatten_order"
-                    return Finding(name, evidence, found)
+                    if _joined_otherwise(one, a, other, b):
+                        joined = _join(one, a), _join(other, b)
+                        return Finding("concatenation", evidence, found, at=joined)
+                    if cores[0].array.size != cores[1].array.size:
+                        evidence = (
+                            "numbers are repeated one by one in one network, all together in the "
+                            "other, as keys and values for groups of heads; in one order, the "
+                            "results are equal"
+                        )
+                        return Finding("attention_heads", evidence, found)
+                    return Finding("flatten_order", evidence, found)
     return None
+
+
+def _same_repeated(one: View, a: int, other: View, b: int) -> bool:
+    """Return whether two values hold the same numbers, repeated, of which one has fewer."""
+    if one.core(a).array.size == other.core(b).array.size:
+        return False
+    whole = [np.sort(np.ravel(v.arrays[i]).astype(np.float64)) for v, i in ((one, a), (other, b))]
+    return close(*whole, one.tolerance)
+
+
+def _join(view: View, value: int) -> int:
+    """Return the value that joins what a value is read from."""
+    index = features.comes_from(view.tape, value, ("concatenate",), 6)
+    return value if index is None else view.tape.steps[index].results[0]
 
 
 def _joined_otherwise(one: View, a: int, other: View, b: int) -> bool:

@@ -1,5 +1,6 @@
 """Operations that both programs have, on other operands, axes, numbers or in another order."""
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 
@@ -24,6 +25,9 @@ ARITHMETIC = ("add", "div", "mul", "sub")
 ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 BOUNDS = ("clamp", "max", "min")
+PRODUCTS = ("conv_general_dilated", "dot_general")
+MAX_OTHERS = 5  # operations of a part that has another operation
+MAX_NORM = 12  # operations of a norm, from its result to its input
 MAX_STEPS = 24  # of a part whose operations are compared one by one
 
 
@@ -57,7 +61,7 @@ def factor(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     if number is None or not any(_scales(part) for part in found.parts):
         return None
     logits = all(
-        part.end is not None and features.leads_to(part.tape, part.end, ("exp",), 8) is not None
+        part.end is not None and features.feeds_softmax(part.tape, part.end, 8)
         for part in found.parts
     )
     evidence = (
@@ -70,6 +74,8 @@ def factor(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a reduction of equal values over other axes, or of another kind."""
     one, other = found.parts
+    if (readout := _readout(found, labels)) is not None:
+        return readout
     for first in _named(one, REDUCTIONS):
         for second in _named(other, REDUCTIONS):
             left, right = one.tape.steps[first], other.tape.steps[second]
@@ -101,6 +107,42 @@ def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
+def _readout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find an average of equal values in one program, one of them in the other."""
+    for side in (0, 1):
+        part, bare = found.parts[side], found.parts[1 - side]
+        for first in _named(part, ("reduce_max", "reduce_sum")):
+            for second in _named(bare, ROWS):
+                values = part.tape.steps[first].operands[0], bare.tape.steps[second].operands[0]
+                cores = part.view.core(values[0]), bare.view.core(values[1])
+                if not cores[0].same(cores[1], part.view.tolerance):
+                    continue
+                is_mean = part.tape.steps[first].name == "reduce_sum"
+                evidence = (
+                    f"the {'average' if is_mean else 'maximum'} of all positions in "
+                    f"{labels[side]}, some of them in {labels[1 - side]}"
+                )
+                return Finding("pooling", evidence, found)
+    return None
+
+
+def transform(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find Fourier transforms of equal values over other axes."""
+    one, other = found.parts
+    for first, second in _pairs(found):
+        left, right = one.tape.steps[first], other.tape.steps[second]
+        if left.name != "fft":
+            continue
+        sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
+        cores = one.view.core(left.operands[0]), other.view.core(right.operands[0])
+        if sizes[0] != sizes[1] and cores[0].same(cores[1], one.view.tolerance):
+            evidence = (
+                f"transforms axes of sizes {sizes[0]} in {labels[0]}, {sizes[1]} in {labels[1]}"
+            )
+            return Finding("reduction_axis", evidence, found)
+    return None
+
+
 def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
     one, other = found.parts
@@ -115,7 +157,11 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         ]
         if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
             continue
-        meant = next(other.view.find_all(ours[missing[0]]), None)
+        meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
+        if meant is None and (
+            number := _computed(found, first, missing[0], second, odd[0], labels)
+        ):
+            return number
         if meant is None or not found.parts[1].tape.depends[meant]:
             continue
         position, read = odd[0], right.operands[odd[0]]
@@ -133,23 +179,61 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
+def _computed(
+    found: Divergence,
+    first: int,
+    ours: int,
+    second: int,
+    theirs: int,
+    labels: tuple[str, str],
+) -> Finding | None:
+    """Find a number in one program in place of what the other computes."""
+    tapes = [part.tape for part in found.parts]
+    values = tapes[0].steps[first].operands[ours], tapes[1].steps[second].operands[theirs]
+    numbers = [features.scalar(tape, value) for tape, value in zip(tapes, values, strict=True)]
+    if (numbers[0] is None) == (numbers[1] is None):
+        return None
+    arrays = [np.asarray(part.view.arrays[v]) for part, v in zip(found.parts, values, strict=True)]
+    whole = arrays[1].shape or np.shape(tapes[1].arrays[tapes[1].steps[second].results[0]])
+    try:
+        array = np.broadcast_to(arrays[0], whole)
+    except ValueError:  # another layout
+        return None
+    if not found.agrees({}, {(second, theirs): array}):
+        return None
+    shown = [f"{number:.6g}" if number is not None else _produced(tape, value)
+             for number, tape, value in zip(numbers, tapes, values, strict=True)]  # fmt: skip
+    name = tapes[0].steps[first].name
+    evidence = f"{name} with {shown[0]} in {labels[0]}, with {shown[1]} in {labels[1]}"
+    return Finding("operand_source", f"{evidence}; with that in both, the results are equal", found)
+
+
 def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
     """Name the cause for which a step reads one value, and not another."""
-    whole = [_whole(tape, value) for value in (read, meant)]
+    whole = [features.whole_of(tape, value) for value in (read, meant)]
     if whole[0] is not None and whole[0] == whole[1]:
-        return "operand_order"
-    normalized = [features.comes_from(tape, value, ("rsqrt", "sqrt"), 6) for value in (read, meant)]
-    if (normalized[0] is None) != (normalized[1] is None):
-        return "operation_order"
-    return "residual_source" if step.name == "add" else "operand_source"
+        return features.gate_order(tape, read) or "operand_order"
+    if step.name == "add":
+        return "residual_source"
+    is_norm = _is_norm_of(tape, read, meant) or _is_norm_of(tape, meant, read)
+    return "operation_order" if is_norm else "operand_source"
 
 
-def _whole(tape: Tape, value: int) -> int | None:
-    """Return the value of which another is a piece."""
-    index = tape.producers.get(tape.roots[value])
-    if index is None or tape.steps[index].name not in ("split", "slice", "dynamic_slice"):
-        return None
-    return tape.roots[tape.steps[index].operands[0]]
+def _is_norm_of(tape: Tape, value: int, source: int) -> bool:
+    """Return whether a value is another one, normalized."""
+    level, names = {tape.roots[value]}, set[str]()
+    for _ in range(MAX_NORM):
+        steps = [tape.producers[root] for root in level if root in tape.producers]
+        names |= {tape.steps[index].name for index in steps}
+        level = {
+            tape.roots[operand]
+            for index in steps
+            if tape.steps[index].name not in PRODUCTS
+            for operand in tape.steps[index].operands
+        }
+        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
+            return True
+    return False
 
 
 def position_embedding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -248,6 +332,7 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
         names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
         if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
             continue
+        early_name = names[-1]
         regions = [part.region, bare.region]
         # What the bare program computes of the value, and then with the same operation.
         for step in consumers(bare.tape, bare.end):
@@ -263,13 +348,58 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
                     if not found.search.fits(a, b):
                         continue
                     whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
-                    if whole is not None:
+                    counts = (
+                        [_sequence(each).count(early_name) for each in whole.parts] if whole else []
+                    )
+                    if whole is not None and counts[0] == counts[1]:
                         name = bare.tape.steps[step].name
                         evidence = (
                             f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
                             f"{labels[late]}; with the first one's result, what follows is equal"
                         )
                         return Finding("operation_order", evidence, whole)
+    return None
+
+
+def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find a sum that is normalized in one program, of which the other normalizes one operand."""
+    for early, late in ((0, 1), (1, 0)):
+        part, bare = found.parts[early], found.parts[late].region
+        if not part.steps or part.tape.steps[part.steps[0]].name != "add":
+            continue
+        total = part.tape.steps[part.steps[0]].results[0]
+        cores = [part.view.core(v) for v in part.tape.steps[part.steps[0]].operands]
+        for step in bare.steps(bare.values):
+            operands = bare.tape.steps[step].operands
+            if bare.tape.steps[step].name != "add":
+                continue
+            for (kept, moved), added in itertools.product(
+                (operands, operands[::-1]), (cores, cores[::-1])
+            ):
+                if not bare.view.core(kept).same(added[0], part.view.tolerance):
+                    continue
+                branch = next(bare.view.find_all(added[1]), None)
+                if branch is None or not _is_norm_of(bare.tape, moved, branch):
+                    continue
+                whole = _normalized(found, early, total, bare.tape.steps[step].results[0])
+                if whole is not None:
+                    evidence = (
+                        f"the sum is normalized in {labels[early]}, one of its operands before the "
+                        f"sum in {labels[late]}"
+                    )
+                    return Finding("operation_order", evidence, whole)
+    return None
+
+
+def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergence | None:
+    """End a divergence at a sum that is normalized, and at what the other program has for that."""
+    search = found.search
+    region = (search.one, search.other)[side]
+    for value in region.values[::-1]:
+        if total in region.ancestors[value] and _is_norm_of(region.tape, value, total):
+            a, b = (value, end) if side == 0 else (end, value)
+            if search.fits(a, b) and (whole := search.next_agree(a, b)):
+                return whole
     return None
 
 
@@ -286,6 +416,29 @@ def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | Non
         f"{labels[1]}"
     )
     return Finding("operation_order", evidence, found)
+
+
+def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Say which operation one part has in place of the other's."""
+    sequences = [_sequence(part) for part in found.parts]
+    only = [Counter(sequences[i]) - Counter(sequences[1 - i]) for i in (0, 1)]
+    if not all(only) or found.substitute is None or max(map(len, sequences)) > MAX_OTHERS:
+        return None
+    shown = [" ".join(names.elements()) for names in only]
+    evidence = (
+        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; with the first one's result in "
+        "both, what follows is equal"
+    )
+    return Finding("operation_differs", evidence, found)
+
+
+def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[str, ...]] | None:
+    """Return the index of the only part that computes something, and its operations."""
+    sequences = [tuple(name for name in _sequence(part) if name != "pad") for part in parts]
+    if bool(sequences[0]) == bool(sequences[1]):
+        return None
+    side = 0 if sequences[0] else 1
+    return side, sequences[side]
 
 
 def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:

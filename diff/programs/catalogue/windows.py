@@ -8,10 +8,10 @@ import numpy as np
 
 from ...types import Cause
 from .. import places
-from ..divergence import Divergence
+from ..divergence import NEARLY, Divergence
 from ..regions import RegionPart
 from ..tape import Step, Tape
-from ..values import Core, View
+from ..values import Core, View, close
 from . import features
 from .features import Finding
 
@@ -66,7 +66,8 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         evidence = f"pads with {values[0]} in {labels[0]}, with {values[1]} in {labels[1]}"
         return Finding("padding", evidence, found)
     differing = _differing(one, other)
-    if not differing or not _agrees(found, one, other):
+    result = _with_first(found, one, other) if differing else None
+    if result is None:
         return None
     (name, evidence), *more = (
         (
@@ -76,7 +77,23 @@ def padding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         )
         for key in differing
     )
-    return Finding(name, evidence, found, tuple(more))
+    return Finding(name, evidence, _ending_there(found, one, other, result), tuple(more))
+
+
+def _ending_there(found: Divergence, one: Window, other: Window, result: np.ndarray) -> Divergence:
+    """End a divergence at two convolutions, not at what follows, such as the norm's subtraction."""
+    ends = []
+    for part, window in zip(found.parts, (one, other), strict=True):
+        step = part.tape.steps[window.step]
+        if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
+            return found
+        ends.append(step.results[0])
+    search = found.search
+    arrays = search.substitutes(*ends) if search.fits(*ends) else iter(())
+    array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
+    if array is None:
+        return found
+    return search.made(*ends, array, [], search.other.view.arrays)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
@@ -90,7 +107,7 @@ POOLED = {
 
 def pooling(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find windows of one size of which another number is taken, or an average of fewer values."""
-    one, other = map(_window, found.parts)
+    one, other = (_window(part) or _divided(part) for part in found.parts)
     if one is None or other is None or one.size != other.size or found.substitute is None:
         return None
     names = [
@@ -159,6 +176,16 @@ def _window(part: RegionPart) -> Window | None:
     return next(_windows(part.tape, part.steps), None)
 
 
+def _divided(part: RegionPart) -> Window | None:
+    """Describe the pooling whose sums a part divides."""
+    for index in part.steps:
+        step = part.tape.steps[index]
+        if step.name == "div":
+            source = features.comes_from(part.tape, step.operands[0], ("reduce_window_sum",), 1)
+            return None if source is None else next(_windows(part.tape, [source]), None)
+    return None
+
+
 def _windows(tape: Tape, steps: Iterable[int]) -> Iterator[Window]:
     for index in steps:
         step, params = tape.steps[index], tape.steps[index].equation.params
@@ -223,8 +250,8 @@ def _before_padding(tape: Tape, value: int) -> tuple[int, list[tuple[int, int]]]
     ]
 
 
-def _agrees(found: Divergence, one: Window, other: Window) -> bool:
-    """Evaluate the second window with the first one's numbers and compare."""
+def _with_first(found: Divergence, one: Window, other: Window) -> np.ndarray | None:
+    """Evaluate the second window with the first one's numbers; None if the results differ."""
     view, tape = found.parts[1].view, found.parts[1].tape
     step = tape.steps[other.step]
     params = dict(step.equation.params)
@@ -238,7 +265,7 @@ def _agrees(found: Divergence, one: Window, other: Window) -> bool:
         result = tape.bind(step.equation.replace(params=params), arrays)[0]
     first = found.parts[0].view
     wanted = first.core(first.tape.steps[one.step].results[0])
-    return Core.of(result).same(wanted, first.tolerance)
+    return np.asarray(result) if Core.of(result).same(wanted, first.tolerance) else None
 
 
 def _listed(numbers: Any) -> str:

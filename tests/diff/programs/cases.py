@@ -377,7 +377,7 @@ PLANTED: dict[str, Case] = {
         f.mlp, ("haiku", {"after": lambda x: x + 0.5}), ("nnx", {}), "operation_missing"
     ),
     "unknown reversal": pair(
-        f.mlp, ("haiku", {}), ("linen", {"after": lambda x: x[..., ::-1]}), "unknown"
+        f.mlp, ("haiku", {}), ("linen", {"after": lambda x: x[..., ::-1]}), "operation_differs"
     ),
     "a square in addition": pair(
         f.attention,

@@ -258,11 +258,17 @@ UPSTREAM: dict[str, Planted] = {
         {"linen": lambda name: RunningNorm(name=name)}, batch_norm(momentum=0.9)
     ),
     "precision": variants(FIRST, activated, {"by": f.rounded}, {"by": jax.nn.relu}),
-    "unknown": variants(
+    "operation_differs": variants(
         FIRST,
         activated,
         {"by": lambda x: jnp.log1p(x * x)},
         {"by": lambda x: jnp.exp(-(jnp.abs(x) ** 3))},
+    ),
+    "unknown": variants(
+        FIRST,
+        activated,
+        {"by": lambda x: jnp.log1p(x * x) + jnp.sin(x) * jnp.cos(x)},
+        {"by": lambda x: jnp.exp(-(jnp.abs(x) ** 3)) - jnp.sinh(x) / jnp.cosh(x)},
     ),
 }
 
