@@ -39,7 +39,7 @@ class Core:
     def of(cls, array: Any) -> "Core":
         kept, known = [], np.asarray(array)
         if known.dtype.kind == "c":  # both parts, along one more axis
-            known = np.stack([known.real, known.imag], -1)
+            known = np.stack([np.real(known), np.imag(known)], -1)
         known = known.astype(np.float64, copy=False)
         for axis in range(known.ndim)[::-1]:
             if _is_constant(known, axis):

@@ -102,10 +102,12 @@ class Named:
 
     def moved_from(self, earlier: "Named", labels: tuple[str, str]) -> Cause | None:
         """Describe what one program computes at an earlier place than the other, if it does."""
-        if self.only is None or earlier.only is None or len(earlier.causes) > 1:
+        if self.only is None or earlier.only is None:
+            return None
+        if any(cause.name not in MOVED for cause in (*earlier.causes, *self.causes)):
             return None
         (side, names), (first, same) = self.only, earlier.only
-        if side == first or names != same or earlier.causes[0].name not in MOVED:
+        if side == first or names != same:
             return None
         evidence = f"{' '.join(names)} comes earlier in {labels[first]} than in {labels[side]}"
         at = {first: earlier.places[first], side: self.places[side]}

@@ -52,8 +52,11 @@ def _same_repeated(one: View, a: int, other: View, b: int) -> bool:
     """Return whether two values hold the same numbers, repeated, of which one has fewer."""
     if one.core(a).array.size == other.core(b).array.size:
         return False
-    whole = [np.sort(np.ravel(v.arrays[i]).astype(np.float64)) for v, i in ((one, a), (other, b))]
-    return close(*whole, one.tolerance)
+    first, second = (
+        np.sort(np.ravel(view.arrays[value]).astype(np.float64))
+        for view, value in ((one, a), (other, b))
+    )
+    return close(first, second, one.tolerance)
 
 
 def _join(view: View, value: int) -> int:

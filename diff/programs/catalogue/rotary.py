@@ -28,8 +28,8 @@ def rotary_convention(found: Divergence, labels: tuple[str, str]) -> Finding | N
     if one != other:
         evidence = f"rotates {one} together in {labels[0]}, {other} in {labels[1]}{follows}"
         return Finding("rotary_convention", evidence, found)
-    angles = [part.end and _frequencies(part.tape, part.end) for part in found.parts]
-    at = None if None in angles else (angles[0], angles[1])
+    first, second = (_frequencies(part.tape, part.end or 0) for part in found.parts)
+    at = None if first is None or second is None else (first, second)
     evidence = f"rotates {one} together in both, by other angles{follows}"
     return Finding("rotary_convention", evidence, found, at=at)
 
@@ -90,7 +90,7 @@ def _real(array: np.ndarray) -> list[np.ndarray]:
         return [array] if array.dtype.kind == "f" else []
     if array.dtype.kind != "c":
         return []
-    parts = [array.real, array.imag]
+    parts = [np.real(array), np.imag(array)]
     return [np.concatenate(parts, -1), np.stack(parts, -1).reshape(*array.shape[:-1], -1)]
 
 

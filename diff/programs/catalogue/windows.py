@@ -88,12 +88,12 @@ def _ending_there(found: Divergence, one: Window, other: Window, result: np.ndar
         if step.name != CONVOLUTION or step.results[0] not in part.region.ancestors:
             return found
         ends.append(step.results[0])
-    search = found.search
-    arrays = search.substitutes(*ends) if search.fits(*ends) else iter(())
+    search, (a, b) = found.search, ends
+    arrays = search.substitutes(a, b) if search.fits(a, b) else iter(())
     array = next((each for each in arrays if close(each, result, NEARLY * search.tolerance)), None)
     if array is None:
         return found
-    return search.made(*ends, array, [], search.other.view.arrays)
+    return search.made(a, b, array, [], search.other.view.arrays)
 
 
 AROUND = ("pad", "div", "mul", "transpose", "reshape", "broadcast_in_dim", "convert_element_type")
