@@ -1,7 +1,7 @@
 """Public architectures in two libraries each, with planted bugs: does `triglot diff` find them?
 
     python -m benchmarks.gallery
-    python -m benchmarks.gallery --pairs gpt2 resnet@resnet18 --seconds-limit 120
+    python -m benchmarks.gallery --pairs resnet@resnet18 gpt2@small --level quick --bugs 1
     python -m benchmarks.gallery --resume      # goes on where it was stopped
 
 Each pair is compared clean and with each bug, in a process of its own. `docs/gallery.md` has the
@@ -30,6 +30,7 @@ def main(
     json: Path = Path("benchmarks/results/gallery.json"),
     page_path: Path = Path("docs/gallery.md"),
     resume: bool = False,
+    bugs: int | None = None,
 ) -> None:
     """Run the gallery, and write its results as JSON and as a page.
 
@@ -41,6 +42,7 @@ def main(
       json: the JSON file; written after each comparison.
       page_path: the page, in Markdown.
       resume: keep finished comparisons, unless their networks or `diff` have changed since.
+      bugs: how many of each pair are planted, one after the other; all by default.
     """
     if level not in LEVELS:
         raise TriglotError(f"level {level!r} is unknown; choose from {', '.join(LEVELS)}.")
@@ -48,7 +50,7 @@ def main(
     chosen = {name: pair for name, (pair, _) in choose(found, pairs or found).items()}
     rows = load(json, chosen, resume=resume, level=level)
     try:
-        for _ in run(chosen, rows, json, seconds_limit, level):
+        for _ in run(chosen, rows, json, seconds_limit, level, bugs):
             pass
     except KeyboardInterrupt:
         raise SystemExit(f"\nstopped; {json} has what is done, and --resume goes on.") from None

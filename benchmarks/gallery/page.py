@@ -26,7 +26,7 @@ alone, without imports, on {cpu}; medians: {clean_seconds} s clean, {bug_seconds
 ## Pairs
 
 {pair_table}
-
+{sizes}
 ## Bugs
 
 {bug_table}
@@ -41,10 +41,12 @@ def page(rows: Mapping[str, Any], cpu: str, near: int) -> str:
       cpu: the processor's name.
       near: how far a line may be from a planted one.
     """
+    sized, rows = rows, {name: row for name, row in rows.items() if "@" not in name}
     clean = [row["rows"][CLEAN] for row in rows.values() if CLEAN in row["rows"]]
     bugs = [found for _, _, found in _bugs(rows)]
     return PAGE.format(
-        pairs=len(rows),
+        pairs=len({row["pair"] for row in rows.values()}),
+        sizes=_sizes(sized),
         bugs=len(bugs),
         near=near,
         cpu=cpu,
@@ -110,6 +112,43 @@ def _bug_table(rows: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         cause = f"`{about['causes'][0]}`"
         lines.append([f"`{name}`", about["planted"], cause, *marks, false, _seconds(found)])
     return header, lines
+
+
+SIZES = """
+## Time over size
+
+The same networks at published sizes, and small. Seconds are of the wall clock in a process that has
+imported the libraries; memory is the largest of that process.
+
+{table}
+"""
+
+
+def _sizes(rows: Mapping[str, Any]) -> str:
+    """Format the section of published sizes; empty if there are none."""
+    published = {name.partition("@")[0] for name in rows if "@" in name}
+    chosen = {name: row for name, row in rows.items() if name.partition("@")[0] in published}
+    if not chosen:
+        return ""
+    header = ["network", "libraries", "parameters", "level", "clean, s", "memory, GB", "a bug, s"]
+    header += ["named", "located"]
+    lines = []
+    for name, row in sorted(chosen.items(), key=lambda each: _num_params(each[1])):
+        clean = row["rows"].get(CLEAN, {})
+        bugs = [found for bug, found in row["rows"].items() if bug != CLEAN]
+        libraries = " and ".join(harness.TITLES[each] for each in row["libraries"])
+        memory = f"{clean['peak_bytes'] / 1e9:.1f}" if "peak_bytes" in clean else ""
+        seconds = [each.get("wall_seconds", each["seconds"]) for each in bugs]
+        lines.append([f"`{name}`", libraries, f"{_num_params(row):,}", row["level"]])
+        lines[-1] += [f"{clean.get('wall_seconds', float('nan')):.0f}", memory]
+        lines[-1].append(f"{sorted(seconds)[len(seconds) // 2]:.0f}" if seconds else "")
+        lines[-1] += [f"{sum(bool(each.get(what)) for each in bugs)} of {len(bugs)}"
+                      for what in ("named", "located")]  # fmt: skip
+    return SIZES.format(table=harness.table(header, lines))
+
+
+def _num_params(row: Mapping[str, Any]) -> int:
+    return max(row["rows"].get(CLEAN, {}).get("num_params", (0,)))
 
 
 def _mark(found: Mapping[str, Any], what: str) -> str:

@@ -26,6 +26,7 @@ def run(
     out: Path,
     seconds_limit: float,
     level: str = STANDARD,
+    most: int | None = None,
 ) -> Iterator[None]:
     """Compare pairs, and keep each result as soon as it is known.
 
@@ -35,12 +36,13 @@ def run(
       out: the JSON file, written after each comparison.
       seconds_limit: of one comparison; a longer one is stopped, and counts as failed.
       level: of `diff`.
+      most: bugs of each pair; None for all.
 
     Yields:
       None after each comparison.
     """
     wanted = {
-        name: [bug for bug in (CLEAN, *(each.name for each in pair.bugs))
+        name: [bug for bug in (CLEAN, *(each.name for each in pair.bugs[:most]))
                if bug not in rows.get(name, {}).get("rows", {})]
         for name, pair in chosen.items()
     }  # fmt: skip
@@ -96,6 +98,9 @@ def compared(
                 why = f"not done after {seconds_limit:g} s" if stopped else "the process ended"
                 found = {"error": why, "seconds": seconds_limit}
             yield bug, found
+            if child is not None and "@" in name:  # its memory is measured
+                child.close()
+                child = None
     finally:
         if child is not None:
             child.close()

@@ -1,5 +1,6 @@
 """One process: compares the networks of a pair, and judges the report by what was planted."""
 
+import resource
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,11 +25,11 @@ def compare(name: str, bug: str = "", level: str = STANDARD) -> dict[str, Any]:
       level: of `diff_networks`.
 
     Returns:
-      A row of the gallery; `error` if `diff` failed.
+      A row of the gallery; `error` if `diff` failed. `peak_bytes` is the process's memory.
     """
     pair, size = choose(find_pairs(), [name])[name]
     planted = next((each for each in pair.bugs if each.name == bug), None)
-    began = time.process_time()  # of a busy machine, too
+    began, start = time.process_time(), time.monotonic()  # of a busy machine, too
     try:
         other = pair.other(bug=bug, **size)
         one, names = pair.one(**size), ("one", "other")
@@ -46,6 +47,8 @@ def compare(name: str, bug: str = "", level: str = STANDARD) -> dict[str, Any]:
         "unknown": "unknown" in named,
         "notes": list(found.notes),
         "seconds": seconds,
+        "wall_seconds": time.monotonic() - start,
+        "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     if planted:
         row["named"] = not named.isdisjoint(planted.causes)

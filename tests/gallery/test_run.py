@@ -1,6 +1,7 @@
 """The runner of the gallery: rows are kept and resumed, judged, and shown on a page."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,13 @@ def test_the_gallery(name: str) -> None:
     assert page.is_clean(clean), clean
     rows = {bug.name: worker.compare(name, bug.name) for bug in PAIRS[name].bugs}
     assert not {bug: found for bug, found in rows.items() if not found.get("found")}
+
+
+def test_published_sizes_are_a_table_of_their_own(fake: None, tmp_path: Path) -> None:
+    main(tmp_path)
+    rows, text = main(tmp_path, "--pairs", "resnet@resnet18", "--bugs", "1", "--level", "quick")
+    assert len(rows["resnet@resnet18"]["rows"]) == 2
+    assert "1 public architectures" in text
+    assert "## Time over size" in text
+    cells = (r"`resnet@resnet18`", "Keras and Flax Linen", "3", "quick")
+    assert re.search(r"\| *" + r" *\| *".join(cells), text)
