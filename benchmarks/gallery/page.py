@@ -138,13 +138,17 @@ def _sizes(rows: Mapping[str, Any]) -> str:
         bugs = [found for bug, found in row["rows"].items() if bug != CLEAN]
         libraries = " and ".join(harness.TITLES[each] for each in row["libraries"])
         memory = f"{clean['peak_bytes'] / 1e9:.1f}" if "peak_bytes" in clean else ""
-        seconds = [each.get("wall_seconds", each["seconds"]) for each in bugs]
+        waited, *seconds = (_waited(each) for each in (clean, *bugs))
         lines.append([f"`{name}`", libraries, f"{_num_params(row):,}", row["level"]])
-        lines[-1] += [f"{clean.get('wall_seconds', float('nan')):.0f}", memory]
+        lines[-1] += [f"{waited:.0f}", memory]
         lines[-1].append(f"{sorted(seconds)[len(seconds) // 2]:.0f}" if seconds else "")
         lines[-1] += [f"{sum(bool(each.get(what)) for each in bugs)} of {len(bugs)}"
                       for what in ("named", "located")]  # fmt: skip
     return SIZES.format(table=harness.table(header, lines))
+
+
+def _waited(found: Mapping[str, Any]) -> float:
+    return found.get("wall_seconds", found.get("seconds", float("nan")))
 
 
 def _num_params(row: Mapping[str, Any]) -> int:

@@ -192,5 +192,5 @@ def test_published_sizes_are_a_table_of_their_own(fake: None, tmp_path: Path) ->
     assert len(rows["resnet@resnet18"]["rows"]) == 2
     assert "1 public architectures" in text
     assert "## Time over size" in text
-    cells = (r"`resnet@resnet18`", "Keras and Flax Linen", "3", "quick")
+    cells = (r"`resnet@resnet18`", "Keras and Linen", "3", "quick")
     assert re.search(r"\| *" + r" *\| *".join(cells), text)
