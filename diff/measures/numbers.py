@@ -14,6 +14,7 @@ leaves room for sums of 65,536. After steps of Adam, which divides even a gradie
 rounding by its own size, the factor is `STEP_FACTOR` = 65,536.
 """
 
+import gc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -175,8 +176,7 @@ def measure(
         with noted(notes, "double precision was not measured"), double_precision():
             begin("measuring float64")
             compiled = setup.effort.everything
-            wide = one.in_double(compiled=compiled), other.in_double(compiled=compiled)
-            double = _distances(*(_values(side, setup) for side in wide))
+            double = _distances(*(_double_values(side, setup, compiled) for side in (one, other)))
     precise = bool(double) and set(coarse) == {"float64"}
     if double and not precise:
         found = sorted({dtype for dtype in coarse if dtype != "float64"})
@@ -233,9 +233,8 @@ def _coarsest(side: Subject, setup: Setup) -> str:
     found = {"float64"}
     try:
         with double_precision():
-            wide = side.in_double()
             for mode in setup.modes:
-                found |= _dtypes(wide.traced(setup.key, mode == TRAINING))
+                found |= _dtypes(side.traced(setup.key, mode == TRAINING, wide=True))
     except Exception:
         return ""
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).eps))
@@ -257,6 +256,13 @@ def _distances(one: Values, other: Values) -> dict[Quantity, Distance]:
         quantity: distance(found, other[quantity], together=quantity.name == GRADIENTS)
         for quantity, found in one.items()
     }
+
+
+def _double_values(side: Subject, setup: Setup, compiled: bool) -> Values:
+    """Compute all quantities of one network in float64, and free its weights."""
+    values = _values(side.in_double(compiled=compiled), setup)
+    gc.collect()  # a subject's programs refer to it
+    return values
 
 
 def _values(side: Subject, setup: Setup) -> Values:

@@ -78,11 +78,12 @@ class Subject(Side):
         leaves = jax.tree.leaves(outputs)
         return {name: leaves[index] for name, index in self.outputs}, state
 
-    def traced(self, key: jax.Array, train: bool) -> Any:
-        """Trace a call, and keep what its results depend on."""
-        jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(
-            self.variables, self.example, key
-        ).jaxpr
+    def traced(self, key: jax.Array, train: bool, *, wide: bool = False) -> Any:
+        """Trace a call, `wide` with float64 arguments, and keep what its results depend on."""
+        arguments = self.variables, self.example
+        if wide:
+            arguments = jax.eval_shape(lambda tree: jax.tree.map(_widened, tree), arguments)
+        jaxpr = jax.make_jaxpr(lambda v, i, k: self.apply(v, i, k, train))(*arguments, key).jaxpr
         return jaxpr.replace(eqns=needed(jaxpr.eqns, jaxpr.outvars))
 
     def same_program(self, key: jax.Array) -> bool:
@@ -177,6 +178,11 @@ def double_precision() -> Iterator[None]:
     """Compute in float64, with networks whose own constants may be float32."""
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         yield
+
+
+def _widened(leaf: Any) -> Any:
+    is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return jnp.asarray(leaf, jnp.float64) if is_floating else leaf
 
 
 def to_double(tree: PyTree) -> PyTree:

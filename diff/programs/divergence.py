@@ -13,11 +13,11 @@ import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
-from .tape import Tape
 from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
+MAX_NEAR = 100  # tried where one is known
 MAX_REPLAYS = 40  # tried with all that follows
 NEARLY = 4.0  # times the tolerance, where the results differed by that much more
 ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value
@@ -179,10 +179,16 @@ class Search:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
 
-    def parts(self) -> Iterator[Divergence]:
-        """Yield parts that end in a pair of values, the smallest first."""
+    def parts(self, *, far: bool = True) -> Iterator[Divergence]:
+        """Yield parts that end in a pair of values, the smallest first.
+
+        Args:
+          far: whether many pairs are tried, and all that follows.
+        """
         pairs = list(self.pairs())
-        for check, count in ((self.next_agree, MAX_PAIRS), (self.later_agree, MAX_REPLAYS)):
+        checks = [(self.next_agree, MAX_PAIRS if far else MAX_NEAR)]
+        checks += [(self.later_agree, MAX_REPLAYS)] if far else []
+        for check, count in checks:
             for a, b in pairs[:count]:
                 if (found := check(a, b)) is not None:
                     yield found
@@ -246,7 +252,7 @@ class Search:
         core, own = self.one.view.core, self.one.view.core(a)
         results = [
             value
-            for step in _readers(self.one.tape, a)
+            for step in _readers(self.one.view, a)
             for value in self.one.tape.steps[step].results
             if not core(value).same(own, self.tolerance)
         ]
@@ -258,7 +264,7 @@ class Search:
         tape, view = self.other.tape, self.other.view
         reading = [
             step
-            for step in _readers(self.other.tape, b)
+            for step in _readers(self.other.view, b)
             if any(value in self.other.ancestors for value in tape.steps[step].results)
         ]
         spread = [
@@ -345,11 +351,16 @@ class Search:
         return close(wanted, np.asarray(now[tape.outputs[slot]]), self.tolerance)
 
 
-def _readers(tape: Tape, value: int) -> list[int]:
-    """Return the steps that read a value, and those that read it with zeros around it."""
-    steps = consumers(tape, value)
-    padded = (step for step in steps if tape.steps[step].name == "pad")
-    return [*steps, *(i for step in padded for i in consumers(tape, tape.steps[step].results[0]))]
+def _readers(view: View, value: int) -> list[int]:
+    """Return the steps that read a value, with zeros around it, or less a mean of 0."""
+    tape, steps = view.tape, consumers(view.tape, value)
+    results = [
+        result
+        for step in steps
+        for result in tape.steps[step].results
+        if tape.steps[step].name == "pad" or view.core(result).same(view.core(value), 0.0)
+    ]
+    return [*steps, *(index for result in results for index in consumers(tape, result))]
 
 
 def _following(region: Region, value: int) -> list[int]:

@@ -50,6 +50,7 @@ ENTRIES: Sequence[Entry] = (
     norms.norm_form,
     norms.norm_epsilon,
     windows.padding,
+    order.concatenation,
     order.flatten_order,
     attention.attention_mask,
     attention.attention_scale,
@@ -139,7 +140,7 @@ def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """
     if (finding := _first_finding(ENTRIES, found, labels)) is not None:
         return finding
-    others = list(itertools.islice(found.search.parts(), 1, 1 + MAX_OTHERS))
+    others = list(itertools.islice(found.search.parts(far=False), 1, 1 + MAX_OTHERS))
     for entries, parts in ((ENTRIES, others), (WEAK, [found, *others])):
         for part in parts:
             if (finding := _first_finding(entries, part, labels)) is not None:

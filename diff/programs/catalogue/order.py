@@ -1,13 +1,69 @@
-"""Flattening: equal numbers in another order."""
+"""Flattening and joining: equal numbers in another order."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..values import Core, View, close, layouts
-from . import features
+from ..tape import Tape
+from ..values import View, close, layouts
 from .features import Finding
+
+MAX_JOINS = 8  # of each program that are looked at
+
+
+def concatenation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
+    """Find arrays that are joined in another order, confirmed by joining them as the first does."""
+    one, other = (part.view for part in found.parts)
+    ends = [part.tape.producers.get(part.end or 0, 0) for part in found.parts]
+    for first in _joins(one.tape, ends[0]):
+        for second in _joins(other.tape, ends[1]):
+            joined, order = (
+                other.tape.steps[second].results[0],
+                _other_order(one, first, other, second),
+            )
+            if not order:
+                continue
+            array = _rejoined(other, second, order)
+            if close(array, np.asarray(other.arrays[joined])) or not found.agrees({joined: array}):
+                continue
+            evidence = (
+                f"{labels[1]} joins at positions {tuple(order)} what {labels[0]} joins at "
+                f"{tuple(sorted(order))}; in one order, the results are equal"
+            )
+            whole = replace(found, values={joined: array}, operands={})
+            at = one.tape.steps[first].results[0], joined
+            return Finding("concatenation", evidence, whole, at=at)
+    return None
+
+
+def _joins(tape: Tape, end: int) -> list[int]:
+    """Return the last steps before another that join several arrays."""
+    joins = [i for i, step in enumerate(tape.steps[: end + 1]) if step.name == "concatenate"]
+    return joins[::-1][:MAX_JOINS]
+
+
+def _other_order(one: View, first: int, other: View, second: int) -> list[int]:
+    """Return the places, in the second join, of the arrays of the first.
+
+    Empty if they are not the same arrays, or in the same order.
+    """
+    ours = [one.core(value) for value in one.tape.steps[first].operands]
+    theirs = [other.core(value) for value in other.tape.steps[second].operands]
+    if len(ours) != len(theirs):
+        return []
+    places = [
+        index for own in ours for index, core in enumerate(theirs) if core.same(own, one.tolerance)
+    ]
+    return places if len(places) == len(ours) and places != sorted(places) else []
+
+
+def _rejoined(view: View, index: int, places: list[int]) -> np.ndarray:
+    """Join the arrays that a program joins in another order."""
+    step = view.tape.steps[index]
+    arrays = [np.asarray(view.arrays[step.operands[place]]) for place in places]
+    return np.concatenate(arrays, step.equation.params["dimension"])
 
 
 def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -34,9 +90,6 @@ def flatten_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                         f"the same numbers in another order: {orders[0]} in {labels[0]}, "
                         f"{orders[1]} in {labels[1]}; in one order, the results are equal"
                     )
-                    if _joined_otherwise(one, a, other, b):
-                        joined = _join(one, a), _join(other, b)
-                        return Finding("concatenation", evidence, found, at=joined)
                     if cores[0].array.size != cores[1].array.size:
                         evidence = (
                             "numbers are repeated one by one in one network, all together in the "
@@ -57,29 +110,6 @@ def _same_repeated(one: View, a: int, other: View, b: int) -> bool:
         for view, value in ((one, a), (other, b))
     )
     return close(first, second, one.tolerance)
-
-
-def _join(view: View, value: int) -> int:
-    """Return the value that joins what a value is read from."""
-    index = features.comes_from(view.tape, value, ("concatenate",), 6)
-    return value if index is None else view.tape.steps[index].results[0]
-
-
-def _joined_otherwise(one: View, a: int, other: View, b: int) -> bool:
-    """Return whether two values come from the same arrays, joined in another order."""
-    ours, theirs = _joined(one, a), _joined(other, b)
-    if len(ours) != len(theirs):
-        return False
-    places = [
-        index for own in ours for index, core in enumerate(theirs) if core.same(own, one.tolerance)
-    ]
-    return len(places) == len(ours) and places != sorted(places)
-
-
-def _joined(view: View, value: int) -> list[Core]:
-    """Return the arrays that are joined soon before a value."""
-    index = features.comes_from(view.tape, value, ("concatenate",), 6)
-    return [] if index is None else [view.core(v) for v in view.tape.steps[index].operands]
 
 
 def _orders(whole: np.ndarray, *flat: np.ndarray) -> list[str]:
