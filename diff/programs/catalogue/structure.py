@@ -371,7 +371,10 @@ def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         cores = [part.view.core(v) for v in part.tape.steps[part.steps[0]].operands]
         for step in bare.steps(bare.values):
             operands = bare.tape.steps[step].operands
-            if bare.tape.steps[step].name != "add":
+            end = bare.tape.steps[step].results[0]
+            if bare.tape.steps[step].name != "add" or (
+                features.leads_to(bare.tape, end, ("reduce_sum",), 2) is not None
+            ):  # another sum, or one that is normalized too
                 continue
             for (kept, moved), added in itertools.product(
                 (operands, operands[::-1]), (cores, cores[::-1])
@@ -381,7 +384,7 @@ def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                 branch = next(bare.view.find_all(added[1]), None)
                 if branch is None or not _is_norm_of(bare.tape, moved, branch):
                     continue
-                whole = _normalized(found, early, total, bare.tape.steps[step].results[0])
+                whole = _normalized(found, early, total, end)
                 if whole is not None:
                     evidence = (
                         f"the sum is normalized in {labels[early]}, one of its operands before the "
