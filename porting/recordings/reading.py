@@ -1,4 +1,4 @@
-"""Read a recording: the weights, inputs and module outputs that `python -m triglot.record` wrote."""
+"""Read a recording: what `python -m triglot.record` wrote of a model and one of its calls."""
 
 import json
 from collections.abc import Mapping

@@ -1,0 +1,267 @@
+"""Find each recorded value among those of the port's program, and the first that it lacks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...diff.programs.tape import DATA, Tape
+from ...diff.programs.values import Core, View
+from .events import Event, consumers, events_of
+from .parts import distance, masks, placed
+from .reading import Call, Recording
+
+LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
+TIGHT = 1e-5  # of few numbers, which others may have by chance
+FEW = 8
+MAX_ENDS = 24  # values of the port that are tried for a recorded one
+AHEAD = 4  # recorded values that follow, of which one must be found
+MAX_SPAN = 3  # recorded values that one difference may cover
+
+
+@dataclass(eq=False)
+class Found:
+    """A recorded value that the port lacks although it has those that it is computed from.
+
+    Attributes:
+      events: the value, and those that follow up to the first that has a place in the port.
+      end: the value of the port in its place; None if there is none.
+      substitute: the recorded value, as the port arranges it.
+      sure: whether what follows is found once the port has the recorded value there.
+    """
+
+    events: list[Event]
+    end: int | None = None
+    substitute: np.ndarray | None = None
+    sure: bool = False
+
+    @property
+    def event(self) -> Event:
+        """The first of its values."""
+        return self.events[0]
+
+
+@dataclass(eq=False)
+class Alignment:
+    """The recorded values and the port's program, evaluated with the recorded ones in it.
+
+    Attributes:
+      recording: of the original.
+      tape: the port's program in float64.
+      names: the port's parameters by the recording's names.
+      forced: recorded values by the port's value in whose place they are put.
+      places: the port's value of each recorded one that was found.
+      arrays: the port's values, computed from the forced ones.
+      computed: what the port computes in the place of forced ones.
+      lost: recorded values without a place, on which others depend.
+    """
+
+    recording: Recording
+    tape: Tape
+    names: Mapping[str, str]
+    forced: dict[int, np.ndarray] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    arrays: list[Any] = field(default_factory=list)
+    computed: dict[int, Any] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.arrays = list(self.tape.arrays)
+        self._find(self.events)
+        self.evaluate()
+        self._find(self.missing)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        return events_of(self.recording)
+
+    @cached_property
+    def cores(self) -> dict[str, Core]:
+        return {each.array: Core.of(self.recording.arrays[each.array]) for each in self.events}
+
+    @property
+    def missing(self) -> list[Event]:
+        """The recorded values that were not found, in order."""
+        return [e for e in self.events if e.array not in self.places and e.array not in self.lost]
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Whether the port, as it is, returns the recorded outputs."""
+        wanted = [self.recording.arrays[name] for name in self.recording.outputs]
+        found = [np.asarray(self.tape.arrays[value]) for value in self.tape.outputs]
+        return all(
+            any(Core.of(each).same(Core.of(one), LOOSE) for one in found)
+            for each in wanted
+            if each.dtype.kind == "f"
+        )
+
+    def evaluate(self) -> None:
+        """Compute the port's values with the recorded ones in their places."""
+        self.computed = {}
+        self.arrays = self.tape.replay(self.forced, computed=self.computed)
+
+    def first_missing(self) -> Event | None:
+        """Return the first value that the port lacks although it has what it is computed from.
+
+        What the port computes in another way, such as three products as one, is not missing: what
+        is computed from it is there.
+        """
+        for event in self.missing:
+            if any(name in self.places for name in consumers(self.recording, event)):
+                continue
+            if self._depends_on_lost(event):
+                self.lost.add(event.array)
+                continue
+            return event
+        return None
+
+    def _depends_on_lost(self, event: Event) -> bool:
+        if not event.is_code:
+            return any(name in self.lost for name in event.call.inputs)
+        return any(name in self.lost for name in self._inside(event.call))
+
+    def _inside(self, call: Call) -> set[str]:
+        return {
+            name
+            for each in self.recording.calls[call.index : call.finished]
+            for name in (*each.inputs, *each.outputs)
+        }
+
+    def find_end(self, event: Event) -> Found:
+        """Find the port's value in whose place a recorded one makes what follows equal."""
+        following = [event, *(e for e in self.missing if e.index > event.index)][:MAX_SPAN]
+        for count, last in enumerate(following, 1):
+            for end in self.ends(last):
+                for array in placed(self.value(last), self.arrays[end])[:2]:
+                    if self._follows(last, end, array):
+                        return Found(following[:count], end, array, sure=True)
+            if last.array in self.recording.outputs:
+                break
+        ends = self.ends(event)
+        if own := self._own_end(event, ends):
+            return Found([event], own, placed(self.value(event), self.arrays[own])[0])
+        nearest = min(ends, key=lambda end: self._apart(event, end), default=None)
+        return Found([event], nearest)
+
+    def value(self, event: Event) -> np.ndarray:
+        return np.asarray(self.recording.arrays[event.array], np.float64)
+
+    def _apart(self, event: Event, end: int) -> float:
+        arranged = placed(self.value(event), self.arrays[end])
+        return distance(arranged[0], self.arrays[end])[0] if arranged else float("inf")
+
+    def ends(self, event: Event) -> list[int]:
+        """List the values of the port that may stand for a recorded one, in order."""
+        size, later = self.value(event).size, self._later(event)
+        bits, tape = masks(self.tape, self.forced), self.tape
+        before = [self.places[e.array] for e in self.events[: event.index] if e.array in self.places]
+        first = max((tape.producers[v] for v in self._inputs(event) if v in tape.producers), default=-1)
+        found = [
+            value
+            for value, array in enumerate(self.arrays)
+            if tape.roots[value] == value
+            and value in tape.producers
+            and tape.depends[value] & DATA
+            and isinstance(array, np.ndarray)
+            and array.dtype.kind == "f"
+            and array.size == size
+            and value not in before
+            and tape.producers[value] > first
+            and not bits[value] & later
+        ]
+        return found[:MAX_ENDS]
+
+    def _inputs(self, event: Event) -> list[int]:
+        """Return the port's values that a recorded one is computed from, as far as known."""
+        if event.is_code:
+            return []
+        return [self.places[name] for name in event.call.inputs if name in self.places]
+
+    def _later(self, event: Event) -> int:
+        """Return bits of the parameters of modules that are called after a value is computed."""
+        calls = self.recording.calls
+        used = {name for call in calls[: event.time] for name in call.weights}
+        later = {name for call in calls[event.time :] for name in call.weights} - used
+        return self._bits(later)
+
+    def _bits(self, names: Iterable[str]) -> int:
+        own = {self.names[name] for name in names if name in self.names}
+        order = sorted(self.tape.leaves)
+        return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in own)
+
+    def _own_end(self, event: Event, ends: Sequence[int]) -> int | None:
+        """Return the last of some values that is computed with a module's own parameters."""
+        if event.is_code or not (own := self._bits(event.call.weights)):
+            return None
+        bits = masks(self.tape, self.forced)
+        with_own = [end for end in ends if bits[end] & own]
+        for end in with_own:  # the first for which nothing else reads the module's parameters
+            rest = [e for e in with_own if e > end]
+            if all(not self._reads(e, own) for e in rest):
+                return end
+        return None
+
+    def _reads(self, value: int, own: int) -> bool:
+        """Return whether the step that computes a value reads some parameters directly."""
+        bits = masks(self.tape, self.forced)
+        step = self.tape.steps[self.tape.producers[value]]
+        return any(
+            bits[operand] & own and not self.tape.depends[operand] & ~1 for operand in step.operands
+        )
+
+    def _follows(self, event: Event, end: int, array: np.ndarray) -> bool:
+        """Return whether recorded values that follow are found with one in the port's place."""
+        ends_here = event.array in self.recording.outputs
+        if ends_here and self.tape.roots[end] in {self.tape.roots[v] for v in self.tape.outputs}:
+            return True
+        now = self.tape.replay({**self.forced, end: array})
+        wanted = [e for e in self.missing if e.index > event.index][:AHEAD]
+        changed = [
+            value
+            for value in range(end + 1, len(now))
+            if now[value] is not self.arrays[value]
+            and self.tape.roots[value] == value
+            and isinstance(now[value], np.ndarray)
+        ]
+        cores = [Core.of(now[value]) for value in changed]
+        return any(
+            self.cores[each.array].same(core, tolerance(self.cores[each.array]))
+            for each in wanted
+            for core in cores
+        )
+
+    def put(self, found: Found) -> None:
+        """Put a recorded value in its place and go on; without a place, it is lost."""
+        for event in found.events[:-1]:
+            self.places[event.array] = -1
+        last = found.events[-1]
+        if found.end is None or found.substitute is None:
+            self.lost.add(last.array)
+            return
+        self.places[last.array] = found.end
+        self.forced[found.end] = found.substitute
+        self.evaluate()
+        self._find(self.missing)
+
+    def _find(self, events: Iterable[Event]) -> None:
+        view = View(self.tape, self.arrays, LOOSE)
+        for event in events:
+            core = self.cores[event.array]
+            found = list(view.find_all(core, tolerance(core)))
+            found = [end for end in found if end in self.tape.producers]
+            ends = [end for end in found if end not in self.forced]
+            if not ends:
+                if found:  # the same numbers in another shape
+                    self.places[event.array] = found[0]
+                continue
+            end = min(ends, key=lambda e: self._apart(event, e))
+            self.places[event.array] = end
+            arranged = placed(self.value(event), self.arrays[end])
+            if arranged and distance(arranged[0], self.arrays[end])[1] <= 10 * LOOSE:
+                self.forced[end] = arranged[0]
+
+
+def tolerance(core: Core) -> float:
+    return TIGHT if core.array.size < FEW else LOOSE
