@@ -10,10 +10,12 @@ import numpy as np
 from ...diff.programs.tape import DATA, Tape
 from ...diff.programs.values import Core, View
 from .events import Event, consumers, events_of
-from .parts import distance, masks, placed
+from .parts import distance, masks, placed, placed_through
 from .reading import Call, Recording
 
 LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
+LOCAL = 2e-5  # of float32 sums in one module
+NEAR = 0.05  # of a value that is computed in another way, relative to the largest number
 TIGHT = 1e-5  # of few numbers, which others may have by chance
 FEW = 8
 MAX_ENDS = 24  # values of the port that are tried for a recorded one
@@ -56,6 +58,7 @@ class Alignment:
       arrays: the port's values, computed from the forced ones.
       computed: what the port computes in the place of forced ones.
       lost: recorded values without a place, on which others depend.
+      settled: recorded values whose difference was explained.
     """
 
     recording: Recording
@@ -66,6 +69,7 @@ class Alignment:
     arrays: list[Any] = field(default_factory=list)
     computed: dict[int, Any] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    settled: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.arrays = list(self.tape.arrays)
@@ -108,14 +112,40 @@ class Alignment:
         What the port computes in another way, such as three products as one, is not missing: what
         is computed from it is there.
         """
-        for event in self.missing:
-            if any(name in self.places for name in consumers(self.recording, event)):
+        for event in self.events:
+            if event.array in self.settled or not self.is_off(event):
                 continue
-            if self._depends_on_lost(event):
-                self.lost.add(event.array)
-                continue
+            if event.array not in self.places:
+                if self._depends_on_lost(event):
+                    self.lost.add(event.array)
+                    continue
+                later = any(name in self.places for name in consumers(self.recording, event))
+                if later and self._nearest(event)[1] > NEAR:
+                    continue
             return event
         return None
+
+    def is_off(self, event: Event) -> bool:
+        """Return whether the port lacks a value, or computes it from equal ones less than well."""
+        if event.array in self.lost:
+            return False
+        return event.array not in self.places or self.error(event)[1] > LOCAL
+
+    def error(self, event: Event) -> tuple[float, float]:
+        """Return how far the port's value is from a recorded one that was found."""
+        end = self.places.get(event.array, -1)
+        if end not in self.computed:
+            return 0.0, 0.0
+        return distance(self.forced[end], np.asarray(self.computed[end]))
+
+    def _nearest(self, event: Event) -> tuple[int | None, float]:
+        """Return the nearest value of the port that may stand for one, and how far it is."""
+        ends = self.ends(event)
+        if not ends:
+            return None, float("inf")
+        end = min(ends, key=lambda each: self._apart(event, each))
+        scale = float(np.max(np.abs(self.value(event))))
+        return end, self._apart(event, end) / scale
 
     def _depends_on_lost(self, event: Event) -> bool:
         if not event.is_code:
@@ -131,10 +161,13 @@ class Alignment:
 
     def find_end(self, event: Event) -> Found:
         """Find the port's value in whose place a recorded one makes what follows equal."""
+        if (end := self.places.get(event.array)) is not None:
+            return Found([event], end, self.forced[end], sure=True)
         following = [event, *(e for e in self.missing if e.index > event.index)][:MAX_SPAN]
         for count, last in enumerate(following, 1):
             for end in self.ends(last):
-                for array in placed(self.value(last), self.arrays[end])[:2]:
+                options = placed_through(self.tape, end, self.value(last))
+                for array in (*options, *placed(self.value(last), self.arrays[end])[:2]):
                     if self._follows(last, end, array):
                         return Found(following[:count], end, array, sure=True)
             if last.array in self.recording.outputs:
@@ -142,7 +175,9 @@ class Alignment:
         ends = self.ends(event)
         if own := self._own_end(event, ends):
             return Found([event], own, placed(self.value(event), self.arrays[own])[0])
-        nearest = min(ends, key=lambda end: self._apart(event, end), default=None)
+        nearest, apart = self._nearest(event)
+        if nearest is not None and apart <= NEAR:
+            return Found([event], nearest, placed(self.value(event), self.arrays[nearest])[0])
         return Found([event], nearest)
 
     def value(self, event: Event) -> np.ndarray:
@@ -176,7 +211,8 @@ class Alignment:
     def _inputs(self, event: Event) -> list[int]:
         """Return the port's values that a recorded one is computed from, as far as known."""
         if event.is_code:
-            return []
+            names = event.call.inputs if event.after is None else event.after.outputs
+            return [self.places[name] for name in names if name in self.places]
         return [self.places[name] for name in event.call.inputs if name in self.places]
 
     def _later(self, event: Event) -> int:
@@ -234,6 +270,7 @@ class Alignment:
 
     def put(self, found: Found) -> None:
         """Put a recorded value in its place and go on; without a place, it is lost."""
+        self.settled.update(event.array for event in found.events)
         for event in found.events[:-1]:
             self.places[event.array] = -1
         last = found.events[-1]

@@ -19,6 +19,7 @@ CONFIRMED = 2e-6  # a float32 result that is computed again in float64
 MAX_TERMS = 12
 MAX_OPERATIONS = 8
 UNKNOWN = "unknown"
+UNSURE = {UNKNOWN, "operation_missing", "unpaired_parameter"}
 
 
 def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
@@ -30,7 +31,11 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
     end = aligned.places.get(event.array, -1)
     if event.is_code or end not in aligned.computed:
         return []
-    return formula_causes(aligned, event, end)
+    known = (*aligned.recording.inputs, *(n for n, v in aligned.places.items() if v in aligned.forced))
+    if any(n not in known for n in event.call.inputs if n in aligned.cores):
+        return []
+    found = formula_causes(aligned, event, end)
+    return [] if {name for name, _ in found} & UNSURE else found
 
 
 def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
@@ -40,12 +45,10 @@ def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str
     if end in aligned.computed:
         arrays[end] = aligned.computed[end]
     part = part_of(aligned.tape, arrays, end, known)
-    for tape in module_tape(aligned.recording, event.call, np.shape(arrays[end])):
-        found = explain_tapes((tape, part), LABELS)
-        if not found.diverges:
-            return []
-        return [(cause.name, cause.evidence) for cause in found.causes]
-    return []
+    tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
+    if tape is None:
+        return []
+    return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
 
 
 def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference, list[Cause]]:
@@ -54,7 +57,7 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
     event, end = found.event, found.end
     if end is not None:
         named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
-        if not named or {name for name, _ in named} <= {UNKNOWN, "operation_missing"}:
+        if not named or {name for name, _ in named} & UNSURE:
             named = list(_tried(aligned, found))[:1] or named
     if not named or named[0][0] == UNKNOWN:
         named = [(UNKNOWN, _said(aligned, found))]
@@ -116,6 +119,8 @@ def _orders(aligned: Alignment, found: Found) -> Iterator[tuple[str, str]]:
         return
     for name in last.call.inputs:
         x, y = aligned.recording.arrays[name], aligned.value(last)
+        if x.shape != y.shape:
+            continue
         function = name_function(np.ravel(x).astype(np.float64), np.ravel(y), LOOSE)
         before = [aligned.recording.arrays[n] for n in first.call.inputs]
         if function is None or function == "none":
@@ -266,7 +271,7 @@ def _spoken(aligned: Alignment, name: str) -> str:
     event = next((e for e in aligned.events if e.array == name), None)
     if event is None:
         return "the input"
-    return f"the result of {event.scope}" if not event.is_code else f"what is {event.scope}"
+    return f"the result of {event.scope}" if not event.is_code else f"that of {event.scope}"
 
 
 def _gives(aligned: Alignment, found: Found, values: dict[int, Any]) -> bool:
@@ -286,7 +291,7 @@ def _said(aligned: Alignment, found: Found) -> str:
     what = [f"its inputs are equal and its result is not: the port computes {names or 'nothing'}"]
     if event.is_code:
         what = [
-            f"the modules before it are equal: the difference is in the code {event.scope}, where "
+            f"the modules before it are equal: the difference is in the code of {event.scope}, where "
             f"the port computes {names or 'nothing'}"
         ]
     elif event.call.settings:

@@ -101,7 +101,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     causes: list[Cause] = []
     located: list[tuple[int, Difference, list[Cause]]] = []
     agree = aligned.outputs_agree
-    for _ in range(MAX_FOUND if not agree else 0):
+    for _ in range(MAX_FOUND):
         event = aligned.first_missing()
         if event is None:
             break
@@ -114,7 +114,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
             found = Found(found.events)
         aligned.put(found)
     for event in aligned.events:
-        named = local_causes(aligned, event) if event.array not in states else []
+        named = local_causes(aligned, event) if event.array not in aligned.settled else []
         if named:
             difference, shown = _local(aligned, event, named, label)
             located.append((event.index, difference, shown))

@@ -31,19 +31,24 @@ class Event:
 
     @property
     def operation(self) -> str:
-        """What a report calls it."""
-        return f"the forward pass of {self.call.kind}" if self.is_code else self.call.kind
+        """What a report calls it: the class of a module."""
+        return "code" if self.is_code else self.call.kind
 
     @property
     def scope(self) -> str:
         """Which module it is, or between which the code is."""
         if not self.is_code:
             return self.call.name
+        return f"{self.call.kind}, {self.between}"
+
+    @property
+    def between(self) -> str:
+        """The modules between which code is."""
         if self.before is not None and self.after is not None:
             return f"between {self.after.name} and {self.before.name}"
         if self.before is not None:
             return f"before {self.before.name}"
-        return f"after {self.after.name}" if self.after is not None else self.call.name
+        return f"after {self.after.name}" if self.after is not None else "without modules"
 
     @property
     def source(self) -> str:

@@ -1,6 +1,7 @@
 """The part of the port's program between values that are known, and a recorded module as one."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...diff.programs import Program, record
-from ...diff.programs.tape import DATA, INPUTS, Step, Tape
+from ...diff.programs.tape import DATA, INPUTS, PARAMS, STATE, Step, Tape
 from ...diff.programs.values import Core, in_place_of
 from .formulas import formula_of
 from .reading import Call, Recording
 
 STATE_NAMES = ("running_mean", "running_var", "moving_mean", "moving_variance")
+ALIKE = 0.02  # relative to the largest number
 LEFT_OUT = ("num_batches_tracked",)
 
 
@@ -40,6 +42,7 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
         if value not in moved:
             is_input = value in tape.producers
             depends = INPUTS if is_input and tape.depends[value] & DATA else tape.depends[value]
+            depends = PARAMS if depends == STATE else depends  # nothing updates them here
             moved[value] = part.add(arrays[value], depends).index
             if value in tape.leaves:
                 part.leaves[moved[value]] = tape.leaves[value]
@@ -63,34 +66,43 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
     return part
 
 
-def module_tape(recording: Recording, call: Call, shape: Sequence[int]) -> Iterable[Tape]:
-    """Yield a recorded module as a program, its result arranged in a shape of the port's.
+def module_tape(recording: Recording, call: Call, computed: np.ndarray) -> Tape | None:
+    """Return a recorded module as a program, its result arranged as the port's.
 
-    Nothing is yielded for modules whose formula is not known, or does not give the recorded result.
+    None is returned for modules whose formula is not known, or does not give the recorded result.
     """
     formula = formula_of(recording.library, call.kind)
     statistics = any(name.endswith(STATE_NAMES) for name in call.weights)
     if formula is None or (recording.train and statistics) or len(call.outputs) not in (1, 2):
-        return
+        return None
     own = _own_arrays(recording, call)
-    state = {name: own.pop(name) for name in STATE_NAMES if name in own}
     inputs = [recording.arrays[name] for name in call.inputs]
-    result = recording.arrays[call.outputs[0]]
-    for axes in _arrangements(result, shape):
+    result = np.asarray(recording.arrays[call.outputs[0]], np.float64)
+    axes = _nearest(result, computed)
 
-        def compute(params: Any, state: Any, inputs: Any, key: Any, axes: Any = axes) -> Any:
-            y = formula(call.settings, {**params, **state}, inputs)
-            return (y if axes is None else jnp.transpose(y, axes)).reshape(shape), ()
+    def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
+        y = formula(call.settings, params, inputs)
+        return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
-        program = Program(
-            function=compute, params=own, state=state, inputs=inputs, key=jax.random.key(0)
-        )
-        try:
-            tape = record(program, wide=True)
-        except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
-            return
-        if near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result)):
-            yield tape
+    program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
+    try:
+        tape = record(program, wide=True)
+    except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None
+    return tape if near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result)) else None
+
+
+def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:
+    """Return the order of a result's axes in which it is the port's; None for that of its own."""
+    options = _arrangements(result, computed.shape)
+    if len(options) < 2:
+        return options[0] if options else None
+    apart = [distance(_moved(result, axes, computed.shape), computed)[1] for axes in options]
+    return options[int(np.argmin(apart))] if min(apart) < ALIKE else options[0]
+
+
+def _moved(array: np.ndarray, axes: tuple[int, ...] | None, shape: Sequence[int]) -> np.ndarray:
+    return (array if axes is None else array.transpose(axes)).reshape(shape)
 
 
 def near(one: Core, other: Core, tolerance: float = 1e-4) -> bool:
@@ -109,32 +121,51 @@ def _own_arrays(recording: Recording, call: Call) -> dict[str, Any]:
     return {name: array for name, array in found.items() if name not in LEFT_OUT}
 
 
-def _arrangements(result: np.ndarray, shape: Sequence[int]) -> list[Any]:
+def _arrangements(result: np.ndarray, shape: Sequence[int]) -> list[tuple[int, ...] | None]:
     """List the orders of a result's axes that give a shape, the usual ones of images first."""
     rank = result.ndim
-    last = (0, *range(2, rank), 1)
-    first = (0, rank - 1, *range(1, rank - 1)) if rank > 2 else (0, 1)
-    usual = [tuple(range(rank)), last, first] if rank > 2 else [tuple(range(rank))]
     if result.size != int(np.prod(shape)):
         return []
-    fitting = [a for a in usual if tuple(result.shape[i] for i in a) == tuple(shape)]
+    usual = [tuple(range(rank))]
+    if rank > 2:
+        usual += [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))]
+    orders = [*usual, *itertools.permutations(range(rank))]
+    fitting = [a for a in orders if tuple(result.shape[i] for i in a) == tuple(shape)]
     return list(dict.fromkeys(fitting)) or [None]
 
 
 def placed(recorded: np.ndarray, computed: np.ndarray) -> list[np.ndarray]:
-    """List the arrangements of a recorded value in the shape of the port's, the nearest first."""
+    """List the arrangements of a recorded value in the shape of the port's, the likely first."""
     wanted = np.asarray(computed, np.float64)
     own = np.asarray(recorded, np.float64)
-    found = []
-    for axes in _arrangements(own, wanted.shape):
-        moved = own if axes is None else own.transpose(axes)
-        found.append(moved.reshape(wanted.shape))
+    found = [_moved(own, axes, wanted.shape) for axes in _arrangements(own, wanted.shape)]
     for number, arranged in enumerate(in_place_of(Core.of(own), own, wanted)):
         if number == 24:
             break
         found.append(arranged)
-    with np.errstate(all="ignore"):
-        return sorted(found, key=lambda each: float(np.nan_to_num(np.abs(each - wanted)).max()))
+    if len(found) < 2:
+        return found
+    apart = [distance(each, wanted)[1] for each in found]
+    if min(apart) > ALIKE:  # the numbers do not say which; the usual arrangements come first
+        return found
+    return [found[i] for i in sorted(range(len(found)), key=apart.__getitem__)]
+
+
+def placed_through(tape: Tape, end: int, recorded: np.ndarray) -> list[np.ndarray]:
+    """List the arrangements that the port gives a value later, as that of all heads' results."""
+    steps = [i for i, step in enumerate(tape.steps)
+             if any(tape.roots[v] == end and v != end for v in step.results)]  # fmt: skip
+    shape = np.shape(tape.arrays[end])
+    numbers = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
+    now = tape.replay({end: numbers}, steps=steps)
+    found = []
+    for value in {v for i in steps for v in tape.steps[i].results}:
+        if np.shape(now[value]) == recorded.shape and np.size(now[value]) == numbers.size:
+            order = np.asarray(now[value]).astype(np.int64).ravel()
+            arranged = np.empty(numbers.size)
+            arranged[order] = recorded.ravel()
+            found.append(arranged.reshape(shape))
+    return found
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
