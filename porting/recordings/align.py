@@ -191,8 +191,12 @@ class Alignment:
         """List the values of the port that may stand for a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
-        before = [self.places[e.array] for e in self.events[: event.index] if e.array in self.places]
-        first = max((tape.producers[v] for v in self._inputs(event) if v in tape.producers), default=-1)
+        before = [
+            self.places[e.array] for e in self.events[: event.index] if e.array in self.places
+        ]
+        first = max(
+            (tape.producers[v] for v in self._inputs(event) if v in tape.producers), default=-1
+        )
         found = [
             value
             for value, array in enumerate(self.arrays)

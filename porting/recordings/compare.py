@@ -127,6 +127,8 @@ def report_of(aligned: Alignment, port: Port) -> Report:
     if not agree and not located:
         causes.append(_unlocated(aligned, label))
     different = not agree or bool(located)
+    if port.causes and not different:
+        notes.append("with the recorded weights, the port computes the recorded outputs")
     return Report(
         labels=(f"{recording.path} ({title(recording.library)})", label),
         verdict=DIFFERENT if different or port.causes else EQUIVALENT,

@@ -1,6 +1,5 @@
 """The recorded weights in the port, and where its own checkpoint has others."""
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from ...core.network import Network, Variables
 from ...core.specs import Box
 from ...core.types import PyTree
 from ...diff.loading import load_network
+from ...diff.pairing import values
 from ...diff.pairing.parameters import Pair, Pairing, read_parameters
 from ...diff.types import Cause, codec_of
 from ..layouts import network_of
@@ -23,8 +23,6 @@ from ..pairs import Paired, pair
 from .reading import Recording
 
 CHANNELS_LAST = ("haiku", "linen", "nnx", "keras", "jax")
-EQUAL = 1e-6  # relative to the largest number of an array
-MAX_BLOCKS = 4  # gates, or query, key and value
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def fit(
         except TriglotError as error:
             problems.append(str(error))
     if not attempts:
-        raise TriglotError(problems[0])
+        raise TriglotError(next(iter(problems), "no input arrangement"))
     first_last = attempts[0][1].backend in CHANNELS_LAST
     problems = []
     for what, network, inputs in attempts[:: -1 if first_last else 1]:
@@ -187,54 +185,9 @@ def _other_weights(
 ) -> Iterator[Cause]:
     """Yield the parameters and running statistics of a checkpoint that differ from the recorded."""
     by_port = {port: name for name, port in names.items()}
-    sides = []
-    for variables in (recorded, own):
-        encoded = codec_of(network).encode(variables.params)
-        found = {name: np.asarray(array, np.float64) for name, array in encoded.items()}
-        state = jax.tree.leaves(variables.state)
-        for kind, array in zip(network.statistics or (), state, strict=False):
-            if kind is not None and not kind.counts:
-                found[kind.name] = np.asarray(array, np.float64)
-        sides.append(found)
-    for name, wanted in sides[0].items():
-        if equal(wanted, sides[1][name]):
-            continue
-        shown = by_port.get(name, name)
-        where = f"{shown} (recording); {name} (the port's checkpoint)"
-        cause, evidence = described(name, wanted, sides[1][name], sides[0])
-        yield Cause(cause, where, evidence)
-
-
-def described(
-    name: str, wanted: np.ndarray, own: np.ndarray, others: Mapping[str, np.ndarray]
-) -> tuple[str, str]:
-    """Name what is wrong with an array: the cause and its evidence."""
-    for axes in itertools.permutations(range(own.ndim)):
-        if list(axes) != sorted(axes) and equal(wanted, own.transpose(axes)):
-            return "kernel_layout", "the checkpoint holds it transposed"
-    for other, array in others.items():
-        if other != name and equal(array, own):
-            return "weights", f"the checkpoint holds the numbers of {other} in its place"
-    for axis, count in itertools.product(range(own.ndim), range(2, MAX_BLOCKS + 1)):
-        if own.shape[axis] % count:
-            continue
-        blocks = np.split(own, count, axis)
-        for order in itertools.permutations(range(count)):
-            if equal(wanted, np.concatenate([blocks[i] for i in order], axis)):
-                return "weights", (
-                    f"the checkpoint holds its {count} blocks along axis {axis}, such as gates or "
-                    "heads, in another order"
-                )
-    if equal(np.sort(wanted, None), np.sort(own, None)):
-        return "weights", "the checkpoint holds the same numbers in another order"
-    apart = float(np.max(np.abs(wanted - own)))
-    scale = float(np.max(np.abs(wanted))) or 1.0
-    return "weights", f"the numbers differ by up to {apart:.3g} (relative {apart / scale:.2g})"
-
-
-def equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether two arrays hold the same numbers up to the rounding of a conversion."""
-    if one.shape != other.shape:
-        return False
-    scale = max(float(np.max(np.abs(one), initial=0.0)), 1e-30)
-    return bool(np.max(np.abs(one - other), initial=0.0) <= EQUAL * scale)
+    wanted, held = (values.named_values(network, each) for each in (recorded, own))
+    for name, array in wanted.items():
+        if not values.equal(array, held[name]):
+            cause, evidence = values.described(name, array, held[name], wanted)
+            where = f"{by_port.get(name, name)} (recording); {name} (the port's checkpoint)"
+            yield Cause(cause, where, evidence)
