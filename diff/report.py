@@ -209,7 +209,8 @@ def _operation(operation: Operation | None) -> str:
     if operation is None:
         return "no counterpart"
     scope = f" in {operation.scope}" if operation.scope else ""
-    return f"{operation.name}{scope} ({operation.source})"
+    source = f" ({operation.source})" if operation.source else ""
+    return f"{operation.name}{scope}{source}"
 
 
 def _finite(value: Any) -> Any:

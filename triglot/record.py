@@ -57,7 +57,7 @@ def record(
     if not inputs:
         raise RecordError("no inputs are given: pass what the model is called with.")
     recorder = Recorder()
-    for run in (_Torch, _Keras):
+    for run in (_Keras, _Torch):  # with PyTorch below Keras, a Keras model is both
         if run.fits(model):
             run(model, recorder, train).record([np.asarray(_numpy(each)) for each in inputs])
             break
@@ -434,7 +434,7 @@ def load_weights(model: Any, path: str) -> None:
     if not os.path.exists(path):
         raise RecordError(f"{path} does not exist: give a file of weights.")
     try:
-        if not _Torch.fits(model):
+        if _Keras.fits(model):
             model.load_weights(path)
             return
         if path.endswith(".safetensors"):

@@ -1,6 +1,6 @@
 """Find each recorded value among those of the port's program, and the first that it lacks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...diff.programs.tape import DATA, Tape
 from ...diff.programs.values import Core, View
-from .events import Event, consumers, events_of
+from .events import Event, aliases_of, consumers, events_of
 from .parts import distance, masks, placed, placed_through
 from .reading import Call, Recording
 
@@ -19,6 +19,7 @@ NEAR = 0.05  # of a value that is computed in another way, relative to the large
 TIGHT = 1e-5  # of few numbers, which others may have by chance
 FEW = 8
 MAX_ENDS = 24  # values of the port that are tried for a recorded one
+MAX_EXPLAINED = 6  # of these, for which a cause is looked for
 AHEAD = 4  # recorded values that follow, of which one must be found
 MAX_SPAN = 3  # recorded values that one difference may cover
 
@@ -80,6 +81,16 @@ class Alignment:
     @cached_property
     def events(self) -> list[Event]:
         return events_of(self.recording)
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        return aliases_of(self.recording)
+
+    def place(self, name: str) -> int | None:
+        """Return the port's value of a recorded one; None if it was not found."""
+        while name in self.aliases and name not in self.places:
+            name = self.aliases[name]
+        return self.places.get(name)
 
     @cached_property
     def cores(self) -> dict[str, Core]:
@@ -149,7 +160,7 @@ class Alignment:
 
     def _depends_on_lost(self, event: Event) -> bool:
         if not event.is_code:
-            return any(name in self.lost for name in event.call.inputs)
+            return any(self.aliases.get(name, name) in self.lost for name in event.call.inputs)
         return any(name in self.lost for name in self._inside(event.call))
 
     def _inside(self, call: Call) -> set[str]:
@@ -159,26 +170,61 @@ class Alignment:
             for name in (*each.inputs, *each.outputs)
         }
 
-    def find_end(self, event: Event) -> Found:
-        """Find the port's value in whose place a recorded one makes what follows equal."""
+    def find_end(self, event: Event, explains: Callable[[Event, int], bool]) -> Found:
+        """Find the port's value in whose place a recorded one belongs.
+
+        Args:
+          event: the recorded value.
+          explains: whether a cause is known if a value of the port is the one.
+
+        Returns:
+          With the recorded value in its place what follows is equal; else a cause is known, or the
+          module's own parameters or its numbers say which it is. A difference covers several values
+          where only the last of them has a place, as with two modules in another order.
+        """
         if (end := self.places.get(event.array)) is not None:
             return Found([event], end, self.forced[end], sure=True)
         following = [event, *(e for e in self.missing if e.index > event.index)][:MAX_SPAN]
-        for count, last in enumerate(following, 1):
-            for end in self.ends(last):
-                options = placed_through(self.tape, end, self.value(last))
-                for array in (*options, *placed(self.value(last), self.arrays[end])[:2]):
-                    if self._follows(last, end, array):
-                        return Found(following[:count], end, array, sure=True)
-            if last.array in self.recording.outputs:
-                break
+        if found := self._confirmed(following[:1]):
+            return found
         ends = self.ends(event)
-        if own := self._own_end(event, ends):
+        own = self._own_end(event, ends)
+        for end in (self._with_own(event, ends) or ends)[::-1][:MAX_EXPLAINED]:
+            if explains(event, end):
+                return Found([event], end, placed(self.value(event), self.arrays[end])[0])
+        for count in range(2, len(following) + 1):
+            if following[count - 2].array in self.recording.outputs:
+                break
+            if found := self._confirmed(following[:count]):
+                return found
+        if own is not None:
             return Found([event], own, placed(self.value(event), self.arrays[own])[0])
+        size = self.value(event).size
+        inputs = [end for end in self._inputs(event) if np.size(self.arrays[end]) == size]
+        if found := self._confirmed([event], inputs):
+            return found
         nearest, apart = self._nearest(event)
         if nearest is not None and apart <= NEAR:
             return Found([event], nearest, placed(self.value(event), self.arrays[nearest])[0])
         return Found([event], nearest)
+
+    def _confirmed(self, events: list[Event], ends: Sequence[int] | None = None) -> Found | None:
+        """Find the place of the last of some values with which what follows is equal.
+
+        Later places come first: half an activation may have the same effect.
+
+        Args:
+          events: what the difference covers.
+          ends: places in which the value is tried; None for all that it may have.
+        """
+        last = events[-1]
+        ends = self.ends(last) if ends is None else ends
+        for end in ends[::-1]:
+            options = placed_through(self.tape, end, self.value(last))
+            for array in (*options, *placed(self.value(last), self.arrays[end])[:2]):
+                if self._follows(last, end, array):
+                    return Found(events, end, array, sure=True)
+        return None
 
     def value(self, event: Event) -> np.ndarray:
         return np.asarray(self.recording.arrays[event.array], np.float64)
@@ -216,8 +262,8 @@ class Alignment:
         """Return the port's values that a recorded one is computed from, as far as known."""
         if event.is_code:
             names = event.call.inputs if event.after is None else event.after.outputs
-            return [self.places[name] for name in names if name in self.places]
-        return [self.places[name] for name in event.call.inputs if name in self.places]
+            return [end for name in names if (end := self.place(name)) is not None]
+        return [end for name in event.call.inputs if (end := self.place(name)) is not None]
 
     def _later(self, event: Event) -> int:
         """Return bits of the parameters of modules that are called after a value is computed."""
@@ -231,17 +277,20 @@ class Alignment:
         order = sorted(self.tape.leaves)
         return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in own)
 
+    def _with_own(self, event: Event, ends: Sequence[int]) -> list[int]:
+        """Return those of some values that are computed with a module's own parameters."""
+        own = 0 if event.is_code else self._bits(event.call.weights)
+        bits = masks(self.tape, self.forced) if own else []
+        return [end for end in ends if own and bits[end] & own]
+
     def _own_end(self, event: Event, ends: Sequence[int]) -> int | None:
-        """Return the last of some values that is computed with a module's own parameters."""
-        if event.is_code or not (own := self._bits(event.call.weights)):
+        """Return the first of some values after which nothing reads a module's own parameters."""
+        with_own = self._with_own(event, ends)
+        if not with_own:
             return None
-        bits = masks(self.tape, self.forced)
-        with_own = [end for end in ends if bits[end] & own]
-        for end in with_own:  # the first for which nothing else reads the module's parameters
-            rest = [e for e in with_own if e > end]
-            if all(not self._reads(e, own) for e in rest):
-                return end
-        return None
+        own = self._bits(event.call.weights)
+        reading = [end for end in with_own if self._reads(end, own)]
+        return max(reading, default=with_own[-1])
 
     def _reads(self, value: int, own: int) -> bool:
         """Return whether the step that computes a value reads some parameters directly."""
@@ -278,6 +327,7 @@ class Alignment:
         for event in found.events[:-1]:
             self.places[event.array] = -1
         last = found.events[-1]
+        self.settled.update(name for name, end in self.places.items() if end == found.end)
         if found.end is None or found.substitute is None:
             self.lost.add(last.array)
             return

@@ -1,14 +1,18 @@
 """Why the port lacks a recorded value: by the catalogue of `triglot diff`, and by trying."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...diff.programs import explain_tapes, places
+from ...diff.programs.values import Core
 from ...diff.types import Cause, Difference, Operation
 from .align import Alignment, Found
 from .events import Event
 from .parts import distance, module_tape, part_of, placed
 from .trying import steps_of, tried
 
+FLAGS = {"count_include_pad": "pooling"}
 LABELS = ("the recording", "the port")
 MAX_OPERATIONS = 8
 UNKNOWN = "unknown"
@@ -30,7 +34,12 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
     )
     if any(n not in known for n in event.call.inputs if n in aligned.cores):
         return []
-    found = formula_causes(aligned, event, end)
+    return sure_causes(aligned, event, end)
+
+
+def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
+    """Explain a part of the port by what the recorded module computes; none if it is not sure."""
+    found = [] if event.is_code else formula_causes(aligned, event, end)
     return [] if {name for name, _ in found} & UNSURE else found
 
 
@@ -40,6 +49,8 @@ def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str
     arrays = list(aligned.arrays)
     if end in aligned.computed:
         arrays[end] = aligned.computed[end]
+    if flags := list(_flags(aligned, event, np.asarray(arrays[end]))):
+        return flags
     part = part_of(aligned.tape, arrays, end, known)
     tape = module_tape(aligned.recording, event.call, np.asarray(arrays[end]))
     if tape is None:
@@ -47,11 +58,28 @@ def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str
     return [(each.name, each.evidence) for each in explain_tapes((tape, part), LABELS).causes]
 
 
+def _flags(aligned: Alignment, event: Event, computed: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Find a setting of a recorded module whose other value gives the port's result."""
+    settings, recording = event.call.settings, aligned.recording
+    for name, cause in FLAGS.items():
+        if not isinstance(settings.get(name), bool):
+            continue
+        other = {**settings, name: not settings[name]}
+        tapes = [module_tape(recording, event.call, computed, s) for s in (settings, other)]
+        cores = [Core.of(tape.arrays[tape.outputs[0]]) for tape in tapes if tape is not None]
+        own = Core.of(computed)
+        if len(cores) == 2 and cores[1].same(own) and not cores[0].same(own):
+            yield cause, f"{name} is {settings[name]} in the recording, {other[name]} in the port"
+
+
 def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference, list[Cause]]:
     """Name the causes of a difference, with its place in both."""
     named: list[tuple[str, str]] = []
     event, end, value = found.event, found.end, None
-    if end is not None:
+    if end is not None and end in aligned.forced and event.array not in aligned.places:
+        evidence = "the port computes nothing in its place; with it, what follows is equal"
+        named = [("operation_missing", f"{_does(aligned, found)}; {evidence}")]
+    elif end is not None:
         named = [] if event.is_code or found.events[1:] else formula_causes(aligned, event, end)
         if not named or {name for name, _ in named} & UNSURE:
             confirmed = next(tried(aligned, found), None)
@@ -88,6 +116,12 @@ def _of_port(aligned: Alignment, found: Found, value: int | None) -> Operation |
     if value is None:
         value = aligned.tape.steps[steps[0]].results[0]
     return places.operation(aligned.tape, value)
+
+
+def _does(aligned: Alignment, found: Found) -> str:
+    """Say what the recording computes."""
+    event = found.event
+    return f"the recording computes {event.operation} ({event.scope})"
 
 
 def _said(aligned: Alignment, found: Found) -> str:

@@ -68,7 +68,7 @@ class Event:
 def events_of(recording: Recording) -> list[Event]:
     """List the floating-point values that are not inputs, each where it first occurs."""
     found: list[Event] = []
-    seen = set(recording.inputs)
+    seen = {*recording.inputs, *aliases_of(recording)}
     last: dict[int | None, Call] = {}  # the module that ended last, by the module that it is in
 
     def add(name: str, call: Call, *, is_code: bool, before: Call | None = None) -> None:
@@ -89,6 +89,19 @@ def events_of(recording: Recording) -> list[Event]:
             for name in call.outputs:
                 add(name, call, is_code=not call.is_leaf)
             last[call.parent] = call
+    return found
+
+
+def aliases_of(recording: Recording) -> dict[str, str]:
+    """Map results of modules that only rearrange, as a flattening does, to what they rearrange."""
+    found: dict[str, str] = {}
+    for call in recording.calls:
+        if not call.is_leaf or call.weights or len(call.inputs) != 1 or len(call.outputs) != 1:
+            continue
+        x, y = (recording.arrays[name] for name in (*call.inputs, *call.outputs))
+        moved = call.inputs != call.outputs and x.size == y.size and x.shape != y.shape
+        if moved and np.array_equal(np.sort(x, None), np.sort(y, None)):
+            found[call.outputs[0]] = call.inputs[0]
     return found
 
 

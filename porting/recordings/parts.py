@@ -66,10 +66,16 @@ def part_of(tape: Tape, arrays: Sequence[Any], end: int, known: Collection[int])
     return part
 
 
-def module_tape(recording: Recording, call: Call, computed: np.ndarray) -> Tape | None:
+def module_tape(
+    recording: Recording,
+    call: Call,
+    computed: np.ndarray,
+    settings: Mapping[str, Any] | None = None,
+) -> Tape | None:
     """Return a recorded module as a program, its result arranged as the port's.
 
-    None is returned for modules whose formula is not known, or does not give the recorded result.
+    None is returned for modules whose formula is not known, or does not give the recorded result,
+    unless other settings are given.
     """
     formula = formula_of(recording.library, call.kind)
     statistics = any(name.endswith(STATE_NAMES) for name in call.weights)
@@ -81,7 +87,7 @@ def module_tape(recording: Recording, call: Call, computed: np.ndarray) -> Tape 
     axes = _nearest(result, computed)
 
     def compute(params: Any, state: Any, inputs: Any, key: Any) -> Any:
-        y = formula(call.settings, params, inputs)
+        y = formula(settings or call.settings, params, inputs)
         return (y if axes is None else jnp.transpose(y, axes)).reshape(computed.shape), ()
 
     program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
@@ -89,7 +95,8 @@ def module_tape(recording: Recording, call: Call, computed: np.ndarray) -> Tape 
         tape = record(program, wide=True)
     except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
-    return tape if near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result)) else None
+    same = near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result))
+    return tape if same or settings is not None else None
 
 
 def _nearest(result: np.ndarray, computed: np.ndarray) -> tuple[int, ...] | None:
