@@ -170,12 +170,12 @@ class Alignment:
             for name in (*each.inputs, *each.outputs)
         }
 
-    def find_end(self, event: Event, explains: Callable[[Event, int], bool]) -> Found:
+    def find_end(self, event: Event, explains: Callable[[Event, int], int]) -> Found:
         """Find the port's value in whose place a recorded one belongs.
 
         Args:
           event: the recorded value.
-          explains: whether a cause is known if a value of the port is the one.
+          explains: how many causes are known if a value of the port is the one; 0 if none is.
 
         Returns:
           With the recorded value in its place what follows is equal; else a cause is known, or the
@@ -189,9 +189,11 @@ class Alignment:
             return found
         ends = self.ends(event)
         own = self._own_end(event, ends)
-        for end in (self._with_own(event, ends) or ends)[::-1][:MAX_EXPLAINED]:
-            if explains(event, end):
-                return Found([event], end, placed(self.value(event), self.arrays[end])[0])
+        tried = (self._with_own(event, ends) or ends)[::-1][:MAX_EXPLAINED]
+        counts = {end: count for end in tried if (count := explains(event, end))}
+        if counts:  # fewest, and of these the last: half an activation is explained, too
+            end = min(counts, key=counts.__getitem__)
+            return Found([event], end, placed(self.value(event), self.arrays[end])[0])
         for count in range(2, len(following) + 1):
             if following[count - 2].array in self.recording.outputs:
                 break
@@ -222,7 +224,7 @@ class Alignment:
         for end in ends[::-1]:
             options = placed_through(self.tape, end, self.value(last))
             for array in (*options, *placed(self.value(last), self.arrays[end])[:2]):
-                if self._follows(last, end, array):
+                if self._follows(last, end, array, alone=len(events) == 1):
                     return Found(events, end, array, sure=True)
         return None
 
@@ -237,9 +239,6 @@ class Alignment:
         """List the values of the port that may stand for a recorded one, in order."""
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
-        before = [
-            self.places[e.array] for e in self.events[: event.index] if e.array in self.places
-        ]
         first = max(
             (tape.producers[v] for v in self._inputs(event) if v in tape.producers), default=-1
         )
@@ -252,7 +251,7 @@ class Alignment:
             and isinstance(array, np.ndarray)
             and array.dtype.kind == "f"
             and array.size == size
-            and value not in before
+            and value not in self.forced
             and tape.producers[value] > first
             and not bits[value] & later
         ]
@@ -300,9 +299,9 @@ class Alignment:
             bits[operand] & own and not self.tape.depends[operand] & ~1 for operand in step.operands
         )
 
-    def _follows(self, event: Event, end: int, array: np.ndarray) -> bool:
+    def _follows(self, event: Event, end: int, array: np.ndarray, *, alone: bool) -> bool:
         """Return whether recorded values that follow are found with one in the port's place."""
-        ends_here = event.array in self.recording.outputs
+        ends_here = alone and event.array in self.recording.outputs
         if ends_here and self.tape.roots[end] in {self.tape.roots[v] for v in self.tape.outputs}:
             return True
         now = self.tape.replay({**self.forced, end: array})

@@ -16,6 +16,7 @@ FLAGS = {"count_include_pad": "pooling"}
 LABELS = ("the recording", "the port")
 MAX_OPERATIONS = 8
 UNKNOWN = "unknown"
+REPLAYED = {"activation", "attention_mask", "attention_scale", "flatten_order", "kernel_layout"}
 UNSURE = {UNKNOWN, "operation_missing", "unpaired_parameter"}
 
 
@@ -40,7 +41,15 @@ def local_causes(aligned: Alignment, event: Event) -> list[tuple[str, str]]:
 def sure_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
     """Explain a part of the port by what the recorded module computes; none if it is not sure."""
     found = [] if event.is_code else formula_causes(aligned, event, end)
-    return [] if {name for name, _ in found} & UNSURE else found
+    unsure = any(name in UNSURE or "none in " in evidence for name, evidence in found)
+    return [] if unsure else found
+
+
+def num_causes(aligned: Alignment, event: Event, end: int) -> int:
+    """Count the causes that are known if a value of the port is the recorded one."""
+    if found := sure_causes(aligned, event, end):
+        return len(found)
+    return int(any(each.name in REPLAYED for each in tried(aligned, Found([event], end))))
 
 
 def formula_causes(aligned: Alignment, event: Event, end: int) -> list[tuple[str, str]]:
@@ -85,7 +94,7 @@ def causes_of(aligned: Alignment, found: Found, label: str) -> tuple[Difference,
             confirmed = next(tried(aligned, found), None)
             if confirmed is not None:
                 named, value = [(confirmed.name, confirmed.evidence)], confirmed.value
-    if not named or named[0][0] == UNKNOWN:
+    if not named or ({name for name, _ in named} & UNSURE and named[0][0] != "operation_missing"):
         named = [(UNKNOWN, _said(aligned, found))]
     operations = operation_of(event), _of_port(aligned, found, value)
     where = f"{shown(event)}; {label}: {places.shown(operations[1])}"
