@@ -75,8 +75,7 @@ class Alignment:
     def __post_init__(self) -> None:
         self.arrays = list(self.tape.arrays)
         self._find(self.events)
-        self.evaluate()
-        self._find(self.missing)
+        self._evaluate()
 
     @cached_property
     def events(self) -> list[Event]:
@@ -112,10 +111,14 @@ class Alignment:
             if each.dtype.kind == "f"
         )
 
-    def evaluate(self) -> None:
-        """Compute the port's values with the recorded ones in their places."""
-        self.computed = {}
-        self.arrays = self.tape.replay(self.forced, computed=self.computed)
+    def _evaluate(self) -> None:
+        """Compute the port's values with the recorded ones in their places, and find more."""
+        count = -1
+        while count < len(self.forced):
+            count = len(self.forced)
+            self.computed = {}
+            self.arrays = self.tape.replay(self.forced, computed=self.computed)
+            self._find(self.missing)
 
     def first_missing(self) -> Event | None:
         """Return the first value that the port lacks although it has what it is computed from.
@@ -332,8 +335,7 @@ class Alignment:
             return
         self.places[last.array] = found.end
         self.forced[found.end] = found.substitute
-        self.evaluate()
-        self._find(self.missing)
+        self._evaluate()
 
     def _find(self, events: Iterable[Event]) -> None:
         view = View(self.tape, self.arrays, LOOSE)
