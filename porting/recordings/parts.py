@@ -92,7 +92,8 @@ def module_tape(
 
     program = Program(function=compute, params=own, inputs=inputs, key=jax.random.key(0))
     try:
-        tape = record(program, wide=True)
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            tape = record(program, wide=True)
     except (KeyError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
     same = near(Core.of(tape.arrays[tape.outputs[0]]), Core.of(result))

@@ -160,18 +160,21 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
         header = json.loads(data[8 : 8 + size])
         metadata = header.pop("__metadata__", {})
         end = max((each["data_offsets"][1] for each in header.values()), default=0)
-        if 8 + size + end > len(data):
-            raise TriglotError(
-                f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it "
-                "again."
-            )
-        arrays = {}
-        for name, each in header.items():
-            begin, end = each["data_offsets"]
-            raw = data[8 + size + begin : 8 + size + end]
-            arrays[name] = np.frombuffer(raw, DTYPES[each["dtype"]]).reshape(each["shape"])
+        arrays = {
+            name: np.frombuffer(data[8 + size :], np.uint8)[slice(*each["data_offsets"])]
+            for name, each in header.items()
+        }
+        if 8 + size + end <= len(data):
+            arrays = {
+                name: raw.copy().view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+                for name, raw in arrays.items()
+            }
     except (AttributeError, KeyError, TypeError, ValueError):
         raise TriglotError(f"{path} is no safetensors file, or damaged: {HOW}.") from None
+    if 8 + size + end > len(data):
+        raise TriglotError(
+            f"{path} is cut off: it has {len(data):,} bytes of {8 + size + end:,}. Copy it again."
+        )
     return arrays, metadata
 
 

@@ -76,8 +76,9 @@ def fit(
         batch = tuple(map(jnp.asarray, arrays))
         inputs = batch if len(batch) > 1 else batch[0]
         try:
-            network = load_network(made, _spec(arrays), name=name)
-            start = jax.eval_shape(network.init, jax.random.key(0))
+            with np.errstate(all="ignore"):  # of initializers, where an arrangement does not fit
+                network = load_network(made, _spec(arrays), name=name)
+                start = jax.eval_shape(network.init, jax.random.key(0))
             shapes = ", ".join(f"{each.dtype} {list(each.shape)}" for each in batch)
             with user_error_context(f"{network.name!r} failed on the recorded inputs {shapes}"):
                 jax.eval_shape(lambda v, i, n=network: n.apply(v, i)[0], start, inputs)

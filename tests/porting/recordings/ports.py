@@ -44,10 +44,10 @@ def plain(*bugs: str) -> Any:
     def net(x: jax.Array) -> jax.Array:
         x = hk.max_pool(jax.nn.relu(hk.Conv2D(6, 3)(x)), (2, 2, 1), (2, 2, 1), "VALID")
         x = jax.nn.silu(hk.Conv2D(8, 3, stride=2, padding="VALID")(x))
-        pooled = hk.avg_pool(x, (3, 3, 1), (1, 1, 1), "SAME")  # leaves the padding out
-        if "pooling" not in bugs:
-            x = jnp.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
-            pooled = hk.avg_pool(x, (3, 3, 1), (1, 1, 1), "VALID")
+        pads = ((1, 1), (1, 1))
+        counts = nn.pool(jnp.ones_like(x), 0.0, jax.lax.add, (3, 3), (1, 1), pads)
+        pooled = nn.pool(x, 0.0, jax.lax.add, (3, 3), (1, 1), pads)
+        pooled = pooled / counts if "pooling" in bugs else pooled / 9.0
         x = pooled if "flatten" in bugs else pooled.transpose(0, 3, 1, 2)
         x = hk.Linear(10)(x.reshape(x.shape[0], -1))
         x = x if "no activation" in bugs else jax.nn.relu(x)
@@ -84,7 +84,7 @@ class Attention(eqx.Module):
             logits = jnp.where(jnp.tril(jnp.ones((time, time), bool)), logits, -jnp.inf)
         y = (jax.nn.softmax(logits) @ v).transpose(1, 0, 2).reshape(time, 16)
         if "transposed" in self.bugs:
-            return y @ self.c_proj.weight + self.c_proj.bias
+            return y @ self.c_proj.weight + self.c_proj.bias[None]
         return each(self.c_proj, y)
 
 
@@ -98,7 +98,7 @@ class Layer(eqx.Module):
 
     def __init__(self, key: jax.Array, bugs: tuple[str, ...]) -> None:
         keys = jax.random.split(key, 3)
-        self.ln_1 = eqx.nn.LayerNorm(16, eps=1e-6 if "epsilon" in bugs else 1e-5)
+        self.ln_1 = eqx.nn.LayerNorm(16, eps=1e-4 if "epsilon" in bugs else 1e-5)
         self.ln_2 = eqx.nn.LayerNorm(16)
         self.attn = Attention(keys[0], bugs)
         self.c_fc = eqx.nn.Linear(16, 64, key=keys[1])
