@@ -1,6 +1,6 @@
 """Find each recorded value among those of the port's program, and the first that it lacks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from ...diff.programs.tape import DATA, Tape
 from ...diff.programs.values import Core, View
 from .events import Event, aliases_of, consumers, events_of
-from .parts import distance, masks, placed, placed_through
+from .parts import distance, masks, placed
 from .reading import Call, Recording
 
 LOOSE = 1e-4  # of float32 sums over a whole network, relative to the largest number
@@ -19,9 +19,6 @@ NEAR = 0.05  # of a value that is computed in another way, relative to the large
 TIGHT = 1e-5  # of few numbers, which others may have by chance
 FEW = 8
 MAX_ENDS = 24  # values of the port that are tried for a recorded one
-MAX_EXPLAINED = 6  # of these, for which a cause is looked for
-AHEAD = 4  # recorded values that follow, of which one must be found
-MAX_SPAN = 3  # recorded values that one difference may cover
 
 
 @dataclass(eq=False)
@@ -134,7 +131,7 @@ class Alignment:
                     self.lost.add(event.array)
                     continue
                 later = any(name in self.places for name in consumers(self.recording, event))
-                if later and self._nearest(event)[1] > NEAR:
+                if later and self.nearest(event)[1] > NEAR:
                     continue
             return event
         return None
@@ -152,7 +149,7 @@ class Alignment:
             return 0.0, 0.0
         return distance(self.forced[end], np.asarray(self.computed[end]))
 
-    def _nearest(self, event: Event) -> tuple[int | None, float]:
+    def nearest(self, event: Event) -> tuple[int | None, float]:
         """Return the nearest value of the port that may stand for one, and how far it is."""
         ends = self.ends(event)
         if not ends:
@@ -173,64 +170,6 @@ class Alignment:
             for name in (*each.inputs, *each.outputs)
         }
 
-    def find_end(self, event: Event, explains: Callable[[Event, int], int]) -> Found:
-        """Find the port's value in whose place a recorded one belongs.
-
-        Args:
-          event: the recorded value.
-          explains: how many causes are known if a value of the port is the one; 0 if none is.
-
-        Returns:
-          With the recorded value in its place what follows is equal; else a cause is known, or the
-          module's own parameters or its numbers say which it is. A difference covers several values
-          where only the last of them has a place, as with two modules in another order.
-        """
-        if (end := self.places.get(event.array)) is not None:
-            return Found([event], end, self.forced[end], sure=True)
-        following = [event, *(e for e in self.missing if e.index > event.index)][:MAX_SPAN]
-        if found := self._confirmed(following[:1]):
-            return found
-        ends = self.ends(event)
-        own = self._own_end(event, ends)
-        tried = (self._with_own(event, ends) or ends)[::-1][:MAX_EXPLAINED]
-        counts = {end: count for end in tried if (count := explains(event, end))}
-        if counts:  # fewest, and of these the last: half an activation is explained, too
-            end = min(counts, key=counts.__getitem__)
-            return Found([event], end, placed(self.value(event), self.arrays[end])[0])
-        for count in range(2, len(following) + 1):
-            if following[count - 2].array in self.recording.outputs:
-                break
-            if found := self._confirmed(following[:count]):
-                return found
-        if own is not None:
-            return Found([event], own, placed(self.value(event), self.arrays[own])[0])
-        size = self.value(event).size
-        inputs = [end for end in self._inputs(event) if np.size(self.arrays[end]) == size]
-        if found := self._confirmed([event], inputs):
-            return found
-        nearest, apart = self._nearest(event)
-        if nearest is not None and apart <= NEAR:
-            return Found([event], nearest, placed(self.value(event), self.arrays[nearest])[0])
-        return Found([event], nearest)
-
-    def _confirmed(self, events: list[Event], ends: Sequence[int] | None = None) -> Found | None:
-        """Find the place of the last of some values with which what follows is equal.
-
-        Later places come first: half an activation may have the same effect.
-
-        Args:
-          events: what the difference covers.
-          ends: places in which the value is tried; None for all that it may have.
-        """
-        last = events[-1]
-        ends = self.ends(last) if ends is None else ends
-        for end in ends[::-1]:
-            options = placed_through(self.tape, end, self.value(last))
-            for array in (*options, *placed(self.value(last), self.arrays[end])[:2]):
-                if self._follows(last, end, array, alone=len(events) == 1):
-                    return Found(events, end, array, sure=True)
-        return None
-
     def value(self, event: Event) -> np.ndarray:
         return np.asarray(self.recording.arrays[event.array], np.float64)
 
@@ -243,7 +182,7 @@ class Alignment:
         size, later = self.value(event).size, self._later(event)
         bits, tape = masks(self.tape, self.forced), self.tape
         first = max(
-            (tape.producers[v] for v in self._inputs(event) if v in tape.producers), default=-1
+            (tape.producers[v] for v in self.inputs(event) if v in tape.producers), default=-1
         )
         found = [
             value
@@ -260,7 +199,7 @@ class Alignment:
         ]
         return found[:MAX_ENDS]
 
-    def _inputs(self, event: Event) -> list[int]:
+    def inputs(self, event: Event) -> list[int]:
         """Return the port's values that a recorded one is computed from, as far as known."""
         if event.is_code:
             names = event.call.inputs if event.after is None else event.after.outputs
@@ -272,56 +211,12 @@ class Alignment:
         calls = self.recording.calls
         used = {name for call in calls[: event.time] for name in call.weights}
         later = {name for call in calls[event.time :] for name in call.weights} - used
-        return self._bits(later)
+        return self.bits(later)
 
-    def _bits(self, names: Iterable[str]) -> int:
+    def bits(self, names: Iterable[str]) -> int:
         own = {self.names[name] for name in names if name in self.names}
         order = sorted(self.tape.leaves)
         return sum(1 << i for i, value in enumerate(order) if self.tape.leaves[value] in own)
-
-    def _with_own(self, event: Event, ends: Sequence[int]) -> list[int]:
-        """Return those of some values that are computed with a module's own parameters."""
-        own = 0 if event.is_code else self._bits(event.call.weights)
-        bits = masks(self.tape, self.forced) if own else []
-        return [end for end in ends if own and bits[end] & own]
-
-    def _own_end(self, event: Event, ends: Sequence[int]) -> int | None:
-        """Return the first of some values after which nothing reads a module's own parameters."""
-        with_own = self._with_own(event, ends)
-        if not with_own:
-            return None
-        own = self._bits(event.call.weights)
-        reading = [end for end in with_own if self._reads(end, own)]
-        return max(reading, default=with_own[-1])
-
-    def _reads(self, value: int, own: int) -> bool:
-        """Return whether the step that computes a value reads some parameters directly."""
-        bits = masks(self.tape, self.forced)
-        step = self.tape.steps[self.tape.producers[value]]
-        return any(
-            bits[operand] & own and not self.tape.depends[operand] & ~1 for operand in step.operands
-        )
-
-    def _follows(self, event: Event, end: int, array: np.ndarray, *, alone: bool) -> bool:
-        """Return whether recorded values that follow are found with one in the port's place."""
-        ends_here = alone and event.array in self.recording.outputs
-        if ends_here and self.tape.roots[end] in {self.tape.roots[v] for v in self.tape.outputs}:
-            return True
-        now = self.tape.replay({**self.forced, end: array})
-        wanted = [e for e in self.missing if e.index > event.index][:AHEAD]
-        changed = [
-            value
-            for value in range(end + 1, len(now))
-            if now[value] is not self.arrays[value]
-            and self.tape.roots[value] == value
-            and isinstance(now[value], np.ndarray)
-        ]
-        cores = [Core.of(now[value]) for value in changed]
-        return any(
-            self.cores[each.array].same(core, tolerance(self.cores[each.array]))
-            for each in wanted
-            for core in cores
-        )
 
     def put(self, found: Found) -> None:
         """Put a recorded value in its place and go on; without a place, it is lost."""

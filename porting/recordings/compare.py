@@ -22,6 +22,7 @@ from ..names import variables_from
 from .align import Alignment, Found
 from .causes import causes_of, local_causes, num_causes
 from .parts import distance, placed
+from .placing import find_end
 from .reading import Recording, is_recording, read_recording
 from .weights import Port, fit
 
@@ -105,7 +106,7 @@ def report_of(aligned: Alignment, port: Port) -> Report:
         event = aligned.first_missing()
         if event is None:
             break
-        found = aligned.find_end(event, lambda each, end: num_causes(aligned, each, end))
+        found = find_end(aligned, event, lambda each, end: num_causes(aligned, each, end))
         difference, named = causes_of(aligned, found, label)
         located.append((event.index, difference, named))
         states.update({each.array: OTHER for each in found.events})

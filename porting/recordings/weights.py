@@ -73,8 +73,8 @@ def fit(
     attempts: list[tuple[str, Network, Any]] = []
     problems: list[str] = []
     for what, arrays in arrangements([recording.arrays[n] for n in recording.inputs]):
-        batch = tuple(map(jnp.asarray, arrays))
-        inputs = batch if len(batch) > 1 else batch[0]
+        batch = list(map(jnp.asarray, arrays))
+        inputs = tuple(batch) if len(batch) > 1 else batch[0]
         try:
             with np.errstate(all="ignore"):  # of initializers, where an arrangement does not fit
                 network = load_network(made, _spec(arrays), name=name)

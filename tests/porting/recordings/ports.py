@@ -84,6 +84,7 @@ class Attention(eqx.Module):
             logits = jnp.where(jnp.tril(jnp.ones((time, time), bool)), logits, -jnp.inf)
         y = (jax.nn.softmax(logits) @ v).transpose(1, 0, 2).reshape(time, 16)
         if "transposed" in self.bugs:
+            assert self.c_proj.bias is not None
             return y @ self.c_proj.weight + self.c_proj.bias[None]
         return each(self.c_proj, y)
 
