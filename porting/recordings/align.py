@@ -18,6 +18,7 @@ LOCAL = 2e-5  # of float32 sums in one module
 NEAR = 0.05  # of a value that is computed in another way, relative to the largest number
 TIGHT = 1e-5  # of few numbers, which others may have by chance
 FEW = 8
+EXACT = 1e-7
 MAX_ENDS = 24  # values of the port that are tried for a recorded one
 
 
@@ -240,8 +241,9 @@ class Alignment:
             found = [end for end in found if end in self.tape.producers]
             ends = [end for end in found if end not in self.forced]
             if not ends:
-                if found:  # the same numbers in another shape
-                    self.places[event.array] = found[0]
+                same = [end for end in found if core.same(Core.of(self.forced[end]), EXACT)]
+                if same:  # the same numbers in another shape
+                    self.places[event.array] = same[0]
                 continue
             end = min(ends, key=lambda e: self._apart(event, e))
             self.places[event.array] = end

@@ -69,7 +69,12 @@ def convolution(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
 
 def batch_norm(s: Settings, p: Arrays, x: Sequence[Any]) -> Any:
     shape = [1, -1] + [1] * (x[0].ndim - 2)
-    mean, var = p["running_mean"].reshape(shape), p["running_var"].reshape(shape)
+    if s["training"] or "running_mean" not in p:
+        axes = (0, *range(2, x[0].ndim))
+        mean = jnp.mean(x[0], axes, keepdims=True)
+        var = jnp.mean(jnp.square(x[0] - mean), axes, keepdims=True)
+    else:
+        mean, var = p["running_mean"].reshape(shape), p["running_var"].reshape(shape)
     y = (x[0] - mean) * jax.lax.rsqrt(var + s["eps"])
     return _affine(p, y, shape)
 

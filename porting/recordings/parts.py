@@ -14,7 +14,7 @@ from ...diff.programs.values import Core, in_place_of
 from .formulas import formula_of
 from .reading import Call, Recording
 
-STATE_NAMES = ("running_mean", "running_var", "moving_mean", "moving_variance")
+KERAS_STATE = ("moving_mean", "moving_variance")  # whether they are used depends on the call
 ALIKE = 0.02  # relative to the largest number
 LEFT_OUT = ("num_batches_tracked",)
 
@@ -78,8 +78,8 @@ def module_tape(
     unless other settings are given.
     """
     formula = formula_of(recording.library, call.kind)
-    statistics = any(name.endswith(STATE_NAMES) for name in call.weights)
-    if formula is None or (recording.train and statistics) or len(call.outputs) not in (1, 2):
+    unknown = recording.train and any(name.endswith(KERAS_STATE) for name in call.weights)
+    if formula is None or unknown or len(call.outputs) not in (1, 2):
         return None
     own = _own_arrays(recording, call)
     inputs = [recording.arrays[name] for name in call.inputs]

@@ -13,6 +13,7 @@ from .parts import distance, placed, steps_between
 
 CONFIRMED = 2e-6  # a float32 result that is computed again in float64
 MAX_TERMS = 12
+LEAST_FACTOR = 0.01  # apart from 1, below which another epsilon is as likely
 SUMS = ("add", "add_any", "sub")
 
 
@@ -203,7 +204,7 @@ def _factors(aligned: Alignment, found: Found) -> Iterator[Tried]:
     for recorded in placed(aligned.value(found.events[-1]), own)[:2]:
         square = float(np.sum(own * own))
         factor = float(np.sum(own * recorded)) / square if square else 0.0
-        if factor and distance(factor * own, recorded)[1] < LOOSE / 10:
+        if abs(factor - 1) > LEAST_FACTOR and distance(factor * own, recorded)[1] < LOOSE / 10:
             yield Tried("constant", f"the recorded result is {factor:.6g} times the port's")
             return
 
