@@ -234,11 +234,16 @@ class Alignment:
         self._evaluate()
 
     def _find(self, events: Iterable[Event]) -> None:
-        view = View(self.tape, self.arrays, LOOSE)
+        view, bits = View(self.tape, self.arrays, LOOSE), masks(self.tape, self.forced)
         for event in events:
             core = self.cores[event.array]
-            found = list(view.find_all(core, tolerance(core)))
-            found = [end for end in found if end in self.tape.producers]
+            own = 0 if event.is_code else self.bits(event.call.weights)
+            # A new batch norm hardly changes its input, which is no result of it all the same.
+            found = [
+                end
+                for end in view.find_all(core, tolerance(core))
+                if end in self.tape.producers and bits[end] & own == own
+            ]
             ends = [end for end in found if end not in self.forced]
             if not ends:
                 same = [end for end in found if core.same(Core.of(self.forced[end]), EXACT)]
