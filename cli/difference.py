@@ -1,10 +1,12 @@
 """`triglot diff`: find two networks and their inputs, compare them and print the report."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import TriglotError, shown, user_error_context
 from ..porting.options import TranslateOptions
+from ..porting.recordings.reading import is_recording, read_recording
 from ..registry.loading import load
 from .options import DiffOptions
 
@@ -28,7 +30,13 @@ def diff(options: DiffOptions) -> int:
         common.
     """
     mapping = mapping_of(options.mapping)
+    if any(map(is_recording, (options.one, options.other))):
+        return _diff_recording(options, mapping)
     check_one_way(options)
+    if len(options.checkpoint) > 2:
+        raise TriglotError(
+            f"--checkpoint takes one file, or one of each network, got {len(options.checkpoint)}."
+        )
     level = _level(options)
     zoo = [text for text in (options.one, options.other) if text.partition(":")[0] == ZOO]
     if zoo and options.env is None:
@@ -41,6 +49,7 @@ def diff(options: DiffOptions) -> int:
         _zoo(text, options.algorithm, inputs, action_spec) if text in zoo else own
         for text, own in zip((options.one, options.other), made, strict=True)
     ]
+    networks = _with_weights(networks, options, inputs, action_spec)
     from ..diff.compare import Comparison
     from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
     from ..terminal.progress import steps
@@ -56,6 +65,7 @@ def diff(options: DiffOptions) -> int:
             action_spec=action_spec,
             names=(options.one, options.other),
             level=level,
+            compare_weights=len(options.checkpoint) == 2,
             begin=shown_steps.begin,
             tell=shown_steps.tell,
         )
@@ -66,6 +76,76 @@ def diff(options: DiffOptions) -> int:
             raise
     _finish(report, options)
     return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _diff_recording(options: DiffOptions, mapping: dict[str, str]) -> int:
+    """Compare a port with a recording, print the report and write it as JSON.
+
+    Raises:
+      TriglotError: if an option does not apply, or the comparison is impossible.
+    """
+    if is_recording(options.one) and is_recording(options.other):
+        raise TriglotError(
+            f"{options.one} and {options.other} are two recordings: give one, and the port to "
+            "compare with it, such as my_port:net."
+        )
+    if is_recording(options.other):
+        raise TriglotError(
+            f"{options.other} is the second network: give the recording first, and then the port."
+        )
+    given = {"--env": options.env, "--obs-shape": options.obs_shape, "--inputs": options.inputs,
+             "--quick": options.quick, "--thorough": options.thorough}  # fmt: skip
+    for name, value in given.items():
+        if value:
+            raise TriglotError(
+                f"{name} does not apply to a recording, which has its own inputs: leave it out."
+            )
+    if options.other.partition(":")[0] == ZOO:
+        raise TriglotError(f"{options.other} cannot be compared with a recording: give a module.")
+    if len(options.checkpoint) > 1:
+        raise TriglotError(
+            "--checkpoint takes one file with a recording, which has its own weights: the port's."
+        )
+    from ..diff.report import DIFFERENT as DIFFERENT_VERDICT
+    from ..porting.recordings.compare import diff_recording
+    from ..terminal.progress import steps
+
+    read_recording(Path(options.one))
+    port = load("network", options.other)
+    problem = f"{options.other} could not be compared with {options.one}"
+    with steps() as shown_steps, user_error_context(problem):
+        report = diff_recording(
+            options.one,
+            port,
+            checkpoint=next(iter(options.checkpoint), None),
+            mapping=mapping or None,
+            name=options.other,
+            trust=options.trust,
+            begin=shown_steps.begin,
+        )
+    _finish(report, options)
+    return DIFFERENT if report.verdict == DIFFERENT_VERDICT else SAME
+
+
+def _with_weights(
+    networks: list[Any], options: DiffOptions, inputs: "Inputs", action_spec: "Spec | None"
+) -> list[Any]:
+    """Give networks the weights of their checkpoints in place of initial ones."""
+    from dataclasses import replace
+
+    from ..diff.loading import load_network
+    from ..porting.names import load_weights
+
+    found = list(networks)
+    texts = (options.one, options.other)
+    for index, path in enumerate(options.checkpoint):
+        with user_error_context(f"{texts[index]} cannot be built"):
+            network = load_network(
+                networks[index], inputs, name=texts[index], action_spec=action_spec
+            )
+        variables = load_weights(path, network, trust=options.trust)
+        found[index] = replace(network, init=lambda key, v=variables: v, random_start=False)
+    return found
 
 
 def _finish(report: "Report", options: DiffOptions) -> None:

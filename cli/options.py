@@ -49,7 +49,8 @@ class DiffOptions(MachineOptions):
     """Options of `triglot diff`.
 
     Attributes:
-      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND.
+      one: a network: package.module:object, a name of an installed package, or zoo:BACKEND; or a
+        recording of one, a .safetensors file of `python -m triglot.record`.
       other: the network to compare it with.
       env: the environment whose observations both networks read.
       obs_shape: the shape of one float32 input, without the batch.
@@ -58,6 +59,9 @@ class DiffOptions(MachineOptions):
         are drawn from -1 to 1, unsigned integers from their whole range, signed ones from 0 and 1.
       mapping: pairs of parameters, each NAME=NAME: canonical names or prefixes of the first
         network and of the second.
+      checkpoint: trained weights: of the first network, which both get; or of both networks, each
+        its own, which are compared too. With a recording, those of the port.
+      trust: read a checkpoint that is a pickle, which may run code.
       seed: random seed of weights and inputs.
       json: the file to write the result to; an existing file is replaced.
       quick: compare the functions only, not gradients, training steps and initializers.
@@ -72,6 +76,8 @@ class DiffOptions(MachineOptions):
     obs_shape: Annotated[tuple[int, ...] | None, Arg("N ...", "none")] = None
     inputs: Annotated[tuple[str, ...], Arg("INPUT ...", "none")] = ()
     mapping: Annotated[tuple[str, ...], Arg("NAME=NAME ...", "by name, or guessed")] = ()
+    checkpoint: Annotated[tuple[Path, ...], Arg("FILE ...", "none: initial weights")] = ()
+    trust: bool = False
     seed: Count = 0
     json: Annotated[Path | None, Arg("FILE", "none")] = None
     quick: bool = False

@@ -22,6 +22,7 @@ from .networks import FrozenOnes, Networks
 from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
 from .pairing.parameters import Pairing
+from .pairing.values import weight_causes
 from .programs import (
     Explanation,
     explain,
@@ -48,6 +49,7 @@ def diff_networks(
     action_spec: Spec | None = None,
     names: tuple[str | None, str | None] = (None, None),
     level: str = STANDARD,
+    compare_weights: bool = False,
 ) -> Report:
     """Compare two networks at equal weights, and name the likely causes of a difference.
 
@@ -66,6 +68,7 @@ def diff_networks(
       names: of the networks, in the report.
       level: `quick` compares the functions only, not gradients, steps and initializers; `standard`
         measures of large networks what decides; `thorough` measures everything of any size.
+      compare_weights: whether both networks have trained weights, which are compared too.
 
     Raises:
       TriglotError: if a network fails on such inputs, their outputs have different shapes, no
@@ -81,6 +84,7 @@ def diff_networks(
     'equivalent'
     """
     how: Any = {"mapping": mapping, "seed": seed, "action_spec": action_spec, "names": names}
+    how["compare_weights"] = compare_weights
     return Comparison(one, other, inputs, level=level, **how).run()
 
 
@@ -102,6 +106,7 @@ class Comparison:
         action_spec: Spec | None = None,
         names: tuple[str | None, str | None] = (None, None),
         level: str = STANDARD,
+        compare_weights: bool = False,
         begin: Callable[[str], None] = lambda what: None,
         tell: Callable[[str], None] = lambda found: None,
     ) -> None:
@@ -120,7 +125,7 @@ class Comparison:
         self.sides = Networks((first, second), inputs, mapping, seed, level)
         self.labels = self.sides.labels
         self.known = Report(labels=self.labels)
-        self._begin, self._tell = begin, tell
+        self._begin, self._tell, self._compare_weights = begin, tell, compare_weights
         self._notes: list[str] = []
 
     def run(self) -> Report:
@@ -131,6 +136,11 @@ class Comparison:
         pairing, frozen, causes = self._pair()
         self._know(num_params=sizes, pairing=pairing, causes=tuple(causes))
         self._tell(f"{len(pairing.pairs)} pairs of parameters, {pairing.source}")
+        weights: list[Cause] = []
+        if self._compare_weights:
+            held = one.variables, other.variables
+            weights = weight_causes(pairing, self.sides.networks, held, self.labels)
+            self._tell(f"{len(weights)} parameters of the checkpoints differ")
         self._begin("comparing operation by operation")
         subjects = self.sides.subjects(pairing, frozen)
         setup, random = self._setup(subjects)
@@ -188,10 +198,11 @@ class Comparison:
             programs = [side.traced(setup.key, True) for side in subjects]
             precision = precision_cause(programs, self.labels)
             causes = [*causes, *filter(None, [precision])]
+        verdict = DIFFERENT if weights else verdict
         self._know(
             verdict=verdict,
             first_difference=first,
-            causes=tuple(causes),
+            causes=(*weights, *causes),
             pairing=search.pairing,
             measurements=tuple(measurements),
         )

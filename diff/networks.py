@@ -10,7 +10,9 @@ import numpy as np
 
 from ..backends.calling import Inputs, describe_inputs
 from ..backends.libraries import title
-from ..core.errors import user_error_context
+from ..backends.pairing.mapping import Target
+from ..backends.pairing.statistics import translate_state
+from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
 from .inputs import batch_of, carry_of
 from .measures import effort, weights
@@ -136,6 +138,20 @@ class Networks:
         )
         return one, other
 
+    def _statistics(self, pairing: Pairing, *, from_other: bool) -> Any:
+        """Return the running statistics of trained weights for the other side; None to keep its."""
+        order = (1, 0) if from_other else (0, 1)
+        source, target = (self.networks[i] for i in order)
+        given, start = (self.starts[i].variables.state for i in order)
+        if source.random_start or not (jax.tree.leaves(given) and jax.tree.leaves(start)):
+            return None
+        pairs = {(p.one, p.other)[order[0]]: Target((p.one, p.other)[order[1]])
+                 for p in pairing.pairs}  # fmt: skip
+        try:
+            return translate_state(given, source, start, target, pairs)
+        except TriglotError:
+            return None
+
     def subjects(
         self, pairing: Pairing, frozen: FrozenOnes, *, repaired: bool = False
     ) -> tuple[Subject, Subject]:
@@ -164,6 +180,7 @@ class Networks:
         ]
         from_other = self.networks[0].random_start and not self.networks[1].random_start
         values = weights.shared_values(pairing, own[from_other], from_other=from_other)
+        moved = self._statistics(pairing, from_other=from_other)
         subjects = []
         for index, (network, start) in enumerate(zip(networks, self.starts, strict=True)):
             left = (pairing.only_one, pairing.only_other)[index]
@@ -176,6 +193,8 @@ class Networks:
             named |= {shared[index][name]: array for name, array in values.items()}
             named |= {each.name: each.value for each in frozen[index]}
             variables = weights.put(network, start.variables, named)
+            if moved is not None and index != from_other:
+                variables = Variables(params=variables.params, state=moved)
             subjects.append(
                 replace(start, network=network, variables=variables, names=shared[index])
             )

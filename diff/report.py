@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,6 +25,25 @@ MEANING = {
 }
 
 
+@dataclass(frozen=True)
+class Module:
+    """A recorded value, and whether the port computes it.
+
+    Attributes:
+      name: of the module, or the modules between which it was computed.
+      kind: its class.
+      source: `file:line` in the recorded model.
+      state: `equal`, `different`, or why it was not compared.
+      max_rel: the largest difference relative to the largest number, from equal inputs.
+    """
+
+    name: str
+    kind: str
+    source: str
+    state: str
+    max_rel: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What two networks have in common and where they differ; `str` formats it in 80 columns.
@@ -42,6 +62,7 @@ class Report:
       measurements: outputs, gradients and steps, at equal weights.
       initializers: what both initializers draw; empty if a network has its weights already.
       num_keys: over which initializers were compared.
+      modules: of a recording, in the order of the calls; empty for two networks.
       notes: what was not measured, and why.
     """
 
@@ -55,6 +76,7 @@ class Report:
     measurements: tuple[Measurement, ...] = ()
     initializers: tuple[InitializerRow, ...] = ()
     num_keys: int = 0
+    modules: tuple[Module, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -85,6 +107,7 @@ class Report:
             "measurements": [_measurement(each) for each in self.measurements],
             "initializers": [asdict(row) for row in self.initializers],
             "initializer_keys": self.num_keys,
+            "modules": [asdict(module) for module in self.modules],
             "notes": self.notes,
         }
         return _finite(content)
@@ -105,7 +128,8 @@ class Report:
         for cause in self.causes:
             yield from _wrapped(f"  {cause.name}: {cause.evidence}", " " * 4)
             yield from _wrapped(f"    at {cause.where}", " " * 7)
-        yield from ("", *self._parameters(), "", *self._measurements())
+        yield from ("", *self._parameters(), "")
+        yield from self._modules() if self.modules else self._measurements()
         if self.initializers:
             yield from ("", *self._initializers())
         for note in self.notes:
@@ -146,6 +170,18 @@ class Report:
         if not all(each.agrees for each in self.measurements):
             yield "* more than rounding"
 
+    def _modules(self) -> Iterator[str]:
+        counts = Counter(module.state for module in self.modules)
+        counted = ", ".join(f"{count} {state}" for state, count in counts.items())
+        yield from _wrapped(f"{len(self.modules)} recorded values: {counted}", "  ")
+        apart = [module for module in self.modules if module.state != "equal"]
+        for module in apart[:MAX_ROWS]:
+            place = f" ({module.source})" if module.source else ""
+            line = f"  {module.name}: {module.kind}{place}, {module.state}"
+            yield from _wrapped(line, " " * 4)
+        if len(apart) > MAX_ROWS:
+            yield f"  and {len(apart) - MAX_ROWS} more"
+
     def _initializers(self) -> Iterator[str]:
         yield f"initializers, over {self.num_keys:,} keys"
         apart = [row for row in self.initializers if row.differs]
@@ -173,7 +209,8 @@ def _operation(operation: Operation | None) -> str:
     if operation is None:
         return "no counterpart"
     scope = f" in {operation.scope}" if operation.scope else ""
-    return f"{operation.name}{scope} ({operation.source})"
+    source = f" ({operation.source})" if operation.source else ""
+    return f"{operation.name}{scope}{source}"
 
 
 def _finite(value: Any) -> Any:

@@ -45,6 +45,8 @@ def pair(
     mapping: Mapping[str, str] | None,
     inputs: Any,
     order: Order | None,
+    *,
+    by_use: bool = False,
 ) -> Paired:
     """Pair all parameters of both sides.
 
@@ -56,6 +58,7 @@ def pair(
       inputs: a batch for the target, and for a source with a function.
       order: the source's parameters in the order in which its file or class has them, for a source
         without a function; None to read its program.
+      by_use: whether `order` is the order of use, and not that of the names.
 
     Raises:
       TriglotError: if some cannot be paired.
@@ -70,7 +73,7 @@ def pair(
         if order is None:
             found, how = _by_use(source, variables, target, inputs), "guessed by order of use"
         else:
-            found = _by_rank(source, variables, target, inputs, order)
+            found = _by_rank(source, variables, target, inputs, order, by_use)
             how = "guessed by shape and order"
         if found is None:
             raise error
@@ -114,7 +117,12 @@ def _sides(
 
 
 def _by_rank(
-    source: Network, variables: Variables, target: Network, inputs: Any, order: Order
+    source: Network,
+    variables: Variables,
+    target: Network,
+    inputs: Any,
+    order: Order,
+    by_use: bool,
 ) -> dict[str, Target] | None:
     """Pair layers of equal kinds and shapes by their rank; None unless there are as many on both.
 
@@ -125,7 +133,7 @@ def _by_rank(
     sides = _sides(source, variables, target, start)
     order = [name for name in order if name in sides[0]]
     ranks = order, sorted(sides[1], key=naturally)
-    if order != sorted(order, key=naturally):
+    if by_use or order != sorted(order, key=naturally):
         outputs = range(len(jax.tree.leaves(jax.eval_shape(target.apply, start, inputs)[0])))
         used = read_uses(target, start, inputs, outputs).order
         ranks = order, [name for name in dict.fromkeys([*used, *ranks[1]]) if name in sides[1]]

@@ -27,6 +27,7 @@ from .diff.compare import diff_networks
 from .diff.testing import assert_same_function
 from .export.policy import load_policy
 from .porting.names import load_weights
+from .porting.recordings.compare import diff_recording
 from .registry.agents import make_agent
 from .registry.environments import make_env
 from .registry.presets.find import preset
@@ -40,7 +41,8 @@ __all__ = [
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",
     "rl", "nn",
-    "check_agent", "check_environment", "check_network", "diff_networks", "assert_same_function",
+    "check_agent", "check_environment", "check_network", "diff_networks", "diff_recording",
+    "assert_same_function",
     "TriglotError",
     # Also in `rl` and `nn`.
     "Agent", "AgentBase", "Learner", "Environment", "TimeStep", "Box", "Dict", "Discrete",

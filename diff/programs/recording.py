@@ -48,7 +48,7 @@ def record_both(
         _share((one, other), named, shared)
         inputs = jax.tree.map(_small, inputs)
     tapes = [
-        record(_forward(side, params, inputs, train, key), wide=wide, shared=values)
+        record(forward_program(side, params, inputs, train, key), wide=wide, shared=values)
         for side, params, values in zip((one, other), named, shared, strict=True)
     ]
     if len(tapes[0].outputs) != len(tapes[1].outputs):
@@ -59,9 +59,10 @@ def record_both(
     return tapes[0], tapes[1]
 
 
-def _forward(
+def forward_program(
     side: Side, params: dict[str, Any], inputs: PyTree, train: bool, key: jax.Array
 ) -> Program:
+    """Return a network's call as a function of its parameters by canonical name."""
     network, codec = side.network, codec_of(side.network)
 
     def function(named: Any, state: Any, inputs: Any, key: Any) -> tuple[PyTree, PyTree]:

@@ -140,6 +140,7 @@ class Tape:
         *,
         arrays: Sequence[Any] | None = None,
         steps: Sequence[int] | None = None,
+        computed: dict[int, Any] | None = None,
     ) -> list[Any]:
         """Evaluate again with other values.
 
@@ -148,6 +149,7 @@ class Tape:
           operands: arrays in place of operands, by step and position.
           arrays: the values to start from; the recorded ones by default.
           steps: the steps to evaluate, in order; all by default.
+          computed: gets what the steps give where a value is replaced.
 
         Returns:
           All values. What depends on no replaced one is not evaluated.
@@ -173,6 +175,8 @@ class Tape:
                     if value not in values:
                         now[value] = array
                         changed.add(value)
+                    elif computed is not None:
+                        computed[value] = array
         return now
 
 

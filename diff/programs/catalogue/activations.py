@@ -10,7 +10,7 @@ from ... import host
 from ..divergence import Divergence
 from ..regions import Region, consumers
 from ..tape import LAYOUT, Tape
-from ..values import View, close, layouts
+from ..values import TOLERANCE, View, close, layouts
 from . import features
 from .features import Finding
 
@@ -114,16 +114,16 @@ def identify(view: View, argument: int, result: int) -> str | None:
     return None
 
 
-def name_function(x: np.ndarray, y: np.ndarray) -> str | None:
+def name_function(x: np.ndarray, y: np.ndarray, tolerance: float = TOLERANCE) -> str | None:
     """Name the function of which `y` are the values at `x`; None if it is unknown."""
     if np.ptp(x) == 0:
         return None
-    if close(x, y):
+    if close(x, y, tolerance):
         return "none"
     points, values = np.resize(x, POINTS), np.resize(y, POINTS)
     with jax.enable_x64(True):
         for name, function in NAMED.items():
-            if close(np.asarray(function(points)), values):
+            if close(np.asarray(function(points)), values, tolerance):
                 return name
     return _of_both_signs(x, y) if np.any(x < 0) else None
 

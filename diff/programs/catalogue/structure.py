@@ -372,10 +372,8 @@ def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         for step in bare.steps(bare.values):
             operands = bare.tape.steps[step].operands
             end = bare.tape.steps[step].results[0]
-            if bare.tape.steps[step].name != "add" or (
-                features.leads_to(bare.tape, end, ("reduce_sum",), 2) is not None
-            ):  # another sum, or one that is normalized too
-                continue
+            if bare.tape.steps[step].name != "add" or _is_averaged(bare.tape, end):
+                continue  # no sum, or one that is normalized too
             for (kept, moved), added in itertools.product(
                 (operands, operands[::-1]), (cores, cores[::-1])
             ):
@@ -392,6 +390,12 @@ def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
                     )
                     return Finding("operation_order", evidence, whole)
     return None
+
+
+def _is_averaged(tape: Tape, value: int) -> bool:
+    """Return whether a value, or its square, is summed, as a norm does."""
+    near = features.onward(tape, [value], 2, ("square", "integer_pow", "reduce_sum"))
+    return any(tape.steps[index].name == "reduce_sum" for index in near)
 
 
 def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergence | None:
