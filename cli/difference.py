@@ -1,5 +1,7 @@
 """`triglot diff`: find two networks and their inputs, compare them and print the report."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +67,7 @@ def diff(options: DiffOptions) -> int:
             action_spec=action_spec,
             names=(options.one, options.other),
             level=level,
+            modules=options.html is not None,
             compare_weights=len(options.checkpoint) == 2,
             begin=shown_steps.begin,
             tell=shown_steps.tell,
@@ -150,11 +153,17 @@ def _with_weights(
 
 def _finish(report: "Report", options: DiffOptions) -> None:
     """Print what was found, and write it."""
-    from ..machine.files import write_json
+    from ..machine.files import write_files, write_json
 
     print(report)
+    content = report.to_json()
     if options.json is not None:
-        write_json(options.json, report.to_json())
+        write_json(options.json, content)
+    if options.html is not None:
+        from ..report.difference import page
+
+        command = shlex.join(["triglot", *sys.argv[1:]])
+        write_files(options.html.parent, {options.html.name: page(content, command)})
 
 
 def _level(options: DiffOptions) -> str:

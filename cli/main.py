@@ -289,8 +289,9 @@ def _diff(arguments: list[str], started: float) -> int:
     if they cannot be compared.
     """
     options = _parse(arguments)
-    if options.json is not None:
-        check_writable("--json", options.json.parent)
+    for name, file in (("--json", options.json), ("--html", options.html)):
+        if file is not None:
+            check_writable(name, file.parent)
     _set_compilation_cache(options)
     from .difference import diff
 

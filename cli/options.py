@@ -63,6 +63,8 @@ class DiffOptions(MachineOptions):
         its own, which are compared too. With a recording, those of the port.
       trust: read a checkpoint that is a pickle, which may run code.
       seed: random seed of weights and inputs.
+      html: the page to write, with both networks' modules side by side; an existing file is
+        replaced.
       json: the file to write the result to; an existing file is replaced.
       quick: compare the functions only, not gradients, training steps and initializers.
       thorough: measure everything, whatever the size of the networks: canonical arithmetic, 100
@@ -79,6 +81,7 @@ class DiffOptions(MachineOptions):
     checkpoint: Annotated[tuple[Path, ...], Arg("FILE ...", "none: initial weights")] = ()
     trust: bool = False
     seed: Count = 0
+    html: Annotated[Path | None, Arg("FILE", "none")] = None
     json: Annotated[Path | None, Arg("FILE", "none")] = None
     quick: bool = False
     thorough: bool = False

@@ -18,6 +18,7 @@ from .measures.distributions import Randomness
 from .measures.effort import LEVELS, QUICK, STANDARD
 from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subject
+from .modules import Part, compare_modules
 from .networks import FrozenOnes, Networks
 from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
@@ -49,6 +50,7 @@ def diff_networks(
     action_spec: Spec | None = None,
     names: tuple[str | None, str | None] = (None, None),
     level: str = STANDARD,
+    modules: bool = False,
     compare_weights: bool = False,
 ) -> Report:
     """Compare two networks at equal weights, and name the likely causes of a difference.
@@ -68,6 +70,7 @@ def diff_networks(
       names: of the networks, in the report.
       level: `quick` compares the functions only, not gradients, steps and initializers; `standard`
         measures of large networks what decides; `thorough` measures everything of any size.
+      modules: whether modules are compared side by side, which is done of small networks anyway.
       compare_weights: whether both networks have trained weights, which are compared too.
 
     Raises:
@@ -84,7 +87,7 @@ def diff_networks(
     'equivalent'
     """
     how: Any = {"mapping": mapping, "seed": seed, "action_spec": action_spec, "names": names}
-    how["compare_weights"] = compare_weights
+    how |= {"compare_weights": compare_weights, "modules": modules}
     return Comparison(one, other, inputs, level=level, **how).run()
 
 
@@ -106,6 +109,7 @@ class Comparison:
         action_spec: Spec | None = None,
         names: tuple[str | None, str | None] = (None, None),
         level: str = STANDARD,
+        modules: bool = False,
         compare_weights: bool = False,
         begin: Callable[[str], None] = lambda what: None,
         tell: Callable[[str], None] = lambda found: None,
@@ -126,6 +130,7 @@ class Comparison:
         self.labels = self.sides.labels
         self.known = Report(labels=self.labels)
         self._begin, self._tell, self._compare_weights = begin, tell, compare_weights
+        self._modules = modules
         self._notes: list[str] = []
 
     def run(self) -> Report:
@@ -147,7 +152,8 @@ class Comparison:
         dtypes_apart = findings.dtype_causes(pairing, subjects, setup)
         causes += dtypes_apart
         search = _Search(self.sides, setup, self._notes, pairing, frozen, subjects)
-        search.compare()
+        search.compare(modules=self._modules or setup.effort.everything)
+        self._know(parts=search.parts)
         if search.apart:
             first, found = search.explained(with_state=random is None and _has_state(subjects))
             known = findings.without_reordered([*causes, *search.turned, *found])
@@ -328,6 +334,7 @@ class _Search:
       found: what was found in each mode.
       first: the first difference of networks whose parameters have no counterpart.
       answers: what `explained` returned, by what was asked.
+      parts: the modules of both networks, if they were compared.
     """
 
     sides: Networks
@@ -341,6 +348,7 @@ class _Search:
     found: dict[str, Explanation] = field(default_factory=dict)
     first: Difference | None = None
     answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
+    parts: tuple[tuple[Part, ...], tuple[Part, ...]] = ((), ())
 
     @property
     def size(self) -> int:
@@ -354,10 +362,18 @@ class _Search:
         left = len(self.pairing.only_one), len(self.pairing.only_other)
         return left[0] == left[1] and any(each.resized for each in self.found.values())
 
-    def compare(self) -> None:
-        """Compare both networks operation by operation, and find transposed matrices."""
+    def compare(self, *, modules: bool) -> None:
+        """Compare both networks operation by operation, and find transposed matrices.
+
+        Args:
+          modules: whether modules are compared side by side.
+        """
         for mode in self.setup.modes:
             self._explain(mode)
+        if modules and EVALUATION in self.found:
+            one, other = (view.tape for view in self.found[EVALUATION].views)
+            with noted(self.notes, "the modules were not compared"):
+                self.parts = compare_modules((one, other))
         self.apart = {mode for mode, each in self.found.items() if each.diverges}
         if self.pairing.only_one or self.pairing.only_other:
             self.first = self._first_unrepaired(self.setup.modes[0])

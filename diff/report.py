@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..report.difference import fragment
 from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Measurement
+from .modules import Part
 from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation
 
+FORMAT = 1  # of the JSON; docs/reference/diff-json.md describes it
 WIDTH = 80
 MAX_ROWS = 12
 
@@ -63,6 +66,7 @@ class Report:
       initializers: what both initializers draw; empty if a network has its weights already.
       num_keys: over which initializers were compared.
       modules: of a recording, in the order of the calls; empty for two networks.
+      parts: the modules of both networks; empty unless they were asked for.
       notes: what was not measured, and why.
     """
 
@@ -77,6 +81,7 @@ class Report:
     initializers: tuple[InitializerRow, ...] = ()
     num_keys: int = 0
     modules: tuple[Module, ...] = ()
+    parts: tuple[tuple[Part, ...], tuple[Part, ...]] = ((), ())
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,8 +94,10 @@ class Report:
         """Return an object for JSON; infinite differences become null."""
         pairing = self.pairing
         content = {
+            "format": FORMAT,
             "networks": self.labels,
             "verdict": self.verdict,
+            "meaning": MEANING[self.verdict],
             "max_abs_difference": self.max_abs_difference,
             "first_difference": self.first_difference and asdict(self.first_difference),
             "first_rounding": self.first_rounding and asdict(self.first_rounding),
@@ -108,9 +115,17 @@ class Report:
             "initializers": [asdict(row) for row in self.initializers],
             "initializer_keys": self.num_keys,
             "modules": [asdict(module) for module in self.modules],
+            "parts": {
+                name: [asdict(part) for part in own]
+                for name, own in zip(("one", "other"), self.parts, strict=True)
+            },
             "notes": self.notes,
         }
         return _finite(content)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return fragment(self.to_json())
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

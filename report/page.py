@@ -47,7 +47,7 @@ def page(
     """
     kinds = {".json": "application/json", ".csv": "text/csv"}
     return (
-        _environment()
+        environment()
         .get_template(f"{command}.html")
         .render(
             command=command,
@@ -120,7 +120,7 @@ def _style() -> str:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ASSETS),
         autoescape=True,

@@ -91,3 +91,11 @@ def test_a_network_of_the_zoo_is_compared_with_an_own_one(
     words = ["diff", "zoo:haiku", "diffed_networks:ActorCritic", "--env", "gymnax:CartPole-v1"]
     assert cli.main(words) == 0
     assert "guessed by order of use" in capsys.readouterr().out
+
+
+def test_a_page_is_written(folder: Path) -> None:
+    page = folder / "page.html"
+    assert diff("haiku_net", "relu_net", "--obs-shape", "4", "--html", str(page)) == 1
+    text = page.read_text()
+    assert "activation" in text and 'class="module different"' in text
+    assert "diffed_networks.py" in text

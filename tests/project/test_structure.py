@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"core"},
     "envs": {"core"},
     "checks": {"core"},
-    "diff": {"core", "backends"},
+    "diff": {"core", "backends", "report"},
     "machine": {"core", "backends"},
     "terminal": {"core"},
     "report": {"core", "backends", "envs", "machine"},
