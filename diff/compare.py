@@ -18,7 +18,7 @@ from .measures.distributions import Randomness
 from .measures.effort import LEVELS, QUICK, STANDARD
 from .measures.numbers import EVALUATION, GRADIENTS, OUTPUTS, STATE, TRAINING, Measurement, Setup
 from .measures.subject import Subject
-from .modules import Part, compare_modules
+from .modules import Section, compare_modules
 from .networks import FrozenOnes, Networks
 from .pairing.leftovers import find_frozen, find_shared, leftover_causes
 from .pairing.pair import find_transposed, layout_cause, pair_parameters
@@ -348,7 +348,7 @@ class _Search:
     found: dict[str, Explanation] = field(default_factory=dict)
     first: Difference | None = None
     answers: dict[Any, tuple[Difference | None, list[Cause]]] = field(default_factory=dict)
-    parts: tuple[tuple[Part, ...], tuple[Part, ...]] = ((), ())
+    parts: tuple[tuple[Section, ...], tuple[Section, ...]] = ((), ())
 
     @property
     def size(self) -> int:

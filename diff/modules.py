@@ -17,7 +17,7 @@ EQUAL, DIFFERENT, FOLLOWS, INNER = "equal", "different", "follows", "inner"
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """A module of a network, or code between modules, with the value that it computes.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Node:
     steps: list[int]
 
 
-def compare_modules(tapes: tuple[Tape, Tape]) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def compare_modules(tapes: tuple[Tape, Tape]) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
@@ -114,7 +114,7 @@ def _module(tape: Tape, step: Step) -> str:
     return owner or places.operation(tape, step.results[0]).source
 
 
-def _part(view: View, node: _Node, other: View) -> Part:
+def _part(view: View, node: _Node, other: View) -> Section:
     tape, value = view.tape, _result(view.tape, node)
     array = np.asarray(view.arrays[value])
     real = np.real(array).astype(np.float64)
@@ -124,7 +124,7 @@ def _part(view: View, node: _Node, other: View) -> Part:
     else:
         inputs = _inputs(view, node)
         state = DIFFERENT if all(other.has(view.core(each)) for each in inputs) else FOLLOWS
-    return Part(
+    return Section(
         name=node.name,
         source=places.operation(tape, value).source,
         operations=tuple(step.name for step in steps[:MAX_OPERATIONS]),
@@ -141,7 +141,7 @@ def _part(view: View, node: _Node, other: View) -> Part:
     )
 
 
-def _mark_inner(tape: Tape, nodes: Sequence[_Node], parts: list[Part]) -> None:
+def _mark_inner(tape: Tape, nodes: Sequence[_Node], parts: list[Section]) -> None:
     """Mark values that the other network lacks, and that lead to equal ones only."""
     place = {index: number for number, node in enumerate(nodes) for index in node.steps}
     outputs = {tape.roots[value] for value in tape.outputs}
@@ -178,7 +178,7 @@ def _pairs(
     one: View,
     other: View,
     nodes: tuple[list[_Node], list[_Node]],
-    parts: Sequence[Sequence[Part]],
+    parts: Sequence[Sequence[Section]],
 ) -> list[tuple[int, int]]:
     """Pair parts with equal values in order, and those between them one by one."""
     place = {

@@ -10,7 +10,7 @@ from typing import Any
 from ..report.difference import fragment
 from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Measurement
-from .modules import Part
+from .modules import Section
 from .pairing.parameters import Pairing
 from .types import Cause, Difference, Operation
 
@@ -81,7 +81,7 @@ class Report:
     initializers: tuple[InitializerRow, ...] = ()
     num_keys: int = 0
     modules: tuple[Module, ...] = ()
-    parts: tuple[tuple[Part, ...], tuple[Part, ...]] = ((), ())
+    parts: tuple[tuple[Section, ...], tuple[Section, ...]] = ((), ())
     notes: tuple[str, ...] = ()
 
     @property

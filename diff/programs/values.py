@@ -180,7 +180,7 @@ class View:
     ) -> Iterator[int]:
         """Yield the values with the same numbers, up to this tolerance or the view's.
 
-        What is computed and never used is nobody's counterpart, unless `unused`.
+        Values that are computed and never used are left out, unless `unused`.
         """
         tolerance = self.tolerance if tolerance is None else tolerance
         if core.array.size not in self._by_size:

@@ -71,13 +71,13 @@ ENTRIES: Sequence[Entry] = (
     structure.operand_order,
     exchanges.exchanged,
     exchanges.other_heads,
+    structure.constant,
+    structure.factor,
     resizing.resizing,
 )
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
     structure.operand,
-    structure.constant,
-    structure.factor,
     structure.operation_order,
     structure.missing_operation,
     structure.other_operation,
@@ -168,7 +168,10 @@ def is_consequence(found: Divergence, explained: Sequence[Divergence]) -> bool:
     a convolution's of another size, or where something else reads them too.
     """
     for earlier in explained:
-        pairs = zip(earlier.parts, found.parts, strict=True)
+        pairs = list(zip(earlier.parts, found.parts, strict=True))
+        first, again = pairs[0]
+        if first.steps and first.values == again.values and first.end == again.end:
+            return True
         if all(
             each.first in part.values if each.first is not None else each.end in (None, part.end)
             for each, part in pairs

@@ -2,12 +2,10 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from ..divergence import Divergence
-from ..regions import RegionPart
 from ..tape import INPUTS, LAYOUT, Tape
 from ..values import close
 from . import features
@@ -27,7 +25,7 @@ def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         arrays = view.arrays[a], view.arrays[b]
         if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
             continue
-        if not found.agrees({}, _in_part(part, {a: b, b: a})):
+        if not found.agrees({a: arrays[1], b: arrays[0]}):
             continue
         gated = any(tape.steps[index].name == "mul" and _reads_gate(tape, index, (a, b))
                     for index in part.steps[:MAX_STEPS])  # fmt: skip
@@ -42,19 +40,6 @@ def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         )
         return Finding(name, evidence, found)
     return None
-
-
-def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Any]:
-    """Return replacements for what the steps of a part read of some values."""
-    tape, view = part.tape, part.view
-    operands: dict[tuple[int, int], Any] = {}
-    for index in part.steps:
-        for position, value in enumerate(tape.steps[index].operands):
-            if (other := values.get(tape.roots[value])) is not None:
-                array, shape = np.asarray(view.arrays[other]), np.shape(view.arrays[value])
-                if array.size == np.prod(shape, dtype=int):
-                    operands[index, position] = array.reshape(shape)
-    return operands
 
 
 def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:

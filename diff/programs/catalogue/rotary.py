@@ -65,7 +65,7 @@ def _frequencies(tape: Tape, value: int) -> int | None:
 
 
 def _conventions(part: RegionPart) -> set[str]:
-    """Return how a part rotates what it reads; both where it cannot be told."""
+    """Return how a part rotates what it reads; both where it is unclear."""
     found: set[str] = set()
     wholes = {features.whole_of(part.tape, value) for value in part.inputs} - {None}
     for value in (*part.inputs, *filter(None, wholes)):
