@@ -15,6 +15,7 @@ from . import (
     attention,
     cells,
     exchanges,
+    moves,
     norms,
     order,
     resizing,
@@ -59,8 +60,8 @@ ENTRIES: Sequence[Entry] = (
     cells.forget_bias,
     cells.gate_order,
     attention.attention_heads,
-    structure.moved_sum,
-    structure.moved_operation,
+    moves.moved_sum,
+    moves.moved_operation,
     activations.activation,
     activations.logarithm,
     structure.reduction,
@@ -78,9 +79,9 @@ ENTRIES: Sequence[Entry] = (
 WEAK: Sequence[Entry] = (
     structure.position_embedding,
     structure.operand,
-    structure.operation_order,
-    structure.missing_operation,
-    structure.other_operation,
+    moves.operation_order,
+    moves.missing_operation,
+    moves.other_operation,
 )
 
 
@@ -128,7 +129,7 @@ def name_causes(found: Divergence, labels: tuple[str, str]) -> Named:
     place = "; ".join(f"{label}: {own}" for label, own in zip(labels, shown, strict=True))
     named = [(finding.name, finding.evidence), *finding.more]
     causes = tuple(Cause(name, place, evidence) for name, evidence in named)
-    return Named(causes, finding.divergence, shown, structure.computed_by_one(parts))
+    return Named(causes, finding.divergence, shown, moves.computed_by_one(parts))
 
 
 def _explained(found: Divergence, labels: tuple[str, str]) -> Finding | None:

@@ -10,6 +10,9 @@ from ..regions import consumers
 from ..tape import Tape
 from ..values import close
 
+PRODUCTS = ("conv_general_dilated", "dot_general")
+ARITHMETIC = ("add", "div", "mul", "sub")
+MAX_NORM = 12  # operations of a norm, from its result to its input
 PIECES = ("split", "slice", "dynamic_slice")
 ROOTS = ("rsqrt", "sqrt", "pow", "integer_pow")
 
@@ -150,3 +153,20 @@ def _finite_results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
     if pair is None or not np.all(np.isfinite(pair)):
         return None
     return pair[0].astype(np.float64), pair[1].astype(np.float64)
+
+
+def is_norm_of(tape: Tape, value: int, source: int) -> bool:
+    """Return whether a value is another one, normalized."""
+    level, names = {tape.roots[value]}, set[str]()
+    for _ in range(MAX_NORM):
+        steps = [tape.producers[root] for root in level if root in tape.producers]
+        names |= {tape.steps[index].name for index in steps}
+        level = {
+            tape.roots[operand]
+            for index in steps
+            if tape.steps[index].name not in PRODUCTS
+            for operand in tape.steps[index].operands
+        }
+        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
+            return True
+    return False

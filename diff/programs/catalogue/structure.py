@@ -1,14 +1,12 @@
-"""Operations that both programs have, on other operands, axes, numbers or in another order."""
+"""Operations that both programs have, on other operands, axes or numbers."""
 
-import itertools
-from collections import Counter
 from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from .. import places
 from ..divergence import Divergence
-from ..regions import RegionPart, consumers
+from ..regions import RegionPart
 from ..tape import INPUTS, LAYOUT, PARAMS, Step, Tape
 from ..values import layouts
 from . import features
@@ -21,13 +19,9 @@ REDUCTIONS = {
     "reduce_min": "takes the minimum",
     "reduce_sum": "sums",
 }
-ARITHMETIC = ("add", "div", "mul", "sub")
 ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
 BOUNDS = ("clamp", "max", "min")
-PRODUCTS = ("conv_general_dilated", "dot_general")
-MAX_OTHERS = 5  # operations of a part that has another operation
-MAX_NORM = 12  # operations of a norm, from its result to its input
 MAX_STEPS = 24  # of a part whose operations are compared one by one
 
 
@@ -215,25 +209,8 @@ def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
         return features.gate_order(tape, read) or "operand_order"
     if step.name == "add":
         return "residual_source"
-    is_norm = _is_norm_of(tape, read, meant) or _is_norm_of(tape, meant, read)
+    is_norm = features.is_norm_of(tape, read, meant) or features.is_norm_of(tape, meant, read)
     return "operation_order" if is_norm else "operand_source"
-
-
-def _is_norm_of(tape: Tape, value: int, source: int) -> bool:
-    """Return whether a value is another one, normalized."""
-    level, names = {tape.roots[value]}, set[str]()
-    for _ in range(MAX_NORM):
-        steps = [tape.producers[root] for root in level if root in tape.producers]
-        names |= {tape.steps[index].name for index in steps}
-        level = {
-            tape.roots[operand]
-            for index in steps
-            if tape.steps[index].name not in PRODUCTS
-            for operand in tape.steps[index].operands
-        }
-        if tape.roots[source] in level and names & {"rsqrt", "sqrt"}:
-            return True
-    return False
 
 
 def position_embedding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -325,144 +302,6 @@ def operand_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     return None
 
 
-def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find an operation that one program has before a sum or product, the other behind it."""
-    for early, late in ((0, 1), (1, 0)):
-        part, bare = found.parts[early], found.parts[late]
-        names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
-        if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
-            continue
-        early_name = names[-1]
-        regions = [part.region, bare.region]
-        # What the bare program computes of the value, and then with the same operation.
-        for step in consumers(bare.tape, bare.end):
-            for result in bare.tape.steps[step].results:
-                behind = features.leads_to(bare.tape, result, names[-1:], 2)
-                if behind is None:
-                    continue
-                moved = bare.tape.steps[behind].results[0]
-                for value in regions[0].values:
-                    if part.end not in regions[0].ancestors[value] or value == part.end:
-                        continue
-                    a, b = (value, moved) if early == 0 else (moved, value)
-                    if not found.search.fits(a, b):
-                        continue
-                    whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
-                    counts = (
-                        [_sequence(each).count(early_name) for each in whole.parts] if whole else []
-                    )
-                    if whole is not None and counts[0] == counts[1]:
-                        name = bare.tape.steps[step].name
-                        evidence = (
-                            f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
-                            f"{labels[late]}; with the first one's result, what follows is equal"
-                        )
-                        return Finding("operation_order", evidence, whole)
-    return None
-
-
-def moved_sum(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find a sum that is normalized in one program, of which the other normalizes one operand."""
-    for early, late in ((0, 1), (1, 0)):
-        part, bare = found.parts[early], found.parts[late].region
-        if not part.steps or part.tape.steps[part.steps[0]].name != "add":
-            continue
-        total = part.tape.steps[part.steps[0]].results[0]
-        cores = [part.view.core(v) for v in part.tape.steps[part.steps[0]].operands]
-        for step in bare.steps(bare.values):
-            operands = bare.tape.steps[step].operands
-            end = bare.tape.steps[step].results[0]
-            if bare.tape.steps[step].name != "add" or _is_averaged(bare.tape, end):
-                continue  # no sum, or one that is normalized too
-            for (kept, moved), added in itertools.product(
-                (operands, operands[::-1]), (cores, cores[::-1])
-            ):
-                if not bare.view.core(kept).same(added[0], part.view.tolerance):
-                    continue
-                branch = next(bare.view.find_all(added[1]), None)
-                if branch is None or not _is_norm_of(bare.tape, moved, branch):
-                    continue
-                whole = _normalized(found, early, total, end)
-                if whole is not None:
-                    evidence = (
-                        f"the sum is normalized in {labels[early]}, one of its operands before the "
-                        f"sum in {labels[late]}"
-                    )
-                    return Finding("operation_order", evidence, whole)
-    return None
-
-
-def _is_averaged(tape: Tape, value: int) -> bool:
-    """Return whether a value, or its square, is summed, as a norm does."""
-    near = features.onward(tape, [value], 2, ("square", "integer_pow", "reduce_sum"))
-    return any(tape.steps[index].name == "reduce_sum" for index in near)
-
-
-def _normalized(found: Divergence, side: int, total: int, end: int) -> Divergence | None:
-    """End a divergence at a sum that is normalized, and at what the other program has for that."""
-    search = found.search
-    region = (search.one, search.other)[side]
-    for value in region.values[::-1]:
-        if total in region.ancestors[value] and _is_norm_of(region.tape, value, total):
-            a, b = (value, end) if side == 0 else (end, value)
-            if search.fits(a, b) and (whole := search.next_agree(a, b)):
-                return whole
-    return None
-
-
-def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Find parts with the same operations in another order."""
-    sequences = [_sequence(part) for part in found.parts]
-    if Counter(sequences[0]) != Counter(sequences[1]) or sequences[0] == sequences[1]:
-        return None
-    if len(set(sequences[0])) < 2 or found.substitute is None:
-        return None
-    shown = [" ".join(sequence[:12]) for sequence in sequences]
-    evidence = (
-        f"the same operations in another order: {shown[0]} in {labels[0]}, {shown[1]} in "
-        f"{labels[1]}"
-    )
-    return Finding("operation_order", evidence, found)
-
-
-def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Say which operation one part has in place of the other's."""
-    sequences = [_sequence(part) for part in found.parts]
-    only = [Counter(sequences[i]) - Counter(sequences[1 - i]) for i in (0, 1)]
-    if not all(only) or found.substitute is None or max(map(len, sequences)) > MAX_OTHERS:
-        return None
-    shown = [" ".join(names.elements()) for names in only]
-    evidence = (
-        f"{shown[0]} in {labels[0]}, {shown[1]} in {labels[1]}; with the first one's result in "
-        "both, what follows is equal"
-    )
-    return Finding("operation_differs", evidence, found)
-
-
-def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[str, ...]] | None:
-    """Return the index of the only part that computes something, and its operations."""
-    sequences = [tuple(name for name in _sequence(part) if name != "pad") for part in parts]
-    if bool(sequences[0]) == bool(sequences[1]):
-        return None
-    side = 0 if sequences[0] else 1
-    return side, sequences[side]
-
-
-def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
-    """Say what only one of two parts computes."""
-    sequences = [_sequence(part) for part in found.parts]
-    for index, sequence in enumerate(sequences):
-        more = Counter(sequence) - Counter(sequences[1 - index])
-        less = Counter(sequences[1 - index]) - Counter(sequence)
-        if more and not less and found.substitute is not None:
-            names = " ".join(more.elements())
-            evidence = (
-                f"{labels[index]} computes {names} in addition to what {labels[1 - index]} does"
-            )
-            return Finding("operation_missing", evidence, found)
-    return None
-
-
 def _pairs(found: Divergence) -> Iterator[tuple[int, int]]:
     """Yield steps of both parts with the same operation."""
     one, other = found.parts
@@ -498,11 +337,6 @@ def _other_axes(one: RegionPart, other: RegionPart, left: Step, right: Step) -> 
     """Return whether two reductions of equal values give other values."""
     results = one.view.core(left.results[0]), other.view.core(right.results[0])
     return not results[0].same(results[1], one.view.tolerance)
-
-
-def _sequence(part: RegionPart) -> list[str]:
-    names = (part.tape.steps[index].name for index in part.steps)
-    return [name for name in names if name not in LAYOUT]
 
 
 def _produced(tape: Tape, value: int) -> str:
