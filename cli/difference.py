@@ -152,10 +152,9 @@ def _with_weights(
 
 
 def _finish(report: "Report", options: DiffOptions) -> None:
-    """Print what was found, and write it."""
+    """Write what was found, and print it."""
     from ..machine.files import write_files, write_json
 
-    print(report)
     content = report.to_json()
     if options.json is not None:
         write_json(options.json, content)
@@ -164,6 +163,7 @@ def _finish(report: "Report", options: DiffOptions) -> None:
 
         command = shlex.join(["triglot", *sys.argv[1:]])
         write_files(options.html.parent, {options.html.name: page(content, command)})
+    print(report)
 
 
 def _level(options: DiffOptions) -> str:

@@ -35,8 +35,10 @@ def find_end(aligned: Alignment, event: Event, explains: Callable[[Event, int], 
     ends = aligned.ends(event)
     own = _own_end(aligned, event, ends)
     tried = (_with_own(aligned, event, ends) or ends)[::-1][:MAX_EXPLAINED]
+    if own is not None:  # what follows may be long, such as the steps of an activation
+        tried = [own, *(end for end in tried if end != own)]
     counts = {end: count for end in tried if (count := explains(event, end))}
-    if counts:  # fewest, and of these the last: half an activation is explained, too
+    if counts:  # fewest, then the module's own, then the last: half an activation is explained, too
         end = min(counts, key=counts.__getitem__)
         return Found([event], end, placed(aligned.value(event), aligned.arrays[end])[0])
     for count in range(2, len(following) + 1):

@@ -111,6 +111,15 @@ class GPT(nn.Module):
         return self.head(self.ln_f(x))
 
 
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.out = nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(F.gelu(self.norm(self.first(x))))
+
+
 def made(kind: type[nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     return generic(kind())
@@ -126,6 +135,10 @@ def plain() -> nn.Module:
 
 def gpt() -> nn.Module:
     return made(GPT)
+
+
+def normed() -> nn.Module:
+    return made(Normed)
 
 
 def broken() -> nn.Module:

@@ -165,3 +165,18 @@ def resnet(*bugs: str) -> Any:
 
 def of_keras(*bugs: str) -> Any:
     return OfKeras(bugs)
+
+
+class Normed(nn.Module):
+    bugs: tuple[str, ...] = ()
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        epsilon = 1e-3 if "epsilon" in self.bugs else 1e-5
+        x = nn.LayerNorm(epsilon=epsilon, name="norm")(nn.Dense(8, name="first")(x))
+        return nn.Dense(2, name="out")(nn.gelu(x, approximate="gelu" in self.bugs))
+
+
+def normed(*bugs: str) -> Any:
+    """Make a port in Linen."""
+    return Normed(bugs)

@@ -22,6 +22,7 @@ INPUTS = {
     "plain": "float32:2,3,18,14",
     "gpt": "int64:2,7:0..30",
     "net": "float32:2,12,12,3",
+    "normed": "float32:3,4",
 }
 
 
@@ -101,6 +102,9 @@ PLANTED: dict[str, tuple[str, str, Any, tuple[str, ...], list[tuple[str, str]]]]
         "torch", "gpt", ports.gpt, ("scale", "residual", "gelu"),
         [("attention_scale", "h.1.attn.c_attn"), ("residual_source", "h.1.drop"),
          ("activation", "h.1.act")]),
+    "torch norm and activation behind it": (
+        "torch", "normed", ports.normed, ("epsilon", "gelu"),
+        [("norm_epsilon", "norm"), ("activation", "between norm and out")]),
     "keras": ("keras", "net", ports.of_keras, (), []),
     "keras, epsilon": (
         "keras", "net", ports.of_keras, ("epsilon",), [("norm_epsilon", "batch_normalization")]),
