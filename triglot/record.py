@@ -447,6 +447,20 @@ def load_weights(model: Any, path: str) -> None:
         raise RecordError(f"{path} does not fit the model: {error}") from None
 
 
+def _recorded(model: Any, inputs: list[Any], options: argparse.Namespace) -> list[str]:
+    """Record a model, and say in a sentence where it fails on the inputs."""
+    try:
+        return record(model, *inputs, out=options.out, train=options.train)
+    except RecordError:
+        raise
+    except Exception as error:
+        shown = ", ".join(f"{each.dtype} {list(each.shape)}" for each in inputs)
+        raise RecordError(
+            f"{options.model} failed on {shown}: {type(error).__name__}: {error}. Give inputs as it "
+            "takes them, with the batch."
+        ) from None
+
+
 def main(words: list[str] | None = None) -> int:
     """Record a model from the command line; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -470,7 +484,7 @@ def main(words: list[str] | None = None) -> int:
         model = load_model(options.model)
         if options.weights:
             load_weights(model, options.weights)
-        notes = record(model, *inputs, out=options.out, train=options.train)
+        notes = _recorded(model, inputs, options)
     except RecordError as error:
         print(f"record: {error}", file=sys.stderr)
         return 2

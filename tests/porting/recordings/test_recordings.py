@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from triglot import TriglotError, diff_recording
 from triglot.cli import main as cli
 from triglot.record import Recorder, RecordError, inputs_of, load_model, record, write
+from triglot.record import main as record_command
 
 
 class Linear:
@@ -314,3 +315,13 @@ def test_what_is_no_module_is_not_recorded() -> None:
         record(object(), np.zeros(3))
     with pytest.raises(RecordError, match="no inputs"):
         record(object())
+
+
+def test_torch_models_that_fail_on_the_inputs_are_named_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("torch")
+    file = Path(__file__).with_name("original_torch.py")
+    assert record_command([f"{file}:normed", "--inputs", "float32:3,5"]) == 2
+    shown = capsys.readouterr().err
+    assert "normed failed on float32 [3, 5]: RuntimeError" in shown and "Traceback" not in shown
