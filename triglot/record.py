@@ -456,8 +456,8 @@ def _recorded(model: Any, inputs: list[Any], options: argparse.Namespace) -> lis
     except Exception as error:
         shown = ", ".join(f"{each.dtype} {list(each.shape)}" for each in inputs)
         raise RecordError(
-            f"{options.model} failed on {shown}: {type(error).__name__}: {error}. Give inputs as it "
-            "takes them, with the batch."
+            f"{options.model} failed on {shown}: {type(error).__name__}: {error}. Give inputs as "
+            "it takes them, with the batch."
         ) from None
 
 
