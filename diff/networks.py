@@ -14,6 +14,7 @@ from ..backends.pairing.mapping import Target
 from ..backends.pairing.statistics import translate_state
 from ..core.errors import TriglotError, user_error_context
 from ..core.network import Network, Variables, num_params
+from ..core.types import by_path
 from .inputs import batch_of, carry_of
 from .measures import effort, weights
 from .measures.compiling import quick_jit
@@ -26,6 +27,24 @@ from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
 
 FrozenOnes: TypeAlias = tuple[list[Frozen], list[Frozen]]
+
+
+def _check_numbers(network: Network, variables: Variables) -> None:
+    """Reject weights that are not a number: all results are, and equal whatever is computed."""
+    named = weights.canonical(network, variables)
+    broken = [name for name, array in named.items() if _is_broken(np.asarray(array))]
+    broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
+               if _is_broken(np.asarray(leaf))]  # fmt: skip
+    if broken:
+        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if broken[3:] else "")
+        raise TriglotError(
+            f"{network.name!r} has weights that are not a number (NaN) in {shown}: no difference "
+            "would show. Give finite weights."
+        )
+
+
+def _is_broken(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and bool(np.any(np.isnan(array)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +99,13 @@ class Networks:
 
     @cached_property
     def starts(self) -> tuple[Subject, Subject]:
-        """Both networks at their initial variables, with the outputs that they share."""
+        """Both networks at their initial variables, with the outputs that they share.
+
+        Raises:
+          TriglotError: if weights are not a number.
+        """
+        for network, drawn in zip(self.networks, self.drawn, strict=True):
+            _check_numbers(network, drawn.variables)
         given = [
             (network, drawn.variables, self._batches(network, drawn.variables))
             for network, drawn in zip(self.networks, self.drawn, strict=True)

@@ -13,7 +13,7 @@ from flax import nnx
 
 import triglot
 from tests.diff import networks as nets
-from triglot import from_haiku
+from triglot import TriglotError, diff_networks, from_haiku
 from triglot.core.network import Network
 from triglot.core.specs import Box, Discrete, Spec
 from triglot.diff.inputs import parse_input
@@ -148,3 +148,12 @@ def test_an_input_is_read(text: str, spec: Box) -> None:
 def test_a_wrong_input_is_refused(text: str) -> None:
     with pytest.raises(triglot.TriglotError, match="must have the form DTYPE:SHAPE"):
         parse_input(text)
+
+
+def test_weights_that_are_not_a_number_are_refused() -> None:
+    layers = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
+    weight = layers.layers[0].weight
+    broken = eqx.tree_at(lambda m: m.layers[0].weight, layers, weight.at[0, 0].set(jnp.nan))
+    for pair in ((broken, layers), (layers, broken)):
+        with pytest.raises(TriglotError, match=r"not a number \(NaN\) in layers/0/kernel: no diff"):
+            diff_networks(*pair, nets.INPUTS, level="quick")
