@@ -17,7 +17,7 @@ from .values import Core, View, close, in_place_of
 
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
-MAX_NEAR = 100  # tried where one is known
+MAX_NEAR = 250  # tried where one is known
 MAX_REPLAYS = 40  # tried with all that follows
 NEARLY = 4.0  # times the tolerance, where the results differed by that much more
 ROUNDING = 2.0**-16  # of float32 sums in another order, relative to the largest value

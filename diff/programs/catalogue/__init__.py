@@ -40,7 +40,7 @@ def unpaired_parameter(found: Divergence, labels: tuple[str, str]) -> Finding | 
 
 
 MAX_OTHERS = 8  # parts of other ends that are tried where none of the entries explains the first
-MOVED = ("activation", "operation_missing")
+MOVED = ("activation", "constant", "operation_missing")
 Entry = Callable[[Divergence, tuple[str, str]], Finding | None]
 # In order: what has narrower evidence comes first; what any part has, last.
 ENTRIES: Sequence[Entry] = (
