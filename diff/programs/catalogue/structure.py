@@ -152,9 +152,8 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
             continue
         meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
-        if meant is None and (
-            number := _computed(found, first, missing[0], second, odd[0], labels)
-        ):
+        number = _computed(found, first, missing[0], second, odd[0], labels)
+        if number is not None:
             return number
         if meant is None or not found.parts[1].tape.depends[meant]:
             continue
