@@ -114,7 +114,8 @@ def explain_tapes(
             break
         values.update(found.values)
         operands.update(found.operands)
-        other = View(tapes[1], tapes[1].replay(values, operands, arrays=start[1]))
+        now = tapes[1].replay(values, operands, arrays=start[1])
+        other = View(tapes[1], now, before=other)
     views, causes = (one, other), joined(named, labels)
     explained = [each.divergence for each in named]
     if (momentum := norm_momentum(views, own, labels)) is not None:

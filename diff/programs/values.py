@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .tape import Tape
 # 1e-05 against 1e-06 changes a normalized value by 4.5e-6.
 TOLERANCE = 3e-7
 HUGE = 1e8
+MIN_KNOWN = 2**14  # numbers of arrays whose comparisons are kept
 MAX_SORTED = 2**20  # numbers that are kept sorted
 
 
@@ -72,6 +74,19 @@ class Core:
             return False
         if abs(self.high - other.high) > allowed:
             return False
+        if self.array.size < MIN_KNOWN:
+            return self._has_numbers_of(other, tolerance)
+        known = self._compared.setdefault(other, {})
+        if tolerance not in known:
+            known[tolerance] = self._has_numbers_of(other, tolerance)
+        return known[tolerance]
+
+    @cached_property
+    def _compared(self) -> "WeakKeyDictionary[Core, dict[float, bool]]":
+        """Results of comparing large arrays, such as parameters, by the other one and tolerance."""
+        return WeakKeyDictionary()
+
+    def _has_numbers_of(self, other: "Core", tolerance: float) -> bool:
         one, flat = self.array, other.array
         if one.shape == flat.shape and close(one, flat, tolerance):
             return True
@@ -149,9 +164,21 @@ def in_place_of(core: Core, whole: np.ndarray, array: np.ndarray) -> Iterator[np
 class View:
     """A tape with its present values, which replaced ones may have changed."""
 
-    def __init__(self, tape: Tape, arrays: Sequence[Any], tolerance: float = TOLERANCE) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        arrays: Sequence[Any],
+        tolerance: float = TOLERANCE,
+        before: "View | None" = None,
+    ) -> None:
+        """Take the present values; those that are as in the view `before` need no new core."""
         self.tape, self.arrays, self.tolerance = tape, arrays, tolerance
-        self._cores: dict[int, Core] = {}
+        known = before._cores.items() if before is not None else ()
+        self._cores: dict[int, Core] = {
+            value: core
+            for value, core in known
+            if before is not None and arrays[value] is before.arrays[value]
+        }
 
     def core(self, value: int) -> Core:
         """Return the core of a value's root."""
