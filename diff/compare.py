@@ -415,6 +415,8 @@ class _Search:
         how: Any = {"train": mode == TRAINING, "key": self.setup.key}
         with noted(self.notes, f"the programs in {mode} could not be aligned"):
             self.found[mode] = explain(one, other, one.inputs, **how)
+            if most := self.found[mode].most:
+                self.notes.append(f"only the first {most} differences in {mode} were looked for")
 
     def _paired(self, pairing: Pairing, *, repaired: bool = False) -> tuple[Subject, Subject]:
         """Return both networks at a pairing; those that are known need no new weights."""

@@ -7,6 +7,7 @@ own, computes the values that follow in the first.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,9 @@ class Divergence:
         pair = self.results()
         if pair is None:
             return float("nan"), float("nan")
-        one, other = (array.astype(np.float64) for array in pair)
+        one, other = (
+            array if array.dtype.kind == "c" else array.astype(np.float64) for array in pair
+        )
         return difference(one, other)
 
     def agrees(
@@ -74,7 +77,7 @@ class Divergence:
         if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
                for value, array in (replaced | values).items()):  # fmt: skip
             return False
-        now = view.tape.replay(values, operands, arrays=view.arrays)
+        now = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
         wanted, reached = np.asarray(self.substitute), np.asarray(now[end])
         tolerance = self.search.tolerance
         if close(wanted, reached, tolerance):
@@ -84,6 +87,12 @@ class Divergence:
         return close(wanted, reached, NEARLY * tolerance) and not close(
             wanted, before, NEARLY**2 * tolerance
         )
+
+    @cached_property
+    def _leading(self) -> list[int]:
+        """The steps of the second program from which its result is computed."""
+        end = self.parts[1].end
+        return [] if end is None else self.parts[1].tape.needed([end])
 
     def described(self, *, last: bool = False) -> Difference:
         """Describe the first operation of each part, or the `last`."""

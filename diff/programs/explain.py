@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from ...core.types import PyTree
 from ..types import Cause, Difference, Side
@@ -19,6 +20,8 @@ from .values import View
 
 MAX_CAUSES = 24
 UNEXPLAINED = ("operation_missing", "unknown", "unpaired_parameter")
+LARGE = 2**28  # numbers of all values of a program
+MAX_IN_LARGE = 8  # differences of such programs that are looked for
 MAX_STEPS = 64  # of a part whose parameters are read
 Tapes = tuple[Tape, Tape]
 Views = tuple[View, View]
@@ -35,6 +38,7 @@ class Explanation:
       diverges: whether outputs differ in float64.
       parameters: canonical names, of either program, that the parts in which they diverge read.
       resized: whether a convolution or a pooling has results of another size.
+      most: how many differences were looked for, if there may be more; else 0.
     """
 
     first_difference: Difference | None
@@ -43,6 +47,7 @@ class Explanation:
     diverges: bool = False
     parameters: frozenset[str] = frozenset()
     resized: bool = False
+    most: int = 0
 
 
 def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
@@ -93,8 +98,11 @@ def explain_tapes(
       native: records them in the types in which they were traced, where these may differ; None to
         compare no types.
       arrays: values of both programs in place of the recorded ones.
-      most: differences that are looked for.
+      most: differences that are looked for; fewer in large programs, of which much is evaluated
+        again after each.
     """
+    if sum(np.size(array) for array in tapes[1].arrays) > LARGE:
+        most = min(most, MAX_IN_LARGE)
     start = arrays or (tapes[0].arrays, tapes[1].arrays)
     one, other = (View(tape, values) for tape, values in zip(tapes, start, strict=True))
     own = (one, other)
@@ -102,10 +110,12 @@ def explain_tapes(
     named: list[Named] = []
     values: dict[int, Any] = {}
     operands: dict[tuple[int, int], Any] = {}
-    for _ in range(most):
+    left = most
+    while left:
         found = divergence.find(one, other)
         if found is None:
             break
+        left -= 1
         if not is_consequence(found, [each.divergence for each in named]):
             named.append(name_causes(found, labels))
             found = named[-1].divergence
@@ -114,7 +124,9 @@ def explain_tapes(
             break
         values.update(found.values)
         operands.update(found.operands)
-        now = tapes[1].replay(values, operands, arrays=start[1])
+        anew = {step for step, _ in found.operands}
+        kept = values.keys() - found.values.keys()
+        now = tapes[1].replay(found.values, operands, arrays=other.arrays, kept=kept, anew=anew)
         other = View(tapes[1], now, before=other)
     views, causes = (one, other), joined(named, labels)
     explained = [each.divergence for each in named]
@@ -129,7 +141,8 @@ def explain_tapes(
         for part in found.parts
         for index in part.steps[:MAX_STEPS]
     )
-    return Explanation(first, merged(causes), views, bool(explained), read)
+    limit = 0 if left else most
+    return Explanation(first, merged(causes), views, bool(explained), read, most=limit)
 
 
 def joined(named: Sequence[Named], labels: tuple[str, str]) -> list[Cause]:

@@ -1,7 +1,7 @@
 """The evaluated equations of a traced program, and their evaluation with other values."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -141,6 +141,8 @@ class Tape:
         arrays: Sequence[Any] | None = None,
         steps: Sequence[int] | None = None,
         computed: dict[int, Any] | None = None,
+        kept: Collection[int] = (),
+        anew: Collection[int] | None = None,
     ) -> list[Any]:
         """Evaluate again with other values.
 
@@ -150,6 +152,9 @@ class Tape:
           arrays: the values to start from; the recorded ones by default.
           steps: the steps to evaluate, in order; all by default.
           computed: gets what the steps give where a value is replaced.
+          kept: values that stay what they are in `arrays`, whatever they are computed from.
+          anew: the steps of `operands` that are evaluated even if nothing that they read changes;
+            all by default.
 
         Returns:
           All values. What depends on no replaced one is not evaluated.
@@ -159,7 +164,7 @@ class Tape:
         changed = set(values)
         for value, array in values.items():
             now[value] = array
-        replaced = {step for step, _ in operands}
+        replaced = {step for step, _ in operands} if anew is None else set(anew)
         with evaluation_types(self.is_wide):
             for index in range(len(self.steps)) if steps is None else steps:
                 step = self.steps[index]
@@ -172,6 +177,8 @@ class Tape:
                 with context_of(step.equation):
                     results = self.bind(step.equation, given)
                 for value, array in zip(step.results, results, strict=True):
+                    if value in kept:
+                        continue
                     if value not in values:
                         now[value] = array
                         changed.add(value)

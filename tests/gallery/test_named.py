@@ -15,14 +15,11 @@ from triglot.diff.measures.effort import QUICK, STANDARD
 PAIRS = gallery.find_pairs()
 # One of each kind of entry that reads more than one operation; the others are slow.
 SOON = {
-    "autoencoder": ("minus_one",),
     "deepsets": ("all_counted",),
-    "dueling": ("selu",),
     "fnet": ("one_axis",),
     "gru_lm": ("reset_input",),
     "highway": ("gate_swapped",),
-    "mixer": ("not_swapped",),
-    "nerf": ("relu_density", "without_pi"),
+    "nerf": ("without_pi",),
     "siren": ("omega_bias",),
 }
 REASONS = {

@@ -72,6 +72,8 @@ def logarithm(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     pair = found.results()
     if pair is None or not all(np.all(np.isfinite(array)) for array in pair):
         return None
+    if "c" in (array.dtype.kind for array in pair):
+        return None
     one, other = (array.astype(np.float64) for array in pair)
     sides = labels if np.all(one >= 0) and close(one, np.exp(other)) else labels[::-1]
     if sides == labels or (np.all(other >= 0) and close(other, np.exp(one))):
@@ -106,7 +108,10 @@ def _clipped(found: Divergence, values: tuple[int, int], labels: tuple[str, str]
 
 def identify(view: View, argument: int, result: int) -> str | None:
     """Name the function that maps one value to another; `none` for the identity."""
-    x, y = (np.asarray(view.arrays[value], np.float64) for value in (argument, result))
+    given = [np.asarray(view.arrays[value]) for value in (argument, result)]
+    if "c" in (array.dtype.kind for array in given):
+        return None
+    x, y = (array.astype(np.float64) for array in given)
     for arranged in layouts(x, y.shape):
         found = name_function(arranged.ravel(), y.ravel())
         if found is not None:

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..divergence import Divergence
+from ..regions import RegionPart
 from ..tape import INPUTS, LAYOUT, Tape
 from ..values import close
 from . import features
@@ -20,12 +22,14 @@ def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two values that a part reads in each other's place, confirmed by exchanging them."""
     part = found.parts[1]
     view, tape = part.view, part.tape
-    inputs = [value for value in part.inputs if tape.depends[value] & INPUTS][:MAX_VALUES]
+    inputs = [value for value in part.inputs if value in tape.producers][:MAX_VALUES]
     for a, b in itertools.combinations(inputs, 2):
         arrays = view.arrays[a], view.arrays[b]
         if np.shape(arrays[0]) != np.shape(arrays[1]) or view.core(a).same(view.core(b)):
             continue
-        if not found.agrees({a: arrays[1], b: arrays[0]}):
+        if not found.agrees({a: arrays[1], b: arrays[0]}) and not found.agrees(
+            {}, _in_part(part, {a: b, b: a})
+        ):  # everywhere, or in this part only
             continue
         gated = any(tape.steps[index].name == "mul" and _reads_gate(tape, index, (a, b))
                     for index in part.steps[:MAX_STEPS])  # fmt: skip
@@ -40,6 +44,19 @@ def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         )
         return Finding(name, evidence, found)
     return None
+
+
+def _in_part(part: RegionPart, values: dict[int, int]) -> dict[tuple[int, int], Any]:
+    """Return replacements for what the steps of a part read of some values."""
+    tape, view = part.tape, part.view
+    operands: dict[tuple[int, int], Any] = {}
+    for index in part.steps:
+        for position, value in enumerate(tape.steps[index].operands):
+            if (other := values.get(tape.roots[value])) is not None:
+                array, shape = np.asarray(view.arrays[other]), np.shape(view.arrays[value])
+                if array.size == np.prod(shape, dtype=int):
+                    operands[index, position] = array.reshape(shape)
+    return operands
 
 
 def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:

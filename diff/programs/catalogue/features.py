@@ -150,7 +150,7 @@ def offset(found: Divergence) -> float | None:
 
 def _finite_results(found: Divergence) -> tuple[np.ndarray, np.ndarray] | None:
     pair = found.results()
-    if pair is None or not np.all(np.isfinite(pair)):
+    if pair is None or not np.all(np.isfinite(pair)) or "c" in (a.dtype.kind for a in pair):
         return None
     return pair[0].astype(np.float64), pair[1].astype(np.float64)
 
