@@ -34,7 +34,7 @@ from .programs import (
     record_both,
 )
 from .report import DIFFERENT, EQUIVALENT, IDENTICAL, Report
-from .types import Cause, Difference, noted
+from .types import Cause, Difference, listed, noted
 
 MAX_KEPT = 2**30  # bytes of values of equal programs
 UNPAIRED = ("missing_bias", "unpaired_parameter")  # as the traced programs show them
@@ -259,15 +259,16 @@ class Comparison:
         self, pairing: Pairing, gradients: Sequence[Any], search: "_Search"
     ) -> list[Cause]:
         """Name parameters without a gradient; of networks that differ, others that are unused."""
-        if not search.apart or not findings.gradient_causes(pairing, gradients, self.labels):
-            return findings.gradient_causes(pairing, gradients, self.labels)
+        causes = findings.gradient_causes(pairing, gradients, self.labels)
+        if not search.apart or not causes:
+            return causes
         one, other = (
             [name for name, outputs in use.reaches.items() if not outputs]
             for use in self.sides.uses()
         )
         for names, label in zip((one, other), self.labels, strict=True):
             if names:
-                self._notes.append(f"unused parameters of {label}: {listed_names(names)}")
+                self._notes.append(f"unused parameters of {label}: {listed(names, most=4)}")
         return findings.gradient_causes(pairing, gradients, self.labels, (one, other))
 
     def _explain_gradients(
@@ -371,9 +372,8 @@ class _Search:
         for mode in self.setup.modes:
             self._explain(mode)
         if modules and EVALUATION in self.found:
-            one, other = (view.tape for view in self.found[EVALUATION].views)
             with noted(self.notes, "the modules were not compared"):
-                self.parts = compare_modules((one, other))
+                self.parts = compare_modules(self.found[EVALUATION].views)
         self.apart = {mode for mode, each in self.found.items() if each.diverges}
         if self.pairing.only_one or self.pairing.only_other:
             self.first = self._first_unrepaired(self.setup.modes[0])
@@ -438,12 +438,6 @@ class _Search:
         key = self.setup.key
         tapes = record_both(one, other, one.inputs, train=False, key=key, wide=True)
         return outputs_agree(*tapes)
-
-
-def listed_names(names: Sequence[str], most: int = 4) -> str:
-    """Write the first of some names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _has_state(subjects: tuple[Subject, Subject]) -> bool:

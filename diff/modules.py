@@ -1,7 +1,6 @@
 """The modules of two compared networks, side by side: which compute equal values, and which not."""
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from .programs import places
 from .programs.tape import Step, Tape
-from .programs.values import Core, View
+from .programs.values import View
 
 MAX_NUMBERS = 4  # that are shown of a value
 MAX_OPERATIONS = 8  # that are shown of a module
@@ -57,16 +56,18 @@ class _Node:
     steps: list[int]
 
 
-def compare_modules(tapes: tuple[Tape, Tape]) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
+def compare_modules(views: tuple[View, View]) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
     """Cut two recorded programs into modules, and compare the values that they compute.
 
     Args:
-      tapes: both programs, recorded in float64 at equal weights and inputs.
+      views: of an `Explanation`; the second one's values are those that were recorded, not those
+        of the first that were put in their place.
 
     Returns:
       The parts of each, in the order of the program.
     """
-    one, other = (View(tape, tape.arrays) for tape in tapes)
+    one, tape = views[0], views[1].tape
+    other = View(tape, tape.arrays, before=views[1])
     nodes = _nodes(one.tape), _nodes(other.tape)
     parts = [
         [_part(view, node, against) for node in own]
@@ -102,13 +103,7 @@ def _nodes(tape: Tape) -> list[_Node]:
 
 def _module(tape: Tape, step: Step) -> str:
     """Name the module of a step: its scope, else that of the parameter that it reads, its line."""
-    words: list[str] = []
-    for equation in (*step.callers, step.equation):
-        named = re.sub(r"(?:jit|pjit)\([^)]*\)", "", str(equation.source_info.name_stack))
-        for word in re.findall(r"[\w.\-]+", named):
-            if word not in places.TRANSFORMATIONS and word not in words[-1:]:
-                words.append(word)
-    if words:
+    if words := places.scopes(step, functions=False):
         return "/".join(words)
     owner = places.parameter_of(tape, step).rpartition("/")[0]
     return owner or places.operation(tape, step.results[0]).source
@@ -209,10 +204,6 @@ def _distance(one: View, first: _Node, other: View, second: _Node) -> float | No
     a, b = one.core(_result(one.tape, first)), other.core(_result(other.tape, second))
     if a.same(b):
         return 0.0
-    return _apart(a, b)
-
-
-def _apart(a: Core, b: Core) -> float | None:
     if a.array.size != b.array.size or not a.array.size:
         return None
     left, right = (a.array, b.array) if a.array.shape == b.array.shape else (a.numbers, b.numbers)

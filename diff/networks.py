@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..backends.calling import Inputs, describe_inputs
@@ -25,26 +26,28 @@ from .outputs import match_outputs
 from .pairing.leftovers import BIASES, Frozen
 from .pairing.parameters import Pairing, is_inner_bias
 from .pairing.use_order import Uses, read_uses
+from .types import listed
 
 FrozenOnes: TypeAlias = tuple[list[Frozen], list[Frozen]]
 
 
 def _check_numbers(network: Network, variables: Variables) -> None:
     """Reject weights that are not a number: all results are, and equal whatever is computed."""
+    if not any(map(_is_broken, jax.tree.leaves(variables))):
+        return
     named = weights.canonical(network, variables)
-    broken = [name for name, array in named.items() if _is_broken(np.asarray(array))]
+    broken = [name for name, array in named.items() if _is_broken(array)]
     broken += [f"state {path}" for path, leaf in by_path(variables.state).items()
-               if _is_broken(np.asarray(leaf))]  # fmt: skip
-    if broken:
-        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if broken[3:] else "")
-        raise TriglotError(
-            f"{network.name!r} has weights that are not a number (NaN) in {shown}: no difference "
-            "would show. Give finite weights."
-        )
+               if _is_broken(leaf)]  # fmt: skip
+    raise TriglotError(
+        f"{network.name!r} has weights that are not a number (NaN) in {listed(broken)}: no "
+        "difference would show. Give finite weights."
+    )
 
 
-def _is_broken(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" and bool(np.any(np.isnan(array)))
+def _is_broken(array: Any) -> bool:
+    """Return whether a number is NaN; keys have none."""
+    return jnp.issubdtype(array.dtype, jnp.floating) and bool(np.any(np.isnan(np.asarray(array))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..report.difference import fragment
 from .measures.distributions import InitializerRow
 from .measures.numbers import LONG, Measurement
 from .modules import Section
@@ -125,6 +124,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
+        from ..report.difference import fragment  # jinja2, pygments and charts take 0.13 s
+
         return fragment(self.to_json())
 
     def __str__(self) -> str:

@@ -70,12 +70,11 @@ class Divergence:
         view, end = self.parts[1].view, self.parts[1].end
         if self.substitute is None or end is None:
             return False
-        taken = {index: view.tape.steps[index].operands for index, _ in operands or ()}
-        replaced = {
-            taken[index][place]: array for (index, place), array in (operands or {}).items()
-        }
+        given = [*values.items()]
+        given += [(view.tape.steps[index].operands[position], array)
+                  for (index, position), array in (operands or {}).items()]  # fmt: skip
         if any(np.asarray(array).dtype.kind != np.asarray(view.arrays[value]).dtype.kind
-               for value, array in (replaced | values).items()):  # fmt: skip
+               for value, array in given):  # fmt: skip
             return False
         now = view.tape.replay(values, operands, arrays=view.arrays, steps=self._leading)
         wanted, reached = np.asarray(self.substitute), np.asarray(now[end])

@@ -25,6 +25,7 @@ ALGORITHMS = (
     "core/numerics.py",
     "core/rl/",
 )
+CALLS = re.compile(r"(?:jit|pjit)\([^)]*\)")  # of functions, in a stack of names
 LOOPS = {"cond", "scan", "while"}
 TRANSFORMATIONS = {
     "vmap",
@@ -132,16 +133,23 @@ def _frames(equation: Any) -> Any:
     return traceback.frames if traceback is not None else ()
 
 
-def scope(tape: Tape, step: Step) -> str:
-    """Return the names of the enclosing modules and functions, or the parameter's layer."""
+def scopes(step: Step, *, functions: bool = True) -> list[str]:
+    """Return the names of the enclosing modules, outermost first, and of called `functions`."""
     words: list[str] = []
     for equation in (*step.callers, step.equation):
-        for word in re.findall(r"[\w.\-]+", str(equation.source_info.name_stack)):
+        stack = str(equation.source_info.name_stack)
+        for word in re.findall(r"[\w.\-]+", stack if functions else CALLS.sub("", stack)):
             if word not in TRANSFORMATIONS and word not in words[-1:]:
                 words.append(word)
-        name = equation.params.get("name") if equation is not step.equation else None
+        name = equation.params.get("name") if functions and equation is not step.equation else None
         if isinstance(name, str) and name.strip("_") and not name.startswith("<"):
             words.append(name.strip("_"))
+    return words
+
+
+def scope(tape: Tape, step: Step) -> str:
+    """Return the names of the enclosing modules and functions, or the parameter's layer."""
+    words = scopes(step)
     if not words and (layer := _layer(step)):
         words.append(layer)
     owner = parameter_of(tape, step)

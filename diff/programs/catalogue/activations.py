@@ -12,10 +12,9 @@ from ..regions import Region, consumers
 from ..tape import LAYOUT, Tape
 from ..values import TOLERANCE, View, close, layouts
 from . import features
-from .features import Finding
+from .features import BOUNDS, Finding
 
 ELEMENTWISE = (host.ELEMENTWISE - LAYOUT) | {"atan", "cbrt", "round"}
-BOUNDS = ("clamp", "max", "min")
 MAX_STEPS_BACK = 8  # from what a part reads to the argument of its activation
 POINTS = 64  # of one size, so that each function is compiled once
 NAMED: dict[str, Callable[[Any], Any]] = {

@@ -12,9 +12,7 @@ from ..regions import Region, RegionPart, region
 from ..tape import INPUTS, Tape
 from ..values import Core, View, layouts
 from . import features
-from .features import Finding
-
-GATES = ("logistic",)
+from .features import GATES, Finding
 
 
 def gru_variant(found: Divergence, labels: tuple[str, str]) -> Finding | None:

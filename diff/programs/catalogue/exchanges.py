@@ -8,14 +8,12 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import RegionPart
-from ..tape import INPUTS, LAYOUT, Tape
+from ..tape import INPUTS, Tape
 from ..values import close
 from . import features
-from .features import Finding
+from .features import GATES, MAX_STEPS, Finding
 
-MAX_STEPS = 24  # of a part whose operations are compared one by one
 MAX_VALUES = 6  # that a part reads, exchanged two by two
-GATES = ("logistic",)
 
 
 def exchanged(found: Divergence, labels: tuple[str, str]) -> Finding | None:
@@ -70,10 +68,8 @@ def _reads_gate(tape: Tape, index: int, values: tuple[int, int]) -> bool:
 def other_axes(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operand with two of its axes exchanged, which have equal sizes."""
     one, other = (part.view for part in found.parts)
-    for first, second in itertools.product(*(part.steps[:MAX_STEPS] for part in found.parts)):
+    for first, second in features.pairs(found):
         left, right = one.tape.steps[first], other.tape.steps[second]
-        if left.name != right.name or left.name in LAYOUT:
-            continue
         for position, value in enumerate(right.operands):
             whole = np.asarray(other.arrays[value])
             if other.tape.is_constant(value) or other.tape.roots[value] in other.tape.leaves:

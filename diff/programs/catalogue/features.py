@@ -7,9 +7,12 @@ import numpy as np
 
 from ..divergence import Divergence
 from ..regions import consumers
-from ..tape import Tape
+from ..tape import LAYOUT, Tape
 from ..values import close
 
+BOUNDS = ("clamp", "max", "min")
+GATES = ("logistic",)
+MAX_STEPS = 24  # of a part whose operations are compared one by one
 PRODUCTS = ("conv_general_dilated", "dot_general")
 ARITHMETIC = ("add", "div", "mul", "sub")
 MAX_NORM = 12  # operations of a norm, from its result to its input
@@ -60,6 +63,25 @@ def constants(tape: Tape, index: int) -> list[Constant]:
         if number is not None:
             found.append(Constant(index, position, number))
     return found
+
+
+def pairs(found: Divergence) -> Iterator[tuple[int, int]]:
+    """Yield steps of both parts with the same operation."""
+    one, other = found.parts
+    for first in one.steps[:MAX_STEPS]:
+        for second in other.steps[:MAX_STEPS]:
+            names = one.tape.steps[first].name, other.tape.steps[second].name
+            if names[0] == names[1] and names[0] not in LAYOUT:
+                yield first, second
+
+
+def read_equal(found: Divergence, first: int, second: int) -> bool:
+    """Return whether a step of each part has an equal first operand."""
+    cores = [
+        part.view.core(part.tape.steps[step].operands[0])
+        for part, step in zip(found.parts, (first, second), strict=True)
+    ]
+    return cores[0].same(cores[1], found.search.tolerance)
 
 
 def whole_of(tape: Tape, value: int) -> int | None:

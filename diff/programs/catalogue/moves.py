@@ -68,7 +68,6 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
         names = [name for name in _sequence(part) if name not in ("stop_gradient", "copy")]
         if not names or names[-1] in ARITHMETIC or _sequence(bare) or bare.end is None:
             continue
-        early_name = names[-1]
         regions = [part.region, bare.region]
         # What the bare program computes of the value, and then with the same operation.
         for step in consumers(bare.tape, bare.end):
@@ -84,10 +83,10 @@ def moved_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
                     if not found.search.fits(a, b):
                         continue
                     whole = found.search.next_agree(a, b) or found.search.later_agree(a, b)
-                    counts = (
-                        [_sequence(each).count(early_name) for each in whole.parts] if whole else []
-                    )
-                    if whole is not None and counts[0] == counts[1]:
+                    if whole is None:
+                        continue
+                    counts = [_sequence(each).count(names[-1]) for each in whole.parts]
+                    if counts[0] == counts[1]:
                         name = bare.tape.steps[step].name
                         evidence = (
                             f"{names[-1]} comes before {name} in {labels[early]}, behind it in "
@@ -114,9 +113,9 @@ def operation_order(found: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say which operation one part has in place of the other's."""
-    sequences = [_sequence(part) for part in found.parts]
-    only = [Counter(sequences[i]) - Counter(sequences[1 - i]) for i in (0, 1)]
-    if not all(only) or found.substitute is None or max(map(len, sequences)) > MAX_OTHERS:
+    only = _only(found)
+    longest = max(len(_sequence(part)) for part in found.parts)
+    if not all(only) or found.substitute is None or longest > MAX_OTHERS:
         return None
     shown = [" ".join(names.elements()) for names in only]
     evidence = (
@@ -128,17 +127,21 @@ def other_operation(found: Divergence, labels: tuple[str, str]) -> Finding | Non
 
 def missing_operation(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Say what only one of two parts computes."""
-    sequences = [_sequence(part) for part in found.parts]
-    for index, sequence in enumerate(sequences):
-        more = Counter(sequence) - Counter(sequences[1 - index])
-        less = Counter(sequences[1 - index]) - Counter(sequence)
-        if more and not less and found.substitute is not None:
+    only = _only(found)
+    for index, more in enumerate(only):
+        if more and not only[1 - index] and found.substitute is not None:
             names = " ".join(more.elements())
             evidence = (
                 f"{labels[index]} computes {names} in addition to what {labels[1 - index]} does"
             )
             return Finding("operation_missing", evidence, found)
     return None
+
+
+def _only(found: Divergence) -> list[Counter[str]]:
+    """Count the operations that each part has in addition to those of the other."""
+    one, other = (Counter(_sequence(part)) for part in found.parts)
+    return [one - other, other - one]
 
 
 def computed_by_one(parts: tuple[RegionPart, RegionPart]) -> tuple[int, tuple[str, ...]] | None:

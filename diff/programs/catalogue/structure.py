@@ -1,16 +1,16 @@
 """Operations that both programs have, on other operands, axes or numbers."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import numpy as np
 
 from .. import places
 from ..divergence import Divergence
 from ..regions import RegionPart
-from ..tape import INPUTS, LAYOUT, PARAMS, Step, Tape
+from ..tape import INPUTS, PARAMS, Step, Tape
 from ..values import layouts
 from . import features
-from .features import Finding
+from .features import BOUNDS, MAX_STEPS, Finding
 
 REDUCTIONS = {
     "argmax": "takes the argmax",
@@ -21,13 +21,11 @@ REDUCTIONS = {
 }
 ROWS = ("dynamic_slice", "gather", "slice")
 SYMMETRIC = ("add", "add_any", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
-BOUNDS = ("clamp", "max", "min")
-MAX_STEPS = 24  # of a part whose operations are compared one by one
 
 
 def constant(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find two numbers in the same operation, confirmed by the first one's in both."""
-    for first, second in _pairs(found):
+    for first, second in features.pairs(found):
         ours, theirs = (
             {c.position: c.value for c in features.constants(part.tape, step)}
             for part, step in zip(found.parts, (first, second), strict=True)
@@ -73,8 +71,7 @@ def reduction(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     for first in _named(one, REDUCTIONS):
         for second in _named(other, REDUCTIONS):
             left, right = one.tape.steps[first], other.tape.steps[second]
-            cores = one.view.core(left.operands[0]), other.view.core(right.operands[0])
-            if not cores[0].same(cores[1], one.view.tolerance):
+            if not features.read_equal(found, first, second):
                 continue
             shapes = [np.shape(part.tape.arrays[step.operands[0]])
                       for part, step in zip(found.parts, (left, right), strict=True)]  # fmt: skip
@@ -107,9 +104,8 @@ def _readout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         part, bare = found.parts[side], found.parts[1 - side]
         for first in _named(part, ("reduce_max", "reduce_sum")):
             for second in _named(bare, ROWS):
-                values = part.tape.steps[first].operands[0], bare.tape.steps[second].operands[0]
-                cores = part.view.core(values[0]), bare.view.core(values[1])
-                if not cores[0].same(cores[1], part.view.tolerance):
+                steps = (first, second) if side == 0 else (second, first)
+                if not features.read_equal(found, *steps):
                     continue
                 is_mean = part.tape.steps[first].name == "reduce_sum"
                 evidence = (
@@ -123,13 +119,12 @@ def _readout(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 def transform(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find Fourier transforms of equal values over other axes."""
     one, other = found.parts
-    for first, second in _pairs(found):
+    for first, second in features.pairs(found):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if left.name != "fft":
             continue
         sizes = [step.equation.params["fft_lengths"] for step in (left, right)]
-        cores = one.view.core(left.operands[0]), other.view.core(right.operands[0])
-        if sizes[0] != sizes[1] and cores[0].same(cores[1], one.view.tolerance):
+        if sizes[0] != sizes[1] and features.read_equal(found, first, second):
             evidence = (
                 f"transforms axes of sizes {sizes[0]} in {labels[0]}, {sizes[1]} in {labels[1]}"
             )
@@ -140,7 +135,7 @@ def transform(found: Divergence, labels: tuple[str, str]) -> Finding | None:
 def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation that reads another value, confirmed by the first one's in its place."""
     one, other = found.parts
-    for first, second in _pairs(found):
+    for first, second in features.pairs(found):
         left, right = one.tape.steps[first], other.tape.steps[second]
         ours = [one.view.core(value) for value in left.operands]
         theirs = [other.view.core(value) for value in right.operands]
@@ -151,10 +146,10 @@ def operand(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         ]
         if len(odd) != 1 or len(missing) != 1 or len(ours) != len(theirs):
             continue
-        meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
         number = _computed(found, first, missing[0], second, odd[0], labels)
         if number is not None:
             return number
+        meant = next(other.view.find_all(ours[missing[0]], unused=True), None)
         if meant is None or not found.parts[1].tape.depends[meant]:
             continue
         position, read = odd[0], right.operands[odd[0]]
@@ -215,7 +210,7 @@ def _source_name(tape: Tape, step: Step, read: int, meant: int) -> str:
 def position_embedding(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find a sum with equal values of arrays that do not depend on the inputs, and differ."""
     one, other = found.parts
-    for first, second in _pairs(found):
+    for first, second in features.pairs(found):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if left.name in ROWS and (rows := _other_rows(found, left, right, labels)):
             return rows
@@ -280,7 +275,7 @@ def _other_mask(
 def operand_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     """Find an operation of the same values that stand in each other's place."""
     one, other = found.parts
-    for first, second in _pairs(found):
+    for first, second in features.pairs(found):
         left, right = one.tape.steps[first], other.tape.steps[second]
         if len(left.operands) != 2 or len(right.operands) != 2 or left.name in SYMMETRIC:
             continue
@@ -299,16 +294,6 @@ def operand_order(found: Divergence, labels: tuple[str, str]) -> Finding | None:
             )
             return Finding("operand_order", evidence, found)
     return None
-
-
-def _pairs(found: Divergence) -> Iterator[tuple[int, int]]:
-    """Yield steps of both parts with the same operation."""
-    one, other = found.parts
-    for first in one.steps[:MAX_STEPS]:
-        for second in other.steps[:MAX_STEPS]:
-            names = one.tape.steps[first].name, other.tape.steps[second].name
-            if names[0] == names[1] and names[0] not in LAYOUT:
-                yield first, second
 
 
 def _named(part: RegionPart, names: Collection[str]) -> list[int]:
