@@ -7,8 +7,11 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+
+from packaging.requirements import Requirement
 
 MAX_SHOWN = 80  # characters of a given value in a message
 
@@ -61,6 +64,32 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise missing_extra(module, extra) from None
+
+
+def check_version(distribution: str, extra: str) -> None:
+    """Reject an installed library that is older or newer than the versions triglot works with.
+
+    Args:
+      distribution: the library's name as it is installed.
+      extra: the extra of triglot that bounds its version.
+
+    Raises:
+      TriglotError: with the installed version, the bounds and the command that installs one within.
+    """
+    try:
+        installed = metadata.version(distribution)
+        wanted = [Requirement(text) for text in metadata.requires("triglot") or []]
+    except metadata.PackageNotFoundError:  # `require` reports a library that is missing
+        return
+    for each in wanted:
+        bounds = each.name.lower() == distribution.lower() and each.marker is not None
+        if not bounds or not each.marker.evaluate({"extra": extra}):
+            continue
+        if not each.specifier.contains(installed, prereleases=True):
+            raise TriglotError(
+                f"{distribution} {installed} is installed, and triglot works with "
+                f"{distribution}{each.specifier}: run `pip install 'triglot[{extra}]'`."
+            )
 
 
 def missing_extra(module: str, extra: str, needed_by: str = "") -> MissingExtra:

@@ -1,19 +1,25 @@
 """Utilities of the adapters of environment libraries."""
 
+import functools
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.environment import TimeStep
 from ..core.errors import TriglotError, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
-from ..core.specs import Bound
+from ..core.specs import Bound, Box, Spec
 from ..core.types import PyTree
+from .gif import write_gif
 
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
 
@@ -168,3 +174,205 @@ def hashable_options(environment: str, options: Mapping[str, Any]) -> Options:
                 f"the environment can be hashed; got a {type(value).__name__}."
             ) from None
     return tuple(sorted(options.items()))
+
+
+class Adapter(NamedTuple):
+    """An environment of a library as pure functions; see `Adapted`.
+
+    Attributes:
+      reset: starts an episode from a key.
+      step: takes one action, from a state, an action and a key. The flags, the reward and weak types
+        are put right by `Adapted`.
+      obs_spec: describes what both return.
+      action_spec: describes an action.
+      draw: writes a list of states to a file; None if the library cannot render.
+      draw_suffix: of that file.
+      costly_reset: whether a reset costs about 10 steps or more.
+    """
+
+    reset: Callable[[jax.Array], TimeStep]
+    step: Callable[[Any, jax.Array, jax.Array], TimeStep]
+    obs_spec: Spec
+    action_spec: Spec
+    draw: Callable[[list[Any], str], None] | None = None
+    draw_suffix: str = ".gif"
+    costly_reset: bool = False
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """An environment of a JAX library; build it with a suite's `make`.
+
+    Its library is traced with JAX's usual promotion, an episode that ended is never both terminated
+    and truncated, and all that decides what it does is hashable: equal names and options give equal
+    environments.
+
+    Attributes:
+      suite: the suite's name.
+      env_id: the environment's name in the suite.
+      options: of `make`, as sorted pairs.
+      build: a suite's function that makes the `Adapter` from `env_id` and the options.
+    """
+
+    suite: str
+    env_id: str
+    options: Options
+    build: Callable[[str, dict[str, Any]], Adapter] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.suite}:{self.env_id}"
+
+    @property
+    def adapter(self) -> Adapter:
+        """What the suite made of its library's environment."""
+        return _adapter(self.build, self.env_id, self.options)
+
+    @property
+    def obs_spec(self) -> Spec:
+        return self.adapter.obs_spec
+
+    @property
+    def action_spec(self) -> Spec:
+        return self.adapter.action_spec
+
+    @property
+    def costly_reset(self) -> bool:
+        return self.adapter.costly_reset
+
+    @property
+    def draw_suffix(self) -> str:
+        return self.adapter.draw_suffix
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        with library_promotion():
+            return _put_right(self.adapter.reset(key))
+
+    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+        with library_promotion():
+            return _put_right(self.adapter.step(state, action, key))
+
+    def draw(self, states: PyTree, path: str) -> None:
+        """Render states `[T, ...]` to a file; no display is needed.
+
+        Raises:
+          TriglotError: if the library cannot render this environment.
+        """
+        if self.adapter.draw is None:
+            raise TriglotError(f"{self.suite} cannot render {self.env_id}.")
+        with library_promotion():
+            self.adapter.draw(unstacked(jax.tree.map(np.asarray, states)), path)
+
+
+@functools.cache
+def _adapter(
+    build: Callable[[str, dict[str, Any]], Adapter], env_id: str, options: Options
+) -> Adapter:
+    with construction():
+        return build(env_id, dict(options))
+
+
+def _put_right(step: TimeStep) -> TimeStep:
+    terminated = jnp.asarray(step.terminated, bool)
+    return replace(
+        strong(step),
+        reward=jnp.asarray(step.reward, jnp.float32),
+        terminated=terminated,
+        truncated=jnp.asarray(step.truncated, bool) & ~terminated,
+    )
+
+
+def adapted(
+    suite: str,
+    env_id: str,
+    options: Mapping[str, Any],
+    build: Callable[[str, dict[str, Any]], Adapter],
+) -> Adapted:
+    """Make an environment, and fail now on a wrong option.
+
+    Raises:
+      TriglotError: if an option is unknown, of a wrong type, or cannot be hashed.
+    """
+    env = Adapted(suite, env_id, hashable_options(f"{suite}:{env_id}", options), build)
+    _ = env.adapter
+    return env
+
+
+def changed(environment: str, given: Mapping[str, Any], *defaults: Any) -> list[Any]:
+    """Put options into the dataclasses that have fields of these names.
+
+    Args:
+      environment: the environment's name, for messages.
+      given: values by option.
+      defaults: dataclasses, such as a library's parameters of an environment.
+
+    Returns:
+      The dataclasses with the values, in the same order.
+
+    Raises:
+      TriglotError: if none has such a field, or its value is of another type.
+    """
+    examples = {f.name: getattr(one, f.name) for one in reversed(defaults) for f in fields(one)}
+    check_options(environment, given, examples)
+    check_values(environment, given, examples)
+    return [
+        replace(one, **{f.name: given[f.name] for f in fields(one) if f.name in given})
+        for one in defaults
+    ]
+
+
+def planes(grid: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    """Convert integers `[H, W, len(sizes)]` to float32 planes of 0 and 1, `[H, W, sum(sizes)]`.
+
+    An integer outside of its size has no plane.
+    """
+    parts = [jax.nn.one_hot(grid[..., i], size) for i, size in enumerate(sizes)]
+    return jnp.concatenate(parts, axis=-1)
+
+
+def planes_spec(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Box:
+    """Describe the `planes` of a grid with this shape, `[H, W, ...]`."""
+    return Box((*shape[:2], sum(sizes)), "float32", 0.0, 1.0, whole=True)
+
+
+def without_empty(state: PyTree) -> PyTree:
+    """Put None for arrays of size 0, which a checkpoint cannot hold."""
+    return jax.tree.map(lambda leaf: leaf if leaf.size else None, state)
+
+
+def with_empty(shapes: PyTree, state: PyTree) -> PyTree:
+    """Undo `without_empty`; `shapes` describes the state as the library has it."""
+    return jax.tree.map(
+        lambda shape, leaf: jnp.zeros(shape.shape, shape.dtype) if leaf is None else leaf,
+        shapes,
+        state,
+    )
+
+
+def gif(render: Callable[[Any], Any]) -> Callable[[list[Any], str], None]:
+    """Make an `Adapter.draw` of a function from a state to uint8 `[height, width, 3]`."""
+
+    def draw(states: list[Any], path: str) -> None:
+        frames = (np.asarray(render(state), np.uint8) for state in states)
+        write_gif(path, frames, num_frames=len(states), milliseconds=100)
+
+    return draw
+
+
+@contextmanager
+def unused(*modules: str) -> Iterator[None]:
+    """Let a library import modules that it does not need here; they are neither found nor loaded.
+
+    Modules that are imported already stay.
+    """
+    absent = {name: ModuleType(name) for name in modules if name not in sys.modules}
+    for name, module in absent.items():
+        sys.modules[name] = module
+        above, _, last = name.rpartition(".")
+        if above in absent:
+            setattr(absent[above], last, module)
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

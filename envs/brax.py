@@ -4,19 +4,13 @@ Source: Freeman et al. (2021), "Brax: A Differentiable Physics Engine for Large 
 Simulation", https://github.com/google/brax, version 0.14.
 """
 
-import base64
 import contextlib
 import functools
 import inspect
 import io
-import json
-import re
 import warnings
-import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +24,7 @@ from ..core.specs import Box, Spec
 from ..core.types import PyTree
 from . import adapting
 from .adapting import Options, check_options, check_values
+from .brax_viewer import write_page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
 # Unsupported environments, with the reason.
@@ -39,8 +34,6 @@ _EXCLUDED = {
 }
 # Key of the step count in brax's `State.info`.
 _STEPS = "triglot_steps"
-# The page of trimesh that contains three.js: an archive and its member.
-_TEMPLATE = "resources/templates/viewer.zip", "viewer.html.template"
 
 
 def names() -> list[str]:
@@ -136,16 +129,10 @@ class Brax:
         Raises:
           TriglotError: if brax's viewer is not found in the installed packages.
         """
-        dumps = require("brax.io.json", "brax").dumps
         env = self._library.env
-        # The viewer would show the time of a physics step; an environment step has several.
-        system = env.sys.tree_replace({"opt.timestep": float(env.dt)})
-        frames = map(_Frame, adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x)))
-        Path(path).write_text(_page(self.name, dumps(system, list(frames))))
-
-
-class _Frame(NamedTuple):
-    x: Any  # positions and rotations of the bodies; the viewer reads nothing else
+        frames = adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x))
+        bodies = [(frame.pos, frame.rot) for frame in frames]
+        write_page(path, self.name, env.sys, bodies, float(env.dt))
 
 
 class _Library(NamedTuple):
@@ -181,63 +168,3 @@ def _strong(state: PyTree) -> PyTree:
     state = adapting.strong(state)
     reward, done = state.reward.astype(jnp.float32), state.done.astype(jnp.float32)
     return state.replace(reward=reward, done=done)
-
-
-def _page(title: str, system: str) -> str:
-    """Build brax's viewer as a single HTML page without network access.
-
-    The page of `brax.io.html` loads three.js, its controls and a panel from the network. Here
-    three.js comes from the copy inside trimesh, a dependency of brax, and the other scripts are in
-    `brax_viewer.html`.
-
-    Args:
-      title: the page's title.
-      system: the system and its states, from `brax.io.json.dumps`.
-
-    Returns:
-      HTML.
-
-    Raises:
-      TriglotError: if the viewers' scripts are not found in brax or trimesh.
-    """
-    try:
-        folder = resources.files("brax") / "visualizer" / "js"
-        modules = {
-            f"brax/{file.name}": re.sub(r"from '\./", "from 'brax/", file.read_text())
-            for file in sorted(folder.iterdir(), key=lambda file: file.name)
-            if file.name.endswith(".js")
-        }
-        three = _three()
-    except (OSError, KeyError, ValueError, ModuleNotFoundError) as error:
-        raise TriglotError(
-            f"the viewer's scripts of brax 0.14.2 and trimesh 5.2 were not found ({error}): "
-            "install these versions."
-        ) from None
-    used = sorted(set(re.findall(r"\bTHREE\.(\w+)", "".join(modules.values()))))
-    modules |= {
-        "three": f"export const {{{', '.join(used)}}} = globalThis.THREE;",
-        "three/addons/controls/OrbitControls.js": "export const {OrbitControls} = globalThis;",
-        "lilgui": "export const {GUI} = globalThis;",
-    }
-    html = Path(__file__).with_name("brax_viewer.html").read_text()
-    for name, text in {
-        "title": title,
-        "imports": json.dumps({"imports": {n: _data_url(code) for n, code in modules.items()}}),
-        "system": system.replace("</", "<\\/"),
-        "three": three,
-    }.items():
-        html = html.replace(f"{{{{{name}}}}}", text, 1)
-    return html
-
-
-def _three() -> str:
-    """Extract three.js and its trackball controls from trimesh's page."""
-    archive, member = _TEMPLATE
-    with zipfile.ZipFile(io.BytesIO((resources.files("trimesh") / archive).read_bytes())) as zipped:
-        template = zipped.read(member).decode()
-    start = template.index("<script>") + len("<script>")
-    return template[start : template.index("(function(){class GLTFLoader", start)]
-
-
-def _data_url(code: str) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(code.encode()).decode()

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core import plugins
-from ..core.errors import MissingExtra, TriglotError, check_known, shown, user_error_context
+from ..core.errors import (
+    MissingExtra,
+    TriglotError,
+    check_known,
+    check_version,
+    shown,
+    user_error_context,
+)
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -39,6 +46,11 @@ SUITES = {
     "envpool": Suite("triglot.envs.envpool", "HalfCheetah-v4", "envpool"),
     "jumanji": Suite("triglot.envs.jumanji", "Maze-v0", "jumanji"),
     "brax": Suite("triglot.envs.brax", "ant", "brax"),
+    "playground": Suite("triglot.envs.playground", "CartpoleBalance", "playground"),
+    "navix": Suite("triglot.envs.navix", "Navix-DoorKey-8x8-v0", "navix"),
+    "xminigrid": Suite("triglot.envs.xminigrid", "XLand-MiniGrid-R1-9x9", "xminigrid"),
+    "craftax": Suite("triglot.envs.craftax", "Craftax-Classic-Symbolic-v1", "craftax"),
+    "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx"),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
 
@@ -122,6 +134,8 @@ def load_suite(name: str) -> Any:
     """
     check_known("environment suite", name, suites())
     if name in SUITES:
+        if (library := SUITES[name].library) is not None:
+            check_version(library, extra=library)
         return importlib.import_module(SUITES[name].module)
     return load("environment", name)
 
