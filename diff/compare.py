@@ -382,6 +382,9 @@ class _Search:
             if self.size > MAX_KEPT:
                 self.found.clear()  # its values fill the memory, and are rarely needed again
             return
+        if self.size > MAX_KEPT and not _has_state(self.subjects):
+            for each in self.found.values():
+                each.free()
         suspects = frozenset().union(*(each.parameters for each in self.found.values()))
         self.pairing, turned = find_transposed(
             self.pairing, self._agree, self.sides.labels, suspects

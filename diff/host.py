@@ -5,6 +5,8 @@ there. In the types of a traced program only those are whose bits are XLA's, sin
 operation itself leaves no choice.
 """
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -205,6 +207,12 @@ DRAWN: Mapping[str, Callable[[Sequence[Any], Any], Any]] = {
     "random_fold_in": _random_keys,
     "random_split": _random_keys,
 }
+
+
+def trim() -> None:
+    """Give freed memory back to the system, which glibc keeps of arrays below 32 MB."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # of other C libraries
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def on_host(array: Any) -> Any:

@@ -154,6 +154,7 @@ def measure(
       begin: called with what begins.
     """
     notes: list[str] = []
+    host.trim()  # of the values of both programs
     begin("measuring native arithmetic")
     values = [_values(side, setup) for side in (one, other)]
     native = _distances(*values)
@@ -262,6 +263,7 @@ def _double_values(side: Subject, setup: Setup, compiled: bool) -> Values:
     """Compute all quantities of one network in float64, and free its weights."""
     values = _values(side.in_double(compiled=compiled), setup)
     gc.collect()  # a subject's programs refer to it
+    host.trim()
     return values
 
 

@@ -186,6 +186,7 @@ class Search:
     def __init__(self, one: Region, other: Region, slots: list[int]) -> None:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
+        self._later: dict[tuple[int, int], Divergence | None] = {}
 
     def parts(self, *, far: bool = True) -> Iterator[Divergence]:
         """Yield parts that end in a pair of values, the smallest first.
@@ -297,7 +298,15 @@ class Search:
         return None
 
     def later_agree(self, a: int, b: int) -> Divergence | None:
-        """Check whether any value that follows agrees with the first program."""
+        """Check whether any value that follows agrees with the first program.
+
+        All of it is evaluated again, so that a pair that several causes ask for is checked once.
+        """
+        if (a, b) not in self._later:
+            self._later[a, b] = self._later_agree(a, b)
+        return self._later[a, b]
+
+    def _later_agree(self, a: int, b: int) -> Divergence | None:
         if b in self.other.boundary:
             return None
         following = _following(self.one, a)

@@ -49,6 +49,12 @@ class Explanation:
     resized: bool = False
     most: int = 0
 
+    def free(self) -> None:
+        """Forget the values of both programs, which fill the memory."""
+        for view in self.views:
+            view.free()
+            view.tape.arrays.clear()
+
 
 def explain(one: Side, other: Side, inputs: PyTree, *, train: bool, key: jax.Array) -> Explanation:
     """Find the first operations in which two networks differ, and the likely causes.
@@ -127,7 +133,9 @@ def explain_tapes(
         anew = {step for step, _ in found.operands}
         kept = values.keys() - found.values.keys()
         now = tapes[1].replay(found.values, operands, arrays=other.arrays, kept=kept, anew=anew)
-        other = View(tapes[1], now, before=other)
+        before, other = other, View(tapes[1], now, before=other)
+        if before is not own[1]:
+            before.free()
     views, causes = (one, other), joined(named, labels)
     explained = [each.divergence for each in named]
     if (momentum := norm_momentum(views, own, labels)) is not None:

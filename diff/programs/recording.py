@@ -79,10 +79,11 @@ def _share(
     """Give shared parameters the first network's values, in float64 and in their own types."""
     for index, name in enumerate(sorted(sides[0].names.keys() & sides[1].names.keys())):
         array = _generic(named[0][sides[0].names[name]], index)
+        whole = array.astype(np.float64)
         for side, params, values in zip(sides, named, shared, strict=True):
             own = params[side.names[name]]
             params[side.names[name]] = np.asarray(array.reshape(own.shape), own.dtype)
-            values[side.names[name]] = array.reshape(own.shape).astype(np.float64)
+            values[side.names[name]] = whole.reshape(own.shape)
 
 
 def _small(array: Any) -> Any:

@@ -123,8 +123,9 @@ def differing(one: View, other: View, tolerance: float) -> list[int]:
     pairs = zip(one.tape.outputs, other.tape.outputs, strict=False)
     found = []
     for index, (first, second) in enumerate(pairs):
-        a, b = np.asarray(one.arrays[first]), np.asarray(other.arrays[second])
-        if not close(a.astype(np.float64), b.astype(np.float64), tolerance):
+        pair = one.arrays[first], other.arrays[second]
+        a, b = (np.asarray(array).astype(np.float64, copy=False) for array in pair)
+        if not close(a, b, tolerance):
             found.append(index)
     return found
 

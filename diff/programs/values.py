@@ -14,6 +14,7 @@ from .tape import Tape
 # The rounding of float32 constants in a float64 program, relative to the largest value. Epsilon
 # 1e-05 against 1e-06 changes a normalized value by 4.5e-6.
 TOLERANCE = 3e-7
+SUMMED = 1e-9  # the rounding of a mean of float64 numbers, relative to the largest value
 HUGE = 1e8
 MIN_KNOWN = 2**14  # numbers of arrays whose comparisons are kept
 MAX_SORTED = 2**20  # numbers that are kept sorted
@@ -45,7 +46,7 @@ class Core:
         known = known.astype(np.float64, copy=False)
         for axis in range(known.ndim)[::-1]:
             if _is_constant(known, axis):
-                known = np.take(known, 0, axis)
+                known = np.moveaxis(known, axis, 0)[0]
             else:
                 kept.append(axis)
         low, high = (float(np.min(known)), float(np.max(known))) if known.size else (0.0, 0.0)
@@ -53,6 +54,11 @@ class Core:
             return cls(known, tuple(kept[::-1]), low, high, max(abs(low), abs(high)))
         usual = np.abs(known[np.abs(known) < HUGE])  # a huge number, or NaN
         return cls(known, tuple(kept[::-1]), 0.0, 0.0, float(usual.max(initial=0.0)))
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean of the numbers; 0 if one is huge or none."""
+        return float(np.mean(self.array)) if self.low < self.high else self.low
 
     @property
     def numbers(self) -> np.ndarray:
@@ -74,6 +80,8 @@ class Core:
             return False
         if abs(self.high - other.high) > allowed:
             return False
+        if abs(self.mean - other.mean) > allowed + SUMMED * max(self.scale, other.scale):
+            return False  # such as the weights of two layers, or two softmaxes: all from 0 to 1
         if self.array.size < MIN_KNOWN:
             return self._has_numbers_of(other, tolerance)
         known = self._compared.setdefault(other, {})
@@ -98,11 +106,8 @@ def _is_constant(array: np.ndarray, axis: int) -> bool:
     size = array.shape[axis]
     if size < 2 or not array.size:
         return size == 1
-    first, last = (np.take(array, index, axis) for index in (0, -1))
-    if not np.array_equal(first, last):
-        return False
-    whole = np.broadcast_to(np.expand_dims(first, axis), array.shape)
-    return np.array_equal(array, whole)
+    along = np.moveaxis(array, axis, 0)  # a view, unlike what `np.take` gives
+    return np.array_equal(along[0], along[-1]) and bool(np.all(along == along[0]))
 
 
 def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> bool:
@@ -112,7 +117,9 @@ def close(one: np.ndarray, other: np.ndarray, tolerance: float = TOLERANCE) -> b
     """
     if one.shape != other.shape:
         return False
-    if np.array_equal(one, other, equal_nan=True):
+    if np.array_equal(one, other):
+        return True
+    if np.any(np.isnan(one)) and np.array_equal(one, other, equal_nan=True):
         return True
     if not tolerance or not one.size or "b" in (one.dtype.kind, other.dtype.kind):
         return False
@@ -179,6 +186,11 @@ class View:
             for value, core in known
             if before is not None and arrays[value] is before.arrays[value]
         }
+
+    def free(self) -> None:
+        """Forget the values, which fill the memory, of a view whose places are still asked for."""
+        self.arrays = ()
+        self._cores.clear()
 
     def core(self, value: int) -> Core:
         """Return the core of a value's root."""
