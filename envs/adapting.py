@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.errors import TriglotError, shown, unknown
+from ..core.errors import TriglotError, UnknownOption, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 from ..core.specs import Bound
 from ..core.types import PyTree
@@ -69,18 +69,16 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
     """Reject options that an environment does not have.
 
     Raises:
-      TriglotError: naming the first unknown option and the nearest known one.
+      UnknownOption: naming the first unknown option and the nearest known one.
 
     >>> check_options("gridworld:8x8", ["observations"], ["observation"])
     Traceback (most recent call last):
-    triglot.core.errors.TriglotError: unknown option of gridworld:8x8 'observations'; ...
+    triglot.core.errors.UnknownOption: unknown option of gridworld:8x8 'observations'; ...
     """
     known = list(known)
     for name in given:
-        if not known:
-            raise TriglotError(f"{environment} takes no options, got {name!r}.")
         if name not in known:
-            raise unknown(f"option of {environment}", name, known)
+            raise UnknownOption(environment, name, known)
 
 
 def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ..core.environment import Renderable, without_time_limit
+from ..core.environment import Renderable, without_wrappers
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
 from ..core.host_environment import HostRenderable
@@ -136,7 +136,7 @@ def draw(env: Any, states: Any, path: Path) -> None:
       TriglotError: if the environment cannot be rendered.
     """
     suffix_of(env)
-    env, states = without_time_limit(env, states)
+    env, states = without_wrappers(env, states)
     env.draw(states, str(path))
 
 
@@ -148,7 +148,7 @@ def suffix_of(env: Any) -> str:
     """
     if isinstance(env, HostRenderable):
         return ".gif"
-    env, _ = without_time_limit(env)
+    env, _ = without_wrappers(env)
     if not isinstance(env, Renderable):
         raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
     return env.draw_suffix

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ...core.agent import ActionValues, Agent
-from ...core.environment import Environment, without_time_limit
+from ...core.environment import Environment, TimeLimit, without_wrappers
 from ...core.errors import writing
 from ...envs.gridworld import GridWorld
 
@@ -28,7 +28,7 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
       title: the first line of the title; the second compares the value of the initial state with
         the exact one.
     """
-    env, _ = without_time_limit(env)
+    env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is seen
     if not isinstance(agent, ActionValues) or not isinstance(env, GridWorld):
         return
     state = jax.tree.map(lambda leaf: leaf[0], agent_states)
