@@ -8,11 +8,9 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.errors import TriglotError, UnknownOption, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
-from ..core.specs import Bound
 from ..core.types import PyTree
 
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
@@ -125,12 +123,6 @@ def unstacked(states: PyTree) -> list[PyTree]:
     """Split states `[T, ...]` into a list of `T`."""
     length = jax.tree.leaves(states)[0].shape[0]
     return [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
-
-
-def bound_of(array: np.ndarray) -> Bound:
-    """Convert the bounds of a box's entries: one number if they are equal."""
-    flat = np.asarray(array, np.float64).ravel().tolist()
-    return flat[0] if len(set(flat)) == 1 else tuple(flat)
 
 
 def strong(tree: PyTree) -> PyTree:

@@ -7,8 +7,9 @@ Intervals of returns are cut at these bounds. A custom environment may have an a
 import math
 from typing import Any, TypeAlias
 
-from ..core.environment import TimeLimit, without_wrappers
 from ..core.errors import TriglotError, shown
+from ..core.wrappers.base import without_wrappers
+from ..core.wrappers.ends import TimeLimit
 
 Bounds: TypeAlias = tuple[float, float]
 

@@ -18,7 +18,7 @@ from ..core.errors import (
     shown,
     user_error_context,
 )
-from ..envs.wrappers.options import wrap, wrapper_options
+from ..core.wrappers.options import wrap, wrapper_options
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def make_env(name: str, **options: Any) -> "Environment":
         installed package. Options may follow after commas.
       options: passed to the suite or function, together with those in the name. Those of wrappers,
         such as `frame_stack`, wrap the environment unless it has options of these names itself; in
-        the order of `envs.wrappers.options.WRAPPERS`, whatever the order in which they are given.
+        the order of `core.wrappers.options.WRAPPERS`, whatever the order in which they are given.
 
     Raises:
       TriglotError: if there is no such environment, with the nearest existing one; or if making it

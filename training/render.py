@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ..core.environment import Renderable, without_wrappers
+from ..core.environment import Renderable
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
 from ..core.host_environment import HostRenderable
 from ..core.loop.episode import Episode, play_episode
 from ..core.loop.state import RunnerState
+from ..core.wrappers.base import without_wrappers
 from ..envs.gif import write_gif
 from ..machine import memory
 from ..machine.files import replacing

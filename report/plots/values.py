@@ -7,8 +7,10 @@ import jax
 import numpy as np
 
 from ...core.agent import ActionValues, Agent
-from ...core.environment import Environment, TimeLimit, without_wrappers
+from ...core.environment import Environment
 from ...core.errors import writing
+from ...core.wrappers.base import without_wrappers
+from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
 
 # By action (up, right, down, left); the vertical axis of the plot points down.

@@ -14,7 +14,7 @@ from ...core.loop.episode import Episodes
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ...core.trainers import compile_evaluation
-from ...envs.wrappers.levels import held_out
+from ...core.wrappers.levels import held_out
 from ...machine.files import write_json
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.environment import Environment, TimeStep, Wrapper
-from ...core.errors import TriglotError, shown
-from ...core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
-from ...core.types import PyTree, pytree_dataclass
-from ..adapting import bound_of
+from ..environment import Environment, TimeStep
+from ..errors import TriglotError, shown
+from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
+from ..types import PyTree, pytree_dataclass
+from .base import Wrapper
 
 
 @pytree_dataclass

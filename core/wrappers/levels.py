@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.environment import Environment, TimeStep, Wrapper
-from ...core.errors import TriglotError
-from ...core.hyper import MAX_COUNT, between, one_of
-from ...core.types import PyTree, pytree_dataclass
+from ..environment import Environment, TimeStep
+from ..errors import TriglotError
+from ..hyper import MAX_COUNT, between, one_of
+from ..types import PyTree, pytree_dataclass
+from .base import Wrapper
 
 # Moving averages of a level's return move by these shares per episode, and so much of the sampling
 # is uniform, so that a level without progress is still tried.

@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...core.environment import Environment, TimeStep, Wrapper
-from ...core.errors import TriglotError, shown
-from ...core.hyper import finite, is_number
-from ...core.types import PyTree
+from ..environment import Environment, TimeStep
+from ..errors import TriglotError, shown
+from ..hyper import finite, is_number
+from ..types import PyTree
+from .base import Wrapper
 
 
 @dataclass(frozen=True)

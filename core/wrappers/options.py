@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.errors import TriglotError
+from ..errors import TriglotError
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ WRAPPERS = {
         ".actions:ActionRepeat", "N", "take each action N times and sum the rewards"
     ),
     "time_limit": WrapperOption(
-        "triglot.core.environment:TimeLimit", "STEPS", "truncate episodes after so many steps"
+        ".ends:TimeLimit", "STEPS", "truncate episodes after so many steps"
     ),
     "reward_scale": WrapperOption(".rewards:ScaleReward", "FACTOR", "multiply rewards"),
     "reward_clip": WrapperOption(
@@ -60,7 +60,7 @@ WRAPPERS = {
         ".observations:flatten_if", "True", "observe one float32 vector, of any observation"
     ),
     "absorbing_states": WrapperOption(
-        ".absorbing:absorbing_until",
+        ".ends:absorbing_until",
         "STEPS",
         "stay in an absorbing state after the task's end, and truncate after so many steps",
     ),
@@ -86,7 +86,7 @@ def wrap(env: Any, options: Mapping[str, Any]) -> Any:
       TriglotError: if a value is invalid, an option goes with another one that is missing, or the
         environment is stepped in Python.
     """
-    from ...core.host_environment import HostEnvironment
+    from ..host_environment import HostEnvironment
 
     if options and isinstance(env, HostEnvironment):
         raise TriglotError(

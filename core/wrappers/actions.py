@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.environment import TimeStep, Wrapper
-from ...core.hyper import unit_interval
-from ...core.specs import Discrete, MultiDiscrete, Spec, zeros
-from ...core.types import PyTree, pytree_dataclass
+from ..environment import TimeStep
+from ..hyper import unit_interval
+from ..specs import Discrete, MultiDiscrete, Spec, zeros
+from ..types import PyTree, pytree_dataclass
+from .base import Wrapper
 
 
 @pytree_dataclass

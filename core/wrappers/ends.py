@@ -1,4 +1,4 @@
-"""A state that an episode stays in after its task has ended."""
+"""Wrappers of ends: a time limit, and a state to stay in after the end of the task."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,11 +7,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.environment import Environment, TimeLimit, TimeStep, Wrapper
-from ...core.errors import TriglotError
-from ...core.specs import Box, Spec
-from ...core.types import PyTree, pytree_dataclass
-from ..adapting import bound_of
+from ..environment import Environment, TimeStep
+from ..errors import TriglotError
+from ..specs import Box, Spec, bound_of
+from ..types import PyTree, pytree_dataclass
+from .base import Wrapper
+
+
+@pytree_dataclass
+class _Timed:
+    state: PyTree
+    time: jax.Array  # int32 [], steps since the reset
+
+
+@dataclass(frozen=True)
+class TimeLimit(Wrapper):
+    """Cut episodes of `env` after `max_steps` steps: truncated, not terminated."""
+
+    max_steps: int
+
+    def begin(self, start: TimeStep) -> TimeStep:
+        return replace(start, state=_Timed(state=start.state, time=jnp.zeros((), jnp.int32)))
+
+    def step(self, state: _Timed, action: jax.Array, key: jax.Array) -> TimeStep:
+        step = self.env.step(state.state, action, key)
+        time = state.time + 1
+        # A termination at the limit is a termination: there is no bootstrap.
+        truncated = (step.truncated | (time >= self.max_steps)) & ~step.terminated
+        return replace(step, state=_Timed(state=step.state, time=time), truncated=truncated)
 
 
 @pytree_dataclass
