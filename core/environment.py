@@ -109,8 +109,8 @@ def check_constant_shapes(env: Environment) -> None:
 class Curriculum(Environment, Protocol):
     """An environment whose next episodes depend on how earlier ones went; this is optional.
 
-    What it has learned of them, its progress, is shared by all environments of a training, which
-    `VectorEnvironment` keeps. `reset` is for evaluations, which learn nothing.
+    What it has learned of them, its progress, is shared by all environments of a seed, and kept by
+    `VectorEnvironment`. `reset` is for evaluations, which learn nothing.
     """
 
     def initial_progress(self) -> PyTree:

@@ -55,7 +55,7 @@ class Levels(Wrapper):
     The sampling `learning_progress` prefers levels whose return changes, for better or worse: the
     probability is proportional to the difference of a fast and a slow moving average of a level's
     return, in absolute value; 20 % of the episodes are uniform. The averages are over all
-    environments of a training, see `Curriculum`; evaluations sample uniformly.
+    environments of a seed, see `Curriculum`; evaluations sample uniformly.
 
     Source: Cobbe et al. (2019), "Quantifying Generalization in Reinforcement Learning",
     https://arxiv.org/abs/1812.02341 (levels to train on and others to test);
