@@ -23,9 +23,7 @@ TITLES = {
     "environment": "environments (one of each suite; `triglot list gymnax` lists all of one)",
     "network": "networks",
 }
-WRAPPERS_TITLE = (
-    "wrappers, options of any environment in JAX: gymnax:Breakout-MinAtar,frame_stack=4"
-)
+WRAPPERS_TITLE = "wrappers (options of any environment in JAX: gridworld:8x8,time_limit=50)"
 
 
 def everything() -> str:

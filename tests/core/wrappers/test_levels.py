@@ -147,9 +147,9 @@ def test_the_next_episodes_follow_the_progress() -> None:
         seen=jnp.ones((4,), bool),
     )
     state = VectorState(**{**vars(state), "progress": known})
-    for key in jax.random.split(jax.random.key(1)):
-        state, transition = vector.step(state, jnp.zeros((1000,), jnp.int32), key)
-    assert transition.done.all()
+    for key in jax.random.split(jax.random.key(1)):  # all episodes end after two steps
+        state, _ = vector.step(state, jnp.zeros((1000,), jnp.int32), key)
+    assert state.first.all()
     share = np.mean(np.asarray(state.state.level) == 2)
     assert share == pytest.approx(1 - UNIFORM + UNIFORM / 4, abs=0.06)
 

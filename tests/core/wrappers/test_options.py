@@ -47,7 +47,8 @@ def test_all_options_are_described() -> None:
 
 def test_options_of_the_environment_stay_its_own() -> None:
     maze: Any = triglot.make_env("jumanji:Maze-v0,time_limit=7,frame_stack=2")
-    assert isinstance(maze, FrameStack) and maze.env.options == (("time_limit", 7),)
+    assert maze.env.options == (("time_limit", 7),)
+    assert maze == FrameStack(maze.env, 2)
     cartpole: Any = triglot.make_env("gymnax:CartPole-v1,max_steps_in_episode=9,time_limit=7")
     assert cartpole == TimeLimit(gymnax.make("CartPole-v1", max_steps_in_episode=9), 7)
     assert isinstance(cartpole.env, Gymnax)

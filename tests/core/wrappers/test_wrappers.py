@@ -26,6 +26,8 @@ from triglot.core.wrappers.rewards import ClipReward, ScaleReward
 from triglot.envs import gridworld, gymnasium, gymnax, probes
 
 CUT = Clock(end="truncated")
+NO_ENV: Any = "env"
+GYMNASIUM: Any = gymnasium.make("CartPole-v1")
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def test_images_are_stacked_as_channels(shape: tuple[int, ...], stacked: tuple[i
 
 
 def test_bounds_of_each_element_are_stacked_with_it() -> None:
-    env = FrameStack(gymnax.make("CartPole-v1"), 2)
+    env: Any = FrameStack(gymnax.make("CartPole-v1"), 2)
     low, high = env.obs_spec.bounds()
     one = env.env.obs_spec.bounds()
     np.testing.assert_array_equal(low, np.tile(one[0], 2))
@@ -165,13 +167,13 @@ def test_an_observation_of_all_kinds_is_flattened_in_the_order_of_names() -> Non
         "on": Box((), "bool", 0, 1),
     })  # fmt: skip
     shown = {
-        "speed": np.float32([0.5, -1]),
+        "speed": np.array([0.5, -1], np.float32),
         "cell": np.int32(2),
-        "dials": np.int32([1, 0]),
-        "image": np.uint8([[7, 255]]),
+        "dials": np.array([1, 0], np.int32),
+        "image": np.array([[7, 255]], np.uint8),
         "on": np.bool_(True),
     }
-    env = FlattenObservation(Shown(spec, shown))
+    env: Any = FlattenObservation(Shown(spec, shown))
     obs = env.reset(jax.random.key(0)).obs
     assert obs.tolist() == [0, 0, 1, 0, 1, 1, 0, 7, 255, 1, 0.5, -1]
     assert mismatch(env.obs_spec, obs) is None
@@ -190,7 +192,7 @@ def test_an_observation_of_all_kinds_is_flattened_in_the_order_of_names() -> Non
     ],
 )
 def test_a_flat_observation_is_whole_where_all_is(spec: Spec, whole: bool) -> None:
-    env = FlattenObservation(Shown(spec, sample(spec, jax.random.key(0))))
+    env: Any = FlattenObservation(Shown(spec, sample(spec, jax.random.key(0))))
     assert env.obs_spec.whole == whole
 
 
@@ -312,8 +314,8 @@ def test_a_wrapper_passes_on_whether_resets_are_costly() -> None:
         (lambda: ClipReward(Clock(), 1.0, 1.0), "needs low < high, got 1.0 and 1.0"),
         (lambda: FrameStack(gridworld.make("3x3")), "has a Discrete: wrap it in FlattenObs"),
         (lambda: AbsorbingStates(gridworld.make("3x3")), "a float32 vector.*FlattenObservation"),
-        (lambda: FrameStack(gymnasium.make("CartPole-v1")), "got gymnasium:CartPole-v1.*wrappers"),
-        (lambda: Wrapper("env"), "wraps an environment in JAX.*got 'env'"),
+        (lambda: FrameStack(GYMNASIUM), "got gymnasium:CartPole-v1.*wrappers"),
+        (lambda: Wrapper(NO_ENV), "wraps an environment in JAX.*got 'env'"),
     ],
 )
 def test_a_wrong_wrapper_is_explained(make: Callable[[], Any], says: str) -> None:
