@@ -9,6 +9,7 @@ from pathlib import Path
 from ..backends.libraries import LIBRARIES
 from ..core import plugins
 from ..core.errors import unknown
+from ..core.wrappers.options import WRAPPERS
 from ..machine.version import package_version
 from ..registry.algorithms import ALGORITHMS, FAMILIES
 from ..registry.environments import SUITES, load_suite, suites
@@ -22,12 +23,14 @@ TITLES = {
     "environment": "environments (one of each suite; `triglot list gymnax` lists all of one)",
     "network": "networks",
 }
+WRAPPERS_TITLE = "wrappers (options of any environment in JAX: gridworld:8x8,time_limit=50)"
 
 
 def everything() -> str:
     """List algorithms, backends and environments, and whether their libraries are installed.
 
-    Components of installed packages are listed with the package, without importing it.
+    Components of installed packages are listed with the package, without importing it. The options
+    that wrap environments follow.
     """
     rows: dict[str, list[tuple[str, ...]]] = {
         "algorithm": [(name, _about(path.partition(":")[0])) for name, path in ALGORITHMS.items()],
@@ -49,6 +52,8 @@ def everything() -> str:
                 origin = f"from {plugin.distribution}, {plugin.path}"
                 rows[kind].append((name, *state, origin))
     lines = [[TITLES[kind], *_aligned(found), ""] for kind, found in rows.items() if found]
+    wrappers = [(f"{name}={option.value}", option.about) for name, option in WRAPPERS.items()]
+    lines.append([WRAPPERS_TITLE, *_aligned(wrappers), ""])
     end = "Give custom components as package.module:object; see `triglot train --help`."
     return "\n".join([*chain(*lines), *_clashes(), end])
 

@@ -1,14 +1,12 @@
 """Environments as pure functions of a state; they never reset themselves."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from .errors import TriglotError
-from .hyper import check_count
-from .specs import Spec, Specified, zeros
+from .specs import Specified, zeros
 from .types import PyTree, pytree_dataclass, type_differences
 
 
@@ -107,50 +105,36 @@ def check_constant_shapes(env: Environment) -> None:
         )
 
 
-@pytree_dataclass
-class _Timed:
-    state: PyTree
-    time: jax.Array  # int32 [], steps since the reset
+@runtime_checkable
+class Curriculum(Environment, Protocol):
+    """An environment whose next episodes depend on how earlier ones went; this is optional.
+
+    What it has learned of them, its progress, is shared by all environments of a seed, and kept by
+    `VectorEnvironment`. `reset` is for evaluations, which learn nothing.
+    """
+
+    def initial_progress(self) -> PyTree:
+        """Make the progress before the first episode; None if it is not needed after all."""
+        ...
+
+    def update_progress(
+        self, progress: PyTree, states: PyTree, returns: jax.Array, done: jax.Array
+    ) -> PyTree:
+        """Learn from the episodes that ended in one step of `N` environments.
+
+        Args:
+          progress: the progress so far.
+          states: of the environments, `[N, ...]`, before any reset.
+          returns: float32 `[N]`, the sum of the episode's rewards so far.
+          done: bool `[N]`, whether the episode ended; others do not count.
+        """
+        ...
+
+    def reset_by(self, progress: PyTree, key: jax.Array) -> TimeStep:
+        """Start an episode that the progress suggests."""
+        ...
 
 
-@dataclass(frozen=True)
-class TimeLimit:
-    """Cut episodes of `env` after `max_steps` steps: truncated, not terminated."""
-
-    env: Environment
-    max_steps: int
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_count("TimeLimit's max_steps", self.max_steps)
-        object.__setattr__(self, "name", self.env.name)
-
-    @property
-    def obs_spec(self) -> Spec:
-        return self.env.obs_spec
-
-    @property
-    def action_spec(self) -> Spec:
-        return self.env.action_spec
-
-    @property
-    def costly_reset(self) -> bool:
-        return has_costly_reset(self.env)
-
-    def reset(self, key: jax.Array) -> TimeStep:
-        step = self.env.reset(key)
-        return replace(step, state=_Timed(state=step.state, time=jnp.zeros((), jnp.int32)))
-
-    def step(self, state: _Timed, action: jax.Array, key: jax.Array) -> TimeStep:
-        step = self.env.step(state.state, action, key)
-        time = state.time + 1
-        # A termination at the limit is a termination: there is no bootstrap.
-        truncated = (step.truncated | (time >= self.max_steps)) & ~step.terminated
-        return replace(step, state=_Timed(state=step.state, time=time), truncated=truncated)
-
-
-def without_time_limit(env: object, states: PyTree = None) -> tuple[Any, PyTree]:
-    """Take the environment and its states out of any `TimeLimit`."""
-    while isinstance(env, TimeLimit):
-        env, states = env.env, None if states is None else states.state
-    return env, states
+def initial_progress(env: Environment) -> PyTree:
+    """Make the progress of a `Curriculum`; None for all other environments."""
+    return env.initial_progress() if isinstance(env, Curriculum) else None

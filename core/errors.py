@@ -20,6 +20,23 @@ class TriglotError(ValueError):
     """Invalid input from the user; the command line prints it without a traceback."""
 
 
+class UnknownOption(TriglotError):
+    """An option that an environment does not have.
+
+    Args:
+      environment: its name, for the message.
+      option: the option's name.
+      known: the names of its options.
+    """
+
+    def __init__(self, environment: str, option: str, known: Iterable[str]) -> None:
+        self.environment, self.option, self.known = environment, option, tuple(known)
+        text = f"{environment} takes no options, got {option!r}."
+        if self.known:
+            text = str(unknown(f"option of {environment}", option, self.known))
+        super().__init__(text)
+
+
 class Guessed(UserWarning):
     """Warns that a missing value was guessed; the message gives it and how to set it."""
 

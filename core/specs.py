@@ -143,6 +143,12 @@ class Box:
         return bool(np.isfinite(low).all() and np.isfinite(high).all())
 
 
+def bound_of(array: np.ndarray) -> Bound:
+    """Convert the bounds of a box's entries: one number if they are equal."""
+    flat = np.asarray(array, np.float64).ravel().tolist()
+    return flat[0] if len(set(flat)) == 1 else tuple(flat)
+
+
 @dataclass(frozen=True, init=False)
 class Dict:
     """A dictionary of values, each with its own spec.

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.environment import TimeStep
-from ..core.errors import TriglotError, shown, unknown
+from ..core.errors import TriglotError, UnknownOption, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
-from ..core.specs import Bound, Box, Spec
+from ..core.specs import Box, Spec
 from ..core.types import PyTree
 from .gif import write_gif
 
@@ -75,18 +74,16 @@ def check_options(environment: str, given: Iterable[str], known: Iterable[str]) 
     """Reject options that an environment does not have.
 
     Raises:
-      TriglotError: naming the first unknown option and the nearest known one.
+      UnknownOption: naming the first unknown option and the nearest known one.
 
     >>> check_options("gridworld:8x8", ["observations"], ["observation"])
     Traceback (most recent call last):
-    triglot.core.errors.TriglotError: unknown option of gridworld:8x8 'observations'; ...
+    triglot.core.errors.UnknownOption: unknown option of gridworld:8x8 'observations'; ...
     """
     known = list(known)
     for name in given:
-        if not known:
-            raise TriglotError(f"{environment} takes no options, got {name!r}.")
         if name not in known:
-            raise unknown(f"option of {environment}", name, known)
+            raise UnknownOption(environment, name, known)
 
 
 def check_values(environment: str, given: Mapping[str, Any], examples: Mapping[str, Any]) -> None:
@@ -133,12 +130,6 @@ def unstacked(states: PyTree) -> list[PyTree]:
     """Split states `[T, ...]` into a list of `T`."""
     length = jax.tree.leaves(states)[0].shape[0]
     return [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
-
-
-def bound_of(array: np.ndarray) -> Bound:
-    """Convert the bounds of a box's entries: one number if they are equal."""
-    flat = np.asarray(array, np.float64).ravel().tolist()
-    return flat[0] if len(set(flat)) == 1 else tuple(flat)
 
 
 def strong(tree: PyTree) -> PyTree:

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.environment import TimeLimit, TimeStep, first_step
+from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, shown, unknown
 from ..core.hyper import check_count
 from ..core.specs import Box, Discrete, Spec
+from ..core.wrappers.ends import TimeLimit
 from .adapting import check_options
 from .gif import write_gif
 

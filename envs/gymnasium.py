@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from ..core.errors import TriglotError, describe, require, unknown, user_error_context
-from ..core.specs import Bound, Box, Dict, Discrete, MultiDiscrete, Spec
-from .adapting import Options, bound_of, check_values, hashable_options
+from ..core.specs import Bound, Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
+from .adapting import Options, check_values, hashable_options
 from .gif import without_window
 from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
+from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
 from ..core.types import PyTree
-from .adapting import bound_of
 
 # Limit on the joint actions of one categorical distribution.
 MAX_ACTIONS = 10_000

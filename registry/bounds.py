@@ -7,8 +7,9 @@ Intervals of returns are cut at these bounds. A custom environment may have an a
 import math
 from typing import Any, TypeAlias
 
-from ..core.environment import without_time_limit
 from ..core.errors import TriglotError, shown
+from ..core.wrappers.base import without_wrappers
+from ..core.wrappers.ends import TimeLimit
 
 Bounds: TypeAlias = tuple[float, float]
 
@@ -49,7 +50,7 @@ def return_bounds(env: Any, name: str) -> Bounds:
     Raises:
       TriglotError: if a custom environment's `return_bounds` is not a pair of increasing numbers.
     """
-    env, _ = without_time_limit(env)
+    env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is returned
     given = getattr(env, "return_bounds", None)
     if given is None:
         return BOUNDS.get(name, UNBOUNDED)

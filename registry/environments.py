@@ -13,11 +13,13 @@ from ..core import plugins
 from ..core.errors import (
     MissingExtra,
     TriglotError,
+    UnknownOption,
     check_known,
     check_version,
     shown,
     user_error_context,
 )
+from ..core.wrappers.options import wrap, wrapper_options
 from .loading import is_module, is_path, load, load_env, search_here
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ SUITES = {
     "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx"),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
+STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
 
 
 def make_env(name: str, **options: Any) -> "Environment":
@@ -62,7 +65,9 @@ def make_env(name: str, **options: Any) -> "Environment":
       name: `suite:name`, such as `gymnax:CartPole-v1`; or `package.module:object`, where the
         object is an `Environment` or a function that returns one; or a name registered by an
         installed package. Options may follow after commas.
-      options: passed to the suite or function, together with those in the name.
+      options: passed to the suite or function, together with those in the name. Those of wrappers,
+        such as `frame_stack`, wrap the environment unless it has options of these names itself; in
+        the order of `core.wrappers.options.WRAPPERS`, whatever the order in which they are given.
 
     Raises:
       TriglotError: if there is no such environment, with the nearest existing one; or if making it
@@ -72,9 +77,40 @@ def make_env(name: str, **options: Any) -> "Environment":
     'gridworld:8x8'
     >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").params
     (('max_steps_in_episode', 200),)
+    >>> make_env("gymnax:Breakout-MinAtar,frame_stack=4").obs_spec.shape
+    (10, 10, 16)
     """
     name, in_name = _split_options(name)
-    options = {**in_name, **options}
+    options, of_wrappers = {**in_name, **options}, {}
+    while True:  # an environment may report one unknown option at a time
+        try:
+            env = _make(name, options)
+            break
+        except TriglotError as error:
+            unknown_here = _wrappers_unknown_to(error, options)
+            if not unknown_here:
+                raise _with_wrappers(error, name) from None
+            of_wrappers |= {option: options.pop(option) for option in unknown_here}
+    return wrap(env, of_wrappers)
+
+
+def _wrappers_unknown_to(error: TriglotError, options: dict[str, Any]) -> list[str]:
+    """List the options of wrappers that an environment was given, failed with and does not have."""
+    given = [option for option in options if option in wrapper_options()]
+    if isinstance(error, UnknownOption):
+        return [option for option in given if option not in error.known]
+    # Python's words; libraries and functions of the person's own do not check their options.
+    return [option for option in given if f"unexpected keyword argument '{option}'" in str(error)]
+
+
+def _with_wrappers(error: TriglotError, name: str) -> TriglotError:
+    """Suggest the options of wrappers too, where they can be used."""
+    if not isinstance(error, UnknownOption) or name.partition(":")[0] in STEPPED_IN_PYTHON:
+        return error
+    return UnknownOption(error.environment, error.option, [*error.known, *wrapper_options()])
+
+
+def _make(name: str, options: dict[str, Any]) -> "Environment":
     suite, colon, rest = name.partition(":")
     if suite in suites() and rest:
         module = load_suite(suite)

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from ..backends import libraries
 from ..backends.keras.importing import KERAS_BACKEND, wrong_backend
 from ..core import plugins
-from ..core.errors import TriglotError, describe, shown, unknown, user_error_context
+from ..core.errors import (
+    TriglotError,
+    UnknownOption,
+    describe,
+    shown,
+    unknown,
+    user_error_context,
+)
 
 if TYPE_CHECKING:
     from ..core.environment import Environment
@@ -108,7 +115,11 @@ def load_env(text: str, options: Mapping[str, Any]) -> "Environment":
 
 
 def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
-    """Call a function or class that makes an environment; return an environment unchanged."""
+    """Call a function or class that makes an environment; return an environment unchanged.
+
+    Raises:
+      UnknownOption: if there are options, and no function to take them.
+    """
     # An environment class also has these attributes.
     is_made = not isinstance(made, type) and hasattr(made, "reset") and hasattr(made, "step")
     if isinstance(made, type) and not (hasattr(made, "reset") and hasattr(made, "step")):
@@ -116,7 +127,11 @@ def call_env(text: str, made: Any, options: Mapping[str, Any]) -> Any:
             f"environment {text!r} is a class without reset and step: give an Environment, or a "
             "function that returns one."
         )
-    return made if is_made or not callable(made) else _call("environment", text, made, **options)
+    if not is_made and callable(made):
+        return _call("environment", text, made, **options)
+    for option in options:
+        raise UnknownOption(f"environment {text!r}", option, ())
+    return made
 
 
 def load_networks(texts: Sequence[str], env: "Environment") -> Any:

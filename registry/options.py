@@ -14,7 +14,8 @@ class SharedOptions:
     Attributes:
       algorithm: a name from `triglot list`, or package.module:object.
       env: suite:name, such as gymnax:CartPole-v1, or package.module:object; options of the
-        environment follow after commas: jumanji:Maze-v0,num_rows=5,num_cols=5.
+        environment, and of wrappers (`triglot list`), follow after commas:
+        jumanji:Maze-v0,num_rows=5,num_cols=5,frame_stack=2.
       num_seeds: independent seeds, vmapped.
       seed: random seed.
       total_steps: environment steps per seed, rounded up to whole rollouts.

@@ -10,14 +10,13 @@ import numpy as np
 from ..core.errors import TriglotError
 from ..core.host_environment import HostEnvironment
 from ..core.loop.episode import Episodes
-from ..core.trainers import make_trainer
 from ..machine import memory
 from ..machine.files import write_json
 from ..registry.environments import make_env
 from ..report.statistics import format_return
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
-from .monitoring.evaluating import play
+from .monitoring.evaluating import plans_by_levels, play
 from .options import EvaluateOptions, TrainOptions
 from .plan import Plan, check_minimums, prepare
 from .resume.restoring import restore
@@ -60,8 +59,8 @@ def evaluate_run(options: EvaluateOptions, run_options: TrainOptions) -> int:
     done = f"after {progress.num_updates:,} of {plan.num_updates:,} updates"
     print(wrapped(f"{played.title}, {done}"))
     state: Any = progress.state
-    episodes = _play(played, options, state.agent)
-    results = evaluation(episodes)
+    episodes, *unseen = (_play(one, options, state.agent) for one in plans_by_levels(played))
+    results = evaluation(episodes, *unseen)
     lines = describe_evaluation(results, "sampled" if options.sampled else "greedy")
     print(wrapped("\n".join(lines)))
     print(
@@ -109,8 +108,7 @@ def _in_env(plan: Plan, name: str, env: Any) -> Plan:
                 f"--env {name} has other {what} than {plan.options.env}, in which the run was "
                 f"trained: {other} instead of {own}."
             )
-    trainer = make_trainer(agent, env, sharding=plan.trainer.sharding)
-    return replace(plan, trainer=trainer, options=replace(plan.options, env=name))
+    return replace(plan.in_env(env), options=replace(plan.options, env=name))
 
 
 def batches(episodes: int, *, steps_on_host: bool) -> tuple[int, int]:

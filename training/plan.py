@@ -69,6 +69,11 @@ class Plan:
         networks = " ".join(options.network) or options.backend
         return f"{options.algorithm} on {options.env}, {networks}"
 
+    def in_env(self, env: Any) -> "Plan":
+        """Put the agent into another environment, with the same observations and actions."""
+        trainer = make_trainer(self.trainer.agent, env, sharding=self.trainer.sharding)
+        return replace(self, trainer=trainer)
+
     def announcement(self) -> str:
         """Describe the training, with a line for each surprise, such as a rounded total."""
         options, per_update = self.options, self.trainer.steps_per_update

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ..core.environment import Renderable, without_time_limit
+from ..core.environment import Renderable
 from ..core.errors import TriglotError, writing
 from ..core.host.player import film
 from ..core.host_environment import HostRenderable
 from ..core.loop.episode import Episode, play_episode
 from ..core.loop.state import RunnerState
+from ..core.wrappers.base import without_wrappers
 from ..envs.gif import write_gif
 from ..machine import memory
 from ..machine.files import replacing
@@ -136,7 +137,7 @@ def draw(env: Any, states: Any, path: Path) -> None:
       TriglotError: if the environment cannot be rendered.
     """
     suffix_of(env)
-    env, states = without_time_limit(env, states)
+    env, states = without_wrappers(env, states)
     env.draw(states, str(path))
 
 
@@ -148,7 +149,7 @@ def suffix_of(env: Any) -> str:
     """
     if isinstance(env, HostRenderable):
         return ".gif"
-    env, _ = without_time_limit(env)
+    env, _ = without_wrappers(env)
     if not isinstance(env, Renderable):
         raise TriglotError(f"{env.name} cannot be rendered: {HOW_TO_DRAW}.")
     return env.draw_suffix

@@ -135,12 +135,21 @@ def next_commands(out: Path) -> str:
     return NEXT.format(run=shlex.quote(str(out)))
 
 
-def evaluation(episodes: Episodes) -> dict[str, Any]:
+def evaluation(episodes: Episodes, unseen: Episodes | None = None) -> dict[str, Any]:
     """Compute the statistics of `[S, E]` episodes; lengths are in steps.
 
     The interval is Student's t interval of the mean over seeds, or over episodes if there is one
     seed; there is none over 2 to 4 seeds.
+
+    Args:
+      episodes: of the environment, on the levels of the training if it has levels.
+      unseen: on other levels. Their statistics are `unseen_levels`, and `generalization_gap` is by
+        how much their mean return is less.
     """
+    if unseen is not None:
+        seen, other = evaluation(episodes), evaluation(unseen)
+        gap = seen["return_mean"] - other["return_mean"]
+        return {**seen, "unseen_levels": other, "generalization_gap": gap}
     returns, lengths = np.asarray(episodes.returns), np.asarray(episodes.lengths)
     per_seed = returns.mean(axis=1)
     if len(per_seed) > 1:
@@ -184,4 +193,8 @@ def describe_evaluation(evaluation: Mapping[str, Any], policy: str = "greedy") -
             f"{cut:,} of these {num_seeds * count:,} episodes were cut at the maximum number of "
             "steps"
         )
+    if "unseen_levels" in evaluation:
+        first, *more = describe_evaluation(evaluation["unseen_levels"], policy)
+        gap = format_return(evaluation["generalization_gap"])
+        lines += [f"on unseen levels: {first}", *more, f"generalization gap: {gap}"]
     return lines

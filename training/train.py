@@ -29,7 +29,13 @@ from ..report.statistics import format_return
 from ..terminal.progress import Bar, phase
 from ..terminal.wrapping import wrapped
 from .divergence import absurd_parameters, divergence
-from .monitoring.evaluating import METRIC, Evaluator, compile_play, play_after_training
+from .monitoring.evaluating import (
+    METRIC,
+    UNSEEN,
+    Evaluator,
+    compile_play,
+    play_after_training,
+)
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
 from .profiling import FOLDER as PROFILE
@@ -171,7 +177,7 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         watch.lap("save")
         if options.eval_episodes and not interrupt.pressed and diverged is None:
             with phase("evaluating"):
-                evaluated = evaluation(play_after_training(plan, state.agent))
+                evaluated = evaluation(*play_after_training(plan, state.agent))
                 state = gathered(state, options.num_seeds)
                 videos.add(journal.num_updates, state)
             watch.lap("evaluate")
@@ -254,12 +260,13 @@ def _updates_before_learning(plan: Plan) -> int:
 
 def _draw(plan: Plan, journal: Journal, state: RunnerState) -> None:
     if journal.returns:
-        env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC))
+        env_steps, metrics = read_metrics(plan.out, (*plots.INFORMATIVE, METRIC, UNSEEN))
         metric = plots.most_informative_metric(metrics)
         curves = {plan.options.backend: plots.Curve(env_steps, metrics[metric])}
         if METRIC in metrics:
             metric = plots.BOTH_RETURNS
             both = {"in training": "episode_return", "greedy evaluation": METRIC}
+            both |= {"greedy, unseen levels": UNSEEN} if UNSEEN in metrics else {}
             curves = {name: plots.Curve(env_steps, metrics[one]) for name, one in both.items()}
         path = plan.out / "learning_curve.png"
         plots.learning_curves(path, curves, title=plan.title, metric=metric)

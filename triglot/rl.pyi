@@ -8,7 +8,7 @@ from .core.agent import (
     PolicyOutput,
     Trajectory,
 )
-from .core.environment import Environment, TimeLimit, TimeStep, first_step
+from .core.environment import Curriculum, Environment, TimeStep, first_step
 from .core.errors import TriglotError
 from .core.families.action_values import (
     ReplayedBatch,
@@ -131,6 +131,12 @@ from .core.rl.sequences import (
 from .core.rl.targets import polyak, target_of
 from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, one_hot, one_hot_spec, zeros
 from .core.types import Metrics, pytree_dataclass
+from .core.wrappers.actions import ActionRepeat, StickyActions
+from .core.wrappers.base import Wrapper
+from .core.wrappers.ends import AbsorbingStates, TimeLimit
+from .core.wrappers.levels import Levels, held_out
+from .core.wrappers.observations import FlattenObservation, FrameStack
+from .core.wrappers.rewards import ClipReward, ScaleReward
 
 __all__ = [
     # An algorithm
@@ -172,6 +178,8 @@ __all__ = [
     "search_targets_like", "with_search_targets", "mean_entropy", "Planner", "require_model",
     "root_of", "step_model",
     # Environments
-    "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
+    "Environment", "TimeStep", "first_step", "VectorEnvironment", "Curriculum",
+    "Wrapper", "TimeLimit", "StickyActions", "ActionRepeat", "ScaleReward", "ClipReward",
+    "FlattenObservation", "AbsorbingStates", "FrameStack", "Levels", "held_out",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
 ]  # fmt: skip

@@ -34,8 +34,8 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
     "navix": (),
     "brax": ("envs",),
     "brax.envs": (),
-    "brax.envs.wrappers": (),
-    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
+    "brax.core.wrappers": (),
+    "brax.core.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
 }
 
 

@@ -71,7 +71,8 @@ class Sharding:
         if self.shard == "seeds":
             return everywhere(states, AXIS)
         env = everywhere(states.env, None, AXIS)
-        env = replace(env, pool=everywhere(states.env.pool))
+        shared = {name: everywhere(getattr(states.env, name)) for name in ("pool", "progress")}
+        env = replace(env, **shared)
         carry = everywhere(states.carry, None, AXIS)
         return replace(everywhere(states), env=env, carry=carry)
 

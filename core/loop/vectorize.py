@@ -1,12 +1,12 @@
 """Vectorize an environment, with automatic resets that keep the true successor observation."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
-from ..environment import Environment, TimeStep, has_costly_reset
+from ..environment import Environment, TimeStep, has_costly_reset, initial_progress
 from ..errors import TriglotError
 from ..host_environment import require_jittable
 from ..hyper import check_count
@@ -45,6 +45,7 @@ class VectorState:
       episode_return: float32 `[N]`, reward since the episode's start.
       episode_length: int32 `[N]`, steps since the episode's start.
       pool: precomputed initial states, or None.
+      progress: of a `Curriculum`, shared by the environments; None without.
     """
 
     state: PyTree
@@ -54,6 +55,7 @@ class VectorState:
     episode_return: jax.Array
     episode_length: jax.Array
     pool: Pool | None
+    progress: PyTree = None
 
 
 @pytree_dataclass
@@ -132,7 +134,8 @@ class VectorEnvironment:
         keys, pool = jax.random.split(start_key, self.num_envs), None
         if self.resets == "pool":
             keys = jnp.concatenate([keys, jax.random.split(pool_key, self._ring_size)])
-        starts = jax.vmap(self.env.reset)(keys)  # one call, so that a generator compiles once
+        progress = initial_progress(self.env)
+        starts = self._starts(keys, progress)  # one call, so that a generator compiles once
         if self.resets == "pool":
             ring = jax.tree.map(lambda leaf: leaf[self.num_envs :], starts)
             starts = jax.tree.map(lambda leaf: leaf[: self.num_envs], starts)
@@ -145,6 +148,7 @@ class VectorEnvironment:
             episode_return=jnp.zeros((self.num_envs,), jnp.float32),
             episode_length=jnp.zeros((self.num_envs,), jnp.int32),
             pool=pool,
+            progress=progress,
         )
 
     def refresh(self, state: VectorState, key: jax.Array) -> VectorState:
@@ -157,7 +161,8 @@ class VectorEnvironment:
             return state
 
         def make_batch(pool: Pool) -> Pool:
-            made = self._starts(jax.random.fold_in(key, pool.dealt), self._batch_size)
+            keys = jax.random.split(jax.random.fold_in(key, pool.dealt), self._batch_size)
+            made = self._starts(keys, state.progress)
             first = pool.next - pool.dealt
             index = (first + jnp.arange(self._batch_size, dtype=jnp.int32)) % self._ring_size
             starts = jax.tree.map(lambda old, new: old.at[index].set(new), pool.starts, made)
@@ -184,7 +189,11 @@ class VectorEnvironment:
             episode_length=state.episode_length + 1,
         )
         done = transition.done
-        starts, pool = self._deal(state.pool, done, reset_key)
+        progress = state.progress
+        if progress is not None:
+            env: Any = self.env  # a Curriculum
+            progress = env.update_progress(progress, stepped.state, transition.episode_return, done)
+        starts, pool = self._deal(replace(state, progress=progress), done, reset_key)
         now = where_rows(done, starts, stepped)
         return VectorState(
             state=now.state,
@@ -194,10 +203,14 @@ class VectorEnvironment:
             episode_return=jnp.where(done, 0.0, transition.episode_return),
             episode_length=jnp.where(done, 0, transition.episode_length),
             pool=pool,
+            progress=progress,
         ), transition
 
-    def _starts(self, key: jax.Array, count: int) -> TimeStep:
-        return jax.vmap(self.env.reset)(jax.random.split(key, count))
+    def _starts(self, keys: jax.Array, progress: PyTree) -> TimeStep:
+        if progress is None:
+            return jax.vmap(self.env.reset)(keys)
+        env: Any = self.env  # a Curriculum
+        return jax.vmap(lambda key: env.reset_by(progress, key))(keys)
 
     @property
     def _batch_size(self) -> int:
@@ -210,10 +223,11 @@ class VectorEnvironment:
         return (self.pool_size or self.num_envs) + self._batch_size - 1
 
     def _deal(
-        self, pool: Pool | None, done: jax.Array, key: jax.Array
+        self, state: VectorState, done: jax.Array, key: jax.Array
     ) -> tuple[TimeStep, Pool | None]:
+        pool = state.pool
         if pool is None:
-            return self._starts(key, self.num_envs), None
+            return self._starts(jax.random.split(key, self.num_envs), state.progress), None
         taken = jnp.cumsum(done.astype(jnp.int32))
         index = (pool.next + taken - 1) % self._ring_size
         starts = jax.tree.map(lambda leaf: leaf[index], pool.starts)

@@ -18,6 +18,7 @@ AXES = {
     "episode_return": "return per episode, in training",
     "episode_length": "steps per episode, in training",
     "eval_return": "return per greedy episode",
+    "eval_return_unseen": "return per greedy episode, unseen levels",
 }
 
 

@@ -7,8 +7,10 @@ import jax
 import numpy as np
 
 from ...core.agent import ActionValues, Agent
-from ...core.environment import Environment, without_time_limit
+from ...core.environment import Environment
 from ...core.errors import writing
+from ...core.wrappers.base import without_wrappers
+from ...core.wrappers.ends import TimeLimit
 from ...envs.gridworld import GridWorld
 
 # By action (up, right, down, left); the vertical axis of the plot points down.
@@ -28,7 +30,7 @@ def draw_values(path: Path, agent: Agent, env: Environment, agent_states: Any, t
       title: the first line of the title; the second compares the value of the initial state with
         the exact one.
     """
-    env, _ = without_time_limit(env)
+    env, _ = without_wrappers(env, kind=TimeLimit)  # others change what is seen
     if not isinstance(agent, ActionValues) or not isinstance(env, GridWorld):
         return
     state = jax.tree.map(lambda leaf: leaf[0], agent_states)

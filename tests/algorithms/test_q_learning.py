@@ -11,7 +11,6 @@ import pytest
 from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
 from triglot.core.agent import PolicyInput, Trajectory
-from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.evaluate import evaluate
 from triglot.core.loop.state import update_keys
@@ -20,6 +19,7 @@ from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.core.networks.combinators import ensemble, freeze
 from triglot.core.specs import Box, Discrete
 from triglot.core.train import train
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gridworld import GridWorld
 
 ENV = GridWorld(3, 3)

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from triglot.core.environment import TimeLimit, TimeStep, first_step
+from triglot.core.environment import TimeStep, first_step
 from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
+from triglot.core.wrappers.ends import TimeLimit
 
 
 @jax.tree_util.register_dataclass

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from triglot.checks.environment.check import check_environment
-from triglot.core.environment import Environment, TimeLimit, TimeStep
+from triglot.core.environment import Environment, TimeStep
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs import gridworld, gymnax, probes
 
 # MNISTBandit is not among gymnax.names(): it downloads its images.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from triglot import evaluate, make_agent, make_env, train
-from triglot.core.environment import TimeLimit
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gridworld import GridWorld
 
 ENV = GridWorld(4, 5)

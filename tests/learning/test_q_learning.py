@@ -7,9 +7,9 @@ import pytest
 
 from triglot.algorithms.q_learning import METHODS, QLearning, QLearningConfig, QLearningHyperparams
 from triglot.backends import build
-from triglot.core.environment import TimeLimit
 from triglot.core.evaluate import evaluate
 from triglot.core.train import train
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gridworld import GridWorld
 
 ENV = GridWorld(4, 5)

@@ -10,7 +10,8 @@ import triglot
 from tests.project.documents import DOCS
 from tests.project.source import PUBLIC
 
-DESCRIBED_BY_PROTOCOLS = {*vars(triglot.Agent), *vars(triglot.Environment)}
+BASES = (triglot.Agent, triglot.Environment, triglot.rl.Wrapper)
+DESCRIBED_BY_PROTOCOLS = {name for base in BASES for name in vars(base)}
 PAGES = {page.stem: page.read_text() for page in (DOCS / "reference").glob("*.md")}
 # Each public name once, with the namespace that documents it: `gae` of `triglot.rl`.
 NAMES = {name: module for module, names in PUBLIC.items() for name in names}

@@ -17,11 +17,11 @@ from PIL import Image
 import triglot
 from triglot.cli import main as cli
 from triglot.core.agent import PolicyInput
-from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.loop import checkpoint
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.episode import Episodes, play_episode
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.training import render as rendering
 from triglot.training import summary
 from triglot.training.storage.journal import Journal

@@ -14,13 +14,15 @@ from ...core.loop.episode import Episodes
 from ...core.loop.sharding import gathered
 from ...core.loop.state import RunnerState
 from ...core.trainers import compile_evaluation
+from ...core.wrappers.levels import held_out
 from ...machine.files import write_json
 from ...report.statistics.curves import finite_mean
 from ..plan import Plan
 from ..storage.records import BEST, recorded
 from .schedule import evaluation_period, measure
 
-METRIC = "eval_return"
+# The return on the levels of the training, and on others if it has levels.
+METRIC, UNSEEN = "eval_return", "eval_return_unseen"
 MAX_STEPS = 100_000  # of an episode
 # Number of the key for evaluations, counted from num_seeds: the keys of the seeds are folded from
 # the numbers below it, those of `triglot evaluate` and `render` from the next two.
@@ -43,18 +45,25 @@ def play(
     )
 
 
+def plans_by_levels(plan: Plan) -> list[Plan]:
+    """List where to evaluate a run: as it is trained; and on levels held out, if it has levels."""
+    unseen = held_out(plan.env)
+    return [plan] if unseen is None else [plan, plan.in_env(unseen)]
+
+
 def compile_play(plan: Plan, runner_states: RunnerState) -> None:
     """Compile the evaluations of a training before they begin; shapes of the states suffice."""
     key = evaluation_key(plan, AFTER_TRAINING)
     keys = jax.eval_shape(lambda: jax.random.split(key, plan.options.num_seeds))
     how = {"num_episodes": plan.options.eval_episodes, "max_steps": MAX_STEPS, "explore": False}
-    compile_evaluation(plan.trainer, runner_states, keys, **how)
+    for one in plans_by_levels(plan):
+        compile_evaluation(one.trainer, runner_states, keys, **how)
 
 
-def play_after_training(plan: Plan, agent_states: Any) -> Episodes:
-    """Play the greedy episodes `[S, E]` with which a training ends."""
-    key = evaluation_key(plan, AFTER_TRAINING)
-    return play(plan, agent_states, key, num_episodes=plan.options.eval_episodes)
+def play_after_training(plan: Plan, agent_states: Any) -> list[Episodes]:
+    """Play the greedy episodes `[S, E]` with which a training ends; see `plans_by_levels`."""
+    key, count = evaluation_key(plan, AFTER_TRAINING), plan.options.eval_episodes
+    return [play(one, agent_states, key, num_episodes=count) for one in plans_by_levels(plan)]
 
 
 def evaluation_key(plan: Plan, number: int) -> jax.Array:
@@ -137,6 +146,7 @@ class Evaluator:
         self.last_return: float | None = None
         self.reached: dict[str, Any] | None = None
         self._plan, self._evaluated = plan, evaluated
+        self._plans = dict(zip((METRIC, UNSEEN), plans_by_levels(plan), strict=False))
         self._best = Best(plan.out)
 
     def measured(
@@ -150,27 +160,32 @@ class Evaluator:
           state: `[S, ...]`, then; None evaluates nothing, such as a training that failed.
 
         Returns:
-          The metrics; with `--eval-every` also `eval_return`, NaN where nothing was evaluated.
+          The metrics; with `--eval-every` also `eval_return`, and `eval_return_unseen` if there are
+          levels, NaN where nothing was evaluated.
         """
         if self.period is None:
             self._stop_at(finite_mean(metrics["episode_return"]))
             return metrics
-        returns = np.full_like(metrics["episode_return"], np.nan)
+        nothing = np.full_like(metrics["episode_return"], np.nan)
+        evaluated = {name: nothing.copy() for name in self._plans}
         if state is not None and num_updates % self.period == 0:
             start = time.perf_counter()
-            returns[:, -1] = self._evaluate(num_updates, state)
-            self.last_return = float(returns[:, -1].mean())
-            self._stop_at(returns[:, -1])
+            for name, returns in self._evaluate(num_updates, state).items():
+                evaluated[name][:, -1] = returns
+            self.last_return = float(evaluated[METRIC][:, -1].mean())
+            self._stop_at(evaluated[METRIC][:, -1])
             self.seconds += time.perf_counter() - start
-        return {**metrics, METRIC: returns}
+        return {**metrics, **evaluated}
 
-    def _evaluate(self, num_updates: int, state: RunnerState) -> np.ndarray:
+    def _evaluate(self, num_updates: int, state: RunnerState) -> dict[str, np.ndarray]:
         key = jax.random.fold_in(evaluation_key(self._plan, DURING_TRAINING), num_updates)
         count = self._plan.options.eval_episodes
-        episodes = play(self._plan, state.agent, key, num_episodes=count)
-        returns = np.asarray(episodes.returns).mean(axis=1)
+        returns = {}
+        for name, plan in self._plans.items():
+            episodes = play(plan, state.agent, key, num_episodes=count)
+            returns[name] = np.asarray(episodes.returns).mean(axis=1)
         state = gathered(state, self._plan.options.num_seeds)
-        self._best.offer(num_updates, returns, state)
+        self._best.offer(num_updates, returns[METRIC], state)
         self._evaluated(num_updates, state)
         return returns
 

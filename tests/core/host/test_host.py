@@ -15,7 +15,6 @@ from tests.core.host import host_environments
 from triglot import make_agent, make_env
 from triglot.cli import main as cli
 from triglot.core.agent import Trajectory
-from triglot.core.environment import TimeLimit
 from triglot.core.errors import TriglotError
 from triglot.core.host.player import film
 from triglot.core.host.trainer import HostFailure, HostProgram, HostTrainer
@@ -23,6 +22,7 @@ from triglot.core.host.vector import HostRunner
 from triglot.core.loop.checkpoint import Checkpoints
 from triglot.core.loop.trainer import init_seeds
 from triglot.core.loop.vectorize import VectorEnvironment
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs.gymnasium_vector import GymnasiumVector
 
 PPO = {

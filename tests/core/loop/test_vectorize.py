@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from triglot.core.environment import TimeLimit, TimeStep, first_step
+from triglot.core.environment import TimeStep, first_step
 from triglot.core.errors import TriglotError
 from triglot.core.loop.vectorize import Transition, VectorEnvironment, VectorState
 from triglot.core.specs import Box, Discrete, Spec
+from triglot.core.wrappers.ends import TimeLimit
 from triglot.envs import gridworld
 
 

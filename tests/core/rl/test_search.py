@@ -10,7 +10,7 @@ import pytest
 
 import triglot
 from triglot.core.agent import PolicyInput
-from triglot.core.environment import TimeLimit, TimeStep, first_step
+from triglot.core.environment import TimeStep, first_step
 from triglot.core.errors import TriglotError
 from triglot.core.loop.episode import play_episode, play_episodes
 from triglot.core.loop.rollout import rollout
@@ -20,6 +20,7 @@ from triglot.core.rl.planning import Planner, check_model, root_of, step_model
 from triglot.core.rl.search import Node, SearchConfig, SearchHyperparams, search
 from triglot.core.specs import Box, Discrete
 from triglot.core.trainers import make_trainer
+from triglot.core.wrappers.ends import TimeLimit
 
 SMALL = {
     "num_envs": 2,

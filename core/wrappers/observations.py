@@ -1,0 +1,154 @@
+"""Wrappers of observations: stacked over time, and flattened to one vector."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..environment import Environment, TimeStep
+from ..errors import TriglotError, shown
+from ..specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
+from ..types import PyTree, pytree_dataclass
+from .base import Wrapper
+
+
+@pytree_dataclass
+class StackedState:
+    """The state of `FrameStack`.
+
+    Attributes:
+      state: the inner state.
+      frames: the stacked observation.
+    """
+
+    state: PyTree
+    frames: jax.Array
+
+
+@dataclass(frozen=True)
+class FrameStack(Wrapper):
+    """Observe the last few observations at once, the oldest first.
+
+    Images `[H, W, C]` are stacked to `[H, W, n C]` and vectors `[k]` to `[n k]`; planes `[H, W]`
+    become channels, `[H, W, n]`. At the start of an episode its first observation is repeated.
+
+    Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning",
+    https://doi.org/10.1038/nature14236.
+
+    Attributes:
+      env: the inner environment, whose observation is a `Box`.
+      num_frames: how many observations are stacked, 4 in the paper.
+
+    Raises:
+      TriglotError: if the observation is no `Box`.
+    """
+
+    num_frames: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.env.obs_spec, Box):
+            raise TriglotError(
+                f"FrameStack needs observations that are one array, a Box; {self.name} has a "
+                f"{type(self.env.obs_spec).__name__}: wrap it in FlattenObservation first "
+                "(flatten_observation=True)."
+            )
+
+    @property
+    def obs_spec(self) -> Spec:
+        spec: Any = self.env.obs_spec
+        low, high = (
+            np.concatenate([self._channels(bound)] * self.num_frames, axis=-1)
+            for bound in spec.bounds()
+        )
+        return replace(spec, shape=low.shape, low=bound_of(low), high=bound_of(high))
+
+    def begin(self, start: TimeStep) -> TimeStep:
+        frames = jnp.concatenate([self._channels(start.obs)] * self.num_frames, axis=-1)
+        state = StackedState(state=start.state, frames=frames)
+        return replace(start, state=state, obs=frames)
+
+    def step(self, state: StackedState, action: PyTree, key: jax.Array) -> TimeStep:
+        step = self.env.step(state.state, action, key)
+        newest = self._channels(step.obs)
+        kept = state.frames[..., newest.shape[-1] :]
+        frames = jnp.concatenate([kept, newest], axis=-1)
+        return replace(step, state=StackedState(state=step.state, frames=frames), obs=frames)
+
+    def _channels(self, obs: Any) -> Any:
+        return obs[..., None] if obs.ndim in (0, 2) else obs
+
+
+@dataclass(frozen=True)
+class FlattenObservation(Wrapper):
+    """Observe one float32 vector: all arrays of the observation, one after the other.
+
+    A `Discrete` and each integer of a `MultiDiscrete` are one-hot. The entries of a `Dict` are in
+    the order of their names. Numbers stay as they are; bytes are not divided by 255.
+
+    Attributes:
+      env: the inner environment.
+    """
+
+    @property
+    def obs_spec(self) -> Spec:
+        leaves = list(_leaves(self.env.obs_spec))
+        whole = all(not isinstance(leaf, Box) or _is_whole(leaf) for leaf in leaves)
+        low, high = (np.concatenate(sides) for sides in zip(*map(_bounds, leaves), strict=True))
+        return Box(low.shape, "float32", bound_of(low), bound_of(high), whole)
+
+    def inner(self, states: PyTree) -> PyTree:
+        """Return the states, which are the inner ones."""
+        return states
+
+    def begin(self, start: TimeStep) -> TimeStep:
+        return replace(start, obs=_flat(self.env.obs_spec, start.obs))
+
+    def step(self, state: PyTree, action: PyTree, key: jax.Array) -> TimeStep:
+        step = self.env.step(state, action, key)
+        return replace(step, obs=_flat(self.env.obs_spec, step.obs))
+
+
+def flatten_if(env: Environment, wanted: Any) -> Environment:
+    """Wrap an environment in `FlattenObservation` if it is wanted.
+
+    Raises:
+      TriglotError: unless `wanted` is True or False.
+    """
+    if not isinstance(wanted, bool):
+        raise TriglotError(f"it must be True or False, got {shown(wanted)}.")
+    return FlattenObservation(env) if wanted else env
+
+
+def _flat(spec: Spec, value: PyTree) -> jax.Array:
+    if isinstance(spec, Dict):
+        return jnp.concatenate([_flat(child, value[name]) for name, child in spec.items])
+    if isinstance(spec, Box):
+        return value.astype(jnp.float32).ravel()
+    counts = (spec.num_values,) if isinstance(spec, Discrete) else spec.num_values
+    integers = jnp.atleast_1d(value)
+    return jnp.concatenate([jax.nn.one_hot(integers[i], n) for i, n in enumerate(counts)])
+
+
+def _leaves(spec: Spec) -> Iterator[Box | Discrete | MultiDiscrete]:
+    if isinstance(spec, Dict):
+        for _, child in spec.items:
+            yield from _leaves(child)
+    else:
+        yield spec
+
+
+def _is_whole(spec: Box) -> bool:
+    return spec.whole or not np.issubdtype(spec.dtype, np.floating)
+
+
+def _bounds(spec: Box | Discrete | MultiDiscrete) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of one flat array, float32 `[n]` each."""
+    if isinstance(spec, Box):
+        low, high = spec.bounds()
+        return low.astype(np.float32).ravel(), high.astype(np.float32).ravel()
+    size = int(np.sum(spec.num_values))
+    return np.zeros(size, np.float32), np.ones(size, np.float32)
