@@ -205,6 +205,12 @@ class Dict:
 Leaf: TypeAlias = Discrete | MultiDiscrete | Box
 """The description of one array."""
 
+HOW_TO_BOUND = (
+    "declare the scale of the actions, as Box(...).within(1.0) in the environment's action_spec, "
+    "or with the option action_scale=1.0 of an environment of Gymnasium"
+)
+"""Advice for actions without bounds."""
+
 Spec: TypeAlias = Leaf | Dict
 """The description of an observation or of an action."""
 

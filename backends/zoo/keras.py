@@ -67,7 +67,8 @@ class TorsoAndHeads(keras.Layer):
             if self.norm_input is not None:
                 features = self.norm_input(features, training=training)
             for index in path.indices:
-                features = self._activated(self.torso[index](features), index, training)
+                layer: Any = self.torso[index]
+                features = self._activated(layer(features), index, training)
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index in range(spec.num_convolutions, len(self.torso)):

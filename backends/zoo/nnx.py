@@ -73,7 +73,8 @@ class TorsoAndHeads(nnx.Module):
             if spec.layers.normalize_inputs:
                 features = self.norm_input(features)
             for index in path.indices:
-                features = self._activated(self.torso[index](features), index)
+                layer: Any = self.torso[index]
+                features = self._activated(layer(features), index)
             flat.append(features.reshape((features.shape[0], -1)))
         features = concatenated(flat)
         for index in range(spec.num_convolutions, len(self.torso)):

@@ -391,10 +391,8 @@ class NetworkSpec:
         """The convolutions over all images, each with the number of channels that it reads."""
         pairs: list[tuple[int, Convolution]] = []
         for path in self.paths:
-            before = path.shape[-1:]
-            for one in path.convolutions:
-                pairs.append((*before, one))
-                before = (one.channels,)
+            channels = [*path.shape[-1:], *(one.channels for one in path.convolutions)]
+            pairs += zip(channels, path.convolutions, strict=False)
         return tuple(pairs)
 
     @property
