@@ -129,7 +129,18 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, one_hot, one_hot_spec, zeros
+from .core.specs import (
+    Box,
+    Dict,
+    Discrete,
+    MultiDiscrete,
+    Spec,
+    one_hot,
+    one_hot_spec,
+    vector,
+    vector_size,
+    zeros,
+)
 from .core.types import Metrics, pytree_dataclass
 
 __all__ = [
@@ -174,4 +185,5 @@ __all__ = [
     # Environments
     "Environment", "TimeStep", "first_step", "TimeLimit", "VectorEnvironment",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
+    "vector", "vector_size",
 ]  # fmt: skip

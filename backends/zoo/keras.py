@@ -60,12 +60,12 @@ class TorsoAndHeads(keras.Layer):
         self.activation = getattr(jax.nn, torso.activation)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        spec = self.spec
+        spec, norm_input = self.spec, self.norm_input
         observations, more = spec.split(arguments(inputs))
         noise, flat = more if self.cell is None else {}, []
         for features, path in zip(spec.parts(observations), spec.paths, strict=True):
-            if self.norm_input is not None:
-                features = self.norm_input(features, training=training)
+            if norm_input is not None:
+                features = norm_input(features, training=training)
             for index in path.indices:
                 layer: Any = self.torso[index]
                 features = self._activated(layer(features), index, training)

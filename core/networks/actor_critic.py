@@ -90,10 +90,11 @@ def continuous_actor_critic(
       heads: of the actor, of one number for each action dimension.
       num_critics: members of the ensemble.
     """
-    torso: Torso = MLP(hidden_sizes=config.hidden_sizes, activation="relu")
+    hidden_sizes = config.hidden_sizes
+    torso: Torso = MLP(hidden_sizes=hidden_sizes, activation="relu")
     if isinstance(obs_spec, Dict):
         own = config if isinstance(config, ConvolutionConfig) else ConvolutionConfig()
-        torso = default_torso(obs_spec, config.hidden_sizes, own, activation="relu")
+        torso = default_torso(obs_spec, hidden_sizes, own, activation="relu")
     head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
     return {
         "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),
