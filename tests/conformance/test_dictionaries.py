@@ -32,7 +32,18 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "td3": ("td3", FORCE, REPLAY),
     "rainbow": ("rainbow", SIGHTS, REPLAY),
     "iqn": ("iqn", SIGHTS, REPLAY),
-    "r2d2": ("r2d2", SIGHTS, {"num_envs": 4, "hidden_sizes": [8], "cell_size": 4}),
+    "r2d2": (
+        "r2d2",
+        SIGHTS,
+        {
+            **REPLAY,
+            "learning_starts": 32,
+            "cell_size": 4,
+            "rollout_length": 4,
+            "burn_in_length": 4,
+            "unroll_length": 4,
+        },
+    ),
     "pqn": ("pqn", SIGHTS, ROLLOUT),
     "impala": ("impala", SIGHTS, ROLLOUT),
     "openai_es": ("openai_es", SIGHTS, {"hidden_sizes": [8]}),
@@ -92,7 +103,7 @@ def test_a_run_is_evaluated_and_exported(
     assert cli.main(["train", "ppo", SIGHTS, *words.split(), "--out", str(out)]) == 0
     policy, env = triglot.load_policy(out), triglot.make_env(SIGHTS)
     assert policy(env.reset(jax.random.key(0)).obs).shape == ()
-    for style, code in (("stablehlo", 0), ("flax", 1)):
+    for style, code in (("stablehlo", 0), ("flax", 2)):
         there = str(tmp_path / style)
         assert cli.main(["export", str(out), "--out", there, "--format", style]) == code
     assert "a plain model reads arrays, and this network reads {body: {place" in (
