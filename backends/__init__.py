@@ -31,7 +31,7 @@ def build(
     """
     from ..core.network import Network
     from ..core.networks.architecture import Table
-    from ..core.networks.combinators import combine, ensemble, transform_outputs
+    from ..core.networks.combinators import combine, ensemble, transform_inputs, transform_outputs
     from .canonical import with_arithmetic
 
     adapter = find(backend).load_adapter()
@@ -41,7 +41,8 @@ def build(
             return spec
         spec.check()
         flat = spec.flat()
-        network = adapter.zoo(flat, name)
+        plain = flat.plain
+        network = adapter.zoo(plain, name)
         if not isinstance(network, Network):
             raise TriglotError(
                 f"zoo(spec, name) of {adapter.__name__} must return a Network; got a "
@@ -50,6 +51,8 @@ def build(
         network = with_arithmetic(network, arithmetic)
         if isinstance(spec.torso, Table):
             network = replace(network, random_start=False)
+        if plain.obs_spec != spec.obs_spec:
+            network = transform_inputs(network, spec.to_plain)
         network = network if flat.heads == spec.heads else transform_outputs(network, spec.arranged)
         return network if spec.ensemble_size == 1 else ensemble(network, spec.ensemble_size)
 

@@ -14,14 +14,15 @@ The module of the record is imported when the backend is used; it should not imp
 **The adapter module** (`Library.adapter`) is imported when the first network is built. It provides:
 
 - `zoo(spec, name) -> Network`: builds a `core.networks.architecture.NetworkSpec` from the library's
-  own layers. The network is called with a batch `[B, ...]` (several inputs come as a tuple) and
-  returns `{head: array}`, float32 `[B, size]`, or `[B]` for a head of size None. With a recurrent
-  cell it is called with `(inputs, carry)`, returns `(outputs, carry)` and takes its initial carry
-  from `spec.cell.initial_carry`. It raises `TriglotError` for a torso or a head that it lacks.
-  Its `codec` is required by every arithmetic but `native`, by `translate` and by
+  own layers. Its inputs are arrays, since dictionaries are flattened before; a CNN may have images
+  and one vector (`spec.paths`). The network is called with a batch `[B, ...]` (several inputs come
+  as a tuple) and returns `{head: array}`, float32 `[B, size]`, or `[B]` for a head of size None.
+  With a recurrent cell it is called with `(inputs, carry)`, returns `(outputs, carry)` and takes
+  its initial carry from `spec.cell.initial_carry`. It raises `TriglotError` for a torso or a head
+  that it lacks. Its `codec` is required by every arithmetic but `native`, by `translate` and by
   `triglot compare`. Canonical names are `torso/INDEX/kernel` and `torso/INDEX/bias`,
-  `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `layers.listed`. `translate`
-  pairs arrays of equal names; it guesses pairs of other names only between leaves of one `layer`.
+  `head/NAME/kernel` and `head/NAME/bias`; layouts are those of `layers.listed`. `translate` pairs
+  arrays of equal names; it guesses pairs of other names only between leaves of one `layer`.
 - the function named by `Library.lift`, such as `from_toy(module, obs_spec, *, name=None,
   initial_carry=None) -> Network`, which lifts a user's own module.
 

@@ -1,8 +1,8 @@
 """Specs of observations and actions: small, frozen, hashable descriptions."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -136,6 +136,33 @@ class Box:
                 return dtype
         return self.dtype
 
+    def within(self, scale: float) -> "Box":
+        """Bound what has no bounds: by `-scale` and `scale`, or within `scale` of its one bound.
+
+        Actions are sampled and learned within bounds, so unbounded ones need such a scale.
+
+        Raises:
+          TriglotError: if every element has two bounds, or `scale` is not finite and above 0.
+
+        >>> Box((2,), low=(0.0, -float("inf"))).within(2.0)
+        Box(shape=(2,), dtype='float32', low=(0.0, -2.0), high=2.0, whole=False)
+        """
+        if not 0 < scale < math.inf:
+            raise TriglotError(f"a scale must be finite and above 0, got {scale}.")
+        if self.bounded:
+            raise TriglotError(f"{self} has bounds already: leave out the scale.")
+        low, high = (np.asarray(bound, np.float64) for bound in (self.low, self.high))
+        low, high = np.broadcast_arrays(low, high)
+        no_low, no_high = np.isneginf(low), np.isposinf(high)
+        bounds = (
+            np.where(no_low, np.where(no_high, -scale, high - scale), low),
+            np.where(no_high, np.where(no_low, scale, low + scale), high),
+        )
+        low, high = (
+            float(one.flat[0]) if len(set(one.flat)) == 1 else tuple(one.tolist()) for one in bounds
+        )
+        return replace(self, low=low, high=high)
+
     @property
     def bounded(self) -> bool:
         """Whether every element has two finite bounds."""
@@ -181,7 +208,16 @@ class Dict:
         object.__setattr__(self, "items", tuple(sorted(given.items())))
 
 
-Spec: TypeAlias = Discrete | MultiDiscrete | Box | Dict
+Leaf: TypeAlias = Discrete | MultiDiscrete | Box
+"""The description of one array."""
+
+HOW_TO_BOUND = (
+    "declare the scale of the actions, as Box(...).within(1.0) in the environment's action_spec, "
+    "or with the option action_scale=1.0 of an environment of Gymnasium"
+)
+"""Advice for actions without bounds."""
+
+Spec: TypeAlias = Leaf | Dict
 """The description of an observation or of an action."""
 
 
@@ -227,6 +263,65 @@ def one_hot_spec(spec: Spec) -> Spec:
 def one_hot(spec: Spec, value: Any) -> Any:
     """Convert integers `[...]` of a `Discrete` to float32 `[..., num_values]`; others stay."""
     return jax.nn.one_hot(value, spec.num_values) if isinstance(spec, Discrete) else value
+
+
+def leaves(spec: Spec, name: str = "") -> Iterator[tuple[str, Leaf]]:
+    """Yield the specs of the arrays in a value, in the order of `jax.tree.leaves`.
+
+    Args:
+      spec: of the value.
+      name: of the value, which starts the names.
+
+    Returns:
+      Pairs of a name, such as `hand/sum`, and a spec; a spec that is no Dict keeps `name`.
+
+    >>> spec = Dict({"hand": Dict({"sum": Discrete(32)}), "ace": Discrete(2)})
+    >>> [name for name, _ in leaves(spec)]
+    ['ace', 'hand/sum']
+    """
+    if not isinstance(spec, Dict):
+        yield name, spec
+        return
+    for own, child in spec.items:
+        yield from leaves(child, f"{name}/{own}" if name else own)
+
+
+def vector_size(spec: Spec) -> int:
+    """Count the entries of `vector`'s result."""
+    return sum(mask_size(leaf) or math.prod(leaf.shape) for _, leaf in leaves(spec))
+
+
+def vector(spec: Spec, value: Any, *, num_axes: int = 1) -> jax.Array:
+    """Convert a value to one vector of floats, such as a network reads.
+
+    Args:
+      spec: of the value.
+      value: arrays `[..., *shape]`, in nested dictionaries where `spec` is a Dict.
+      num_axes: leading axes, such as 1 for a batch.
+
+    Returns:
+      float32 `[..., vector_size(spec)]`: the arrays in the order of `leaves`. Each integer of a
+      Discrete or a MultiDiscrete is one-hot; a Box is flattened, and bytes are divided by 255.
+
+    >>> spec = Dict({"speed": Box((2,)), "gear": Discrete(3)})
+    >>> vector(spec, {"speed": jnp.ones((1, 2)), "gear": jnp.array([1])}).tolist()
+    [[0.0, 1.0, 0.0, 1.0, 1.0]]
+    """
+    parts = []
+    for (_, leaf), array in zip(leaves(spec), jax.tree.leaves(value), strict=True):
+        if isinstance(leaf, Box):
+            parts.append(floats(array).reshape((*array.shape[:num_axes], -1)))
+            continue
+        counts = leaf.num_values if isinstance(leaf, MultiDiscrete) else (leaf.num_values,)
+        columns = array.reshape((*array.shape[:num_axes], len(counts)))
+        parts += [jax.nn.one_hot(columns[..., i], count) for i, count in enumerate(counts)]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+
+
+def floats(array: jax.Array) -> jax.Array:
+    """Convert an array to float32; bytes (uint8), which are those of images, are divided by 255."""
+    converted = array.astype(jnp.float32)
+    return converted / 255.0 if array.dtype == jnp.uint8 else converted
 
 
 def mask_size(spec: Spec) -> int | None:

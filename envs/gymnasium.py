@@ -20,6 +20,7 @@ from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 if TYPE_CHECKING:
     from gymnasium import Space
 
+OWN_OPTIONS = ("vectorization_mode", "action_scale")  # not passed to Gymnasium
 MODES = ("sync", "async", "vector_entry_point")
 # CartPole's vector entry point takes 45 us for 1 as for 16 environments, `sync` 20 us for the first
 # and 8 for each further one.
@@ -41,7 +42,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
       options: of `gymnasium.make`, such as `max_episode_steps`, or of the environment itself; and
         `vectorization_mode` of `gymnasium.make_vec`: `sync`, `async` or `vector_entry_point`. The
         default is the environment's vector entry point if it is usable (see `Gymnasium.open`),
-        otherwise `sync`; and `sync` for up to 3 environments of CartPole.
+        otherwise `sync`; and `sync` for up to 3 environments of CartPole. `action_scale` bounds
+        actions without bounds, as `core.specs.Box.within` does.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
@@ -51,7 +53,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
     gym = require("gymnasium", "gymnasium")
     full_name = f"gymnasium:{name}"
     pairs = hashable_options(full_name, options)
-    mode = options.pop("vectorization_mode", None)
+    mode, scale = (options.pop(name, None) for name in OWN_OPTIONS)
+    check_values(full_name, {} if scale is None else {"action_scale": scale}, {"action_scale": 1.0})
     if mode not in (None, *MODES):
         raise unknown("vectorization_mode", str(mode), MODES)
     _check_own(gym, name, options)
@@ -65,7 +68,8 @@ def make(name: str, **options: Any) -> "Gymnasium":
         given = f" with {options}" if options else ""
         raise TriglotError(f"{full_name} cannot be built{given}: {describe(error)}.") from None
     try:
-        specs = [spec_from_space(space) for space in (env.observation_space, env.action_space)]
+        obs_spec = spec_from_space(observed(env.observation_space))
+        action_spec = _scaled(spec_from_space(env.action_space), scale)
         # Gymnasium completes a name without a version; a module is imported by `gymnasium.make`.
         module, colon, _ = name.rpartition(":")
         env_id = f"{module}{colon}{env.spec.id}" if env.spec else name
@@ -73,7 +77,7 @@ def make(name: str, **options: Any) -> "Gymnasium":
         raise TriglotError(f"{full_name}: {error}") from None
     finally:
         env.close()
-    return Gymnasium(env_id, pairs, *specs)
+    return Gymnasium(env_id, pairs, obs_spec, action_spec)
 
 
 def _check_own(gym: Any, name: str, options: dict[str, Any]) -> None:
@@ -123,8 +127,8 @@ class Gymnasium:
           TriglotError: if the requested vector entry point is not usable.
         """
         gym = require("gymnasium", "gymnasium")
-        options = dict(self.options)
-        mode = options.pop("vectorization_mode", None)
+        options = self._passed_on
+        mode = dict(self.options).get("vectorization_mode")
         own = self._registered().vector_entry_point
         same_step = gym.vector.AutoresetMode.SAME_STEP
         usable = own in RESTARTS or _metadata(own).get("autoreset_mode") == same_step
@@ -143,6 +147,10 @@ class Gymnasium:
         )
         restart = RESTARTS.get(own) if is_own else None
         return GymnasiumVector(vector, self.obs_spec, self.action_spec, restart)
+
+    @property
+    def _passed_on(self) -> dict[str, Any]:
+        return {name: value for name, value in self.options if name not in OWN_OPTIONS}
 
     def _registered(self) -> Any:
         module, _, name = self.env_id.rpartition(":")
@@ -164,14 +172,12 @@ class Gymnasium:
           TriglotError: if it cannot render.
         """
         gym = require("gymnasium", "gymnasium")
-        options = dict(self.options)
-        options.pop("vectorization_mode", None)
         without_window()
         with (
             user_error_context(f"{self.name} cannot be built with render_mode 'rgb_array'"),
             warnings.catch_warnings(action="ignore"),  # about a missing render mode: raised below
         ):
-            env = gym.make(self.env_id, **{**options, "render_mode": "rgb_array"})
+            env = gym.make(self.env_id, **{**self._passed_on, "render_mode": "rgb_array"})
         if env.render_mode != "rgb_array":
             raise TriglotError(f"{self.name} cannot render: it has no render_mode 'rgb_array'.")
         vector = gym.vector.SyncVectorEnv(
@@ -187,6 +193,57 @@ def _metadata(creator: Any) -> dict[str, Any]:
     return getattr(creator, "metadata", {})
 
 
+def _scaled(action_spec: Spec, scale: float | None) -> Spec:
+    """Bound actions without bounds by the option `action_scale`."""
+    if scale is None:
+        return action_spec
+    if not isinstance(action_spec, Box):
+        raise TriglotError(
+            f"action_scale is for a Box of actions, got {action_spec}: leave it out."
+        )
+    return action_spec.within(scale)
+
+
+def observed(space: Any) -> Any:
+    """Convert a space to one of what networks read: without texts, and integers from 0 on.
+
+    Args:
+      space: of observations, a `gymnasium.Space`. `GymnasiumVector` converts its values.
+
+    Raises:
+      TriglotError: if nothing but texts is in it.
+    """
+    spaces = require("gymnasium", "gymnasium").spaces
+    found = _observed(spaces, space)
+    if found is None:
+        raise TriglotError(
+            f"an observation of {space} has no numbers, and a text is left out, since networks "
+            "read numbers only: encode it in a wrapper (gymnasium.wrappers.TransformObservation)."
+        )
+    return found
+
+
+def _observed(spaces: Any, space: Any) -> Any:
+    if isinstance(space, spaces.Text):
+        return None
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(space.n, dtype=space.dtype)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, space.dtype)
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return space
+    parts = {name: _observed(spaces, child) for name, child in _named(spaces, space).items()}
+    parts = {name: part for name, part in parts.items() if part is not None}
+    return spaces.Dict(parts) if parts else None
+
+
+def _named(spaces: Any, space: Any) -> dict[str, Any]:
+    """Name the parts of a `Dict`, and those of a `Tuple` by their numbers."""
+    if isinstance(space, spaces.Dict):
+        return dict(space.spaces)
+    return {str(index): child for index, child in enumerate(space.spaces)}
+
+
 def spec_from_space(space: Any) -> Spec:
     """Convert a Gymnasium space to a spec with JAX's dtype.
 
@@ -195,7 +252,8 @@ def spec_from_space(space: Any) -> Spec:
 
     Args:
       space: a `gymnasium.Space`: a `Discrete` or `MultiDiscrete` that starts at 0, a `MultiBinary`,
-        which becomes a `MultiDiscrete` of two values each, a `Box`, or a `Dict` of these.
+        which becomes a `MultiDiscrete` of two values each, a `Box`, a `Dict` of these, or a
+        `Tuple`, which becomes a `Dict` with the names "0", "1" and so on.
 
     Raises:
       MissingExtra: if Gymnasium is not installed.
@@ -221,11 +279,17 @@ def spec_from_space(space: Any) -> Spec:
         return MultiDiscrete(tuple(counts.tolist()), _jax_dtype(space.dtype))
     if isinstance(space, spaces.Box):
         return Box(space.shape, _jax_dtype(space.dtype), _bound(space.low), _bound(space.high))
-    if isinstance(space, spaces.Dict):
-        return Dict({name: spec_from_space(child) for name, child in space.spaces.items()})
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        found = {}
+        for name, child in _named(spaces, space).items():
+            try:
+                found[name] = spec_from_space(child)
+            except TriglotError as error:
+                raise TriglotError(f"in {name!r}, {error}") from None
+        return Dict(found)
     raise TriglotError(
         f"the Gymnasium space {space} has no counterpart: expected a Discrete, a MultiDiscrete or "
-        "MultiBinary with one axis, a Box or a Dict of these; convert it in a wrapper "
+        "MultiBinary with one axis, a Box, or a Dict or Tuple of these; convert it in a wrapper "
         "(gymnasium.wrappers.TransformAction, TransformObservation or FlattenObservation)."
     )
 

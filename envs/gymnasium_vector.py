@@ -1,6 +1,6 @@
 """Gymnasium's vector environments as `HostVector`s."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,13 @@ class GymnasiumVector:
         """
         self._vector, self._restart = vector, restart
         self._obs_spec, self._action_spec = obs_spec, action_spec
+        self._obs_space = vector.single_observation_space
         self._action_dtype = vector.single_action_space.dtype
         self._bounds = action_spec.bounds() if isinstance(action_spec, Box) else None
 
     def reset(self, seed: int) -> Arrays:
         obs, _ = self._vector.reset(seed=seed)
-        return _cast(self._obs_spec, obs)
+        return self._cast(obs)
 
     def step(self, action: np.ndarray) -> HostStep:
         if self._bounds is not None:  # float32 rounding may exceed the bounds
@@ -49,17 +50,21 @@ class GymnasiumVector:
         except ValueError as error:
             self._explain(error)
             raise
-        next_obs = obs = _cast(self._obs_spec, obs)
+        next_obs = obs = self._cast(obs)
         done = terminated | truncated
         if done.any():
             if self._restart is not None:
-                obs = _cast(self._obs_spec, self._restart(self._vector.unwrapped, done))
+                obs = self._cast(self._restart(self._vector.unwrapped, done))
             else:
-                next_obs = _with_final(self._obs_spec, obs, info["final_obs"], done)
+                spec, space = self._obs_spec, self._obs_space
+                next_obs = _with_final(spec, space, obs, info["final_obs"], done)
         return HostStep.of(reward, terminated, truncated, next_obs, obs)
 
     def close(self) -> None:
         self._vector.close()
+
+    def _cast(self, obs: Any) -> Arrays:
+        return _cast(self._obs_spec, self._obs_space, obs)
 
     def _explain(self, error: ValueError) -> None:
         # NumPy's error about observations of unequal shapes does not name the environment.
@@ -86,29 +91,42 @@ class FilmedGymnasium(GymnasiumVector):
         return np.asarray(drawn, np.uint8)
 
 
-def _cast(spec: Spec, obs: Any) -> Arrays:
-    """Copy observations to the spec's dtypes; Gymnasium reuses its arrays."""
+def _cast(spec: Spec, space: Any, obs: Any) -> Arrays:
+    """Copy observations to the spec's structure and dtypes, integers so that they start at 0.
+
+    A tuple becomes a dictionary, without the texts. Gymnasium reuses its arrays.
+    """
     if isinstance(spec, Dict):
-        return {name: _cast(child, obs[name]) for name, child in spec.items}
-    return np.array(obs, spec.dtype)
+        parts = ((name, child, _part(space, name), _part(obs, name)) for name, child in spec.items)
+        return {name: _cast(child, own, part) for name, child, own, part in parts}
+    start = getattr(space, "start", None)
+    return np.array(obs if start is None else np.asarray(obs) - start, spec.dtype)
 
 
-def _with_final(spec: Spec, obs: Any, final: Any, done: np.ndarray) -> Arrays:
+def _part(whole: Any, name: str) -> Any:
+    """Return a part of a space or of an observation; those of a tuple have numbers as names."""
+    return whole[name] if isinstance(whole, Mapping) else whole[int(name)]
+
+
+def _with_final(spec: Spec, space: Any, obs: Any, final: Any, done: np.ndarray) -> Arrays:
     """Replace the first observations of new episodes by the last ones of the ended episodes."""
     if isinstance(spec, Dict):
-        parts = {n: [f and f[n] for f in final] for n, _ in spec.items}
-        return {n: _with_final(child, obs[n], parts[n], done) for n, child in spec.items}
+        parts = {n: [f and _part(f, n) for f in final] for n, _ in spec.items}
+        return {
+            name: _with_final(child, _part(space, name), obs[name], parts[name], done)
+            for name, child in spec.items
+        }
     result = obs.copy()
     for index in np.flatnonzero(done):
         _check_shape(spec, final[index], int(index))
-        result[index] = final[index]
+        result[index] = _cast(spec, space, final[index])
     return result
 
 
 def _check_shape(spec: Spec, obs: Any, index: int, cause: Exception | None = None) -> None:
     if isinstance(spec, Dict):
         for name, child in spec.items:
-            _check_shape(child, obs[name], index, cause)
+            _check_shape(child, _part(obs, name), index, cause)
     elif np.shape(obs) != spec.shape:
         raise TriglotError(
             f"environment {index} returned an observation of shape {np.shape(obs)}, but its space "

@@ -91,6 +91,11 @@ def written(spec: NetworkSpec, style: Style) -> Source:
         noisy layers.
     """
     source = Source(style)
+    if spec.plain != spec:
+        raise TriglotError(
+            f"a plain model reads arrays, and this network reads {describe_inputs(spec.obs_spec)}: "
+            "choose the format stablehlo or onnx, or load the run with triglot.load_policy."
+        )
     if isinstance(spec.torso, Table):
         _write_table(source, spec)
         return source

@@ -129,7 +129,18 @@ from .core.rl.sequences import (
     sequence_priority,
 )
 from .core.rl.targets import polyak, target_of
-from .core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, one_hot, one_hot_spec, zeros
+from .core.specs import (
+    Box,
+    Dict,
+    Discrete,
+    MultiDiscrete,
+    Spec,
+    one_hot,
+    one_hot_spec,
+    vector,
+    vector_size,
+    zeros,
+)
 from .core.types import Metrics, pytree_dataclass
 from .core.wrappers.actions import ActionRepeat, StickyActions
 from .core.wrappers.base import Wrapper
@@ -182,4 +193,5 @@ __all__ = [
     "Wrapper", "TimeLimit", "StickyActions", "ActionRepeat", "ScaleReward", "ClipReward",
     "FlattenObservation", "AbsorbingStates", "FrameStack", "Levels", "held_out",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",
+    "vector", "vector_size",
 ]  # fmt: skip

@@ -4,12 +4,12 @@ Every module takes one observation, without a batch axis.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...core.networks.architecture import (
     BATCH_NORM_EPSILON,
@@ -19,8 +19,8 @@ from ...core.networks.architecture import (
     Layers,
     NetworkSpec,
     Table,
-    joined,
 )
+from ...core.networks.inputs import concatenated, joined
 from ...core.networks.noise import of_layer, sigma_start
 from ..objects import BATCH_AXIS
 from .initializers import kernel_initializer
@@ -95,22 +95,21 @@ class TorsoAndHeads(eqx.Module):
     cell: eqx.nn.LSTMCell | eqx.nn.GRUCell | None
     head: "dict[str, eqx.nn.Linear | Noisy | Dueling | StateIndependent]"
     activation: Callable[[jax.Array], jax.Array]
-    num_inputs: int = eqx.field(static=True)
+    spec: NetworkSpec = eqx.field(static=True)
 
     def __init__(self, spec: NetworkSpec, *, key: jax.Array) -> None:
         torso, cell, noise = spec.layers, spec.cell, spec.noise
         torso_key, head_key = jax.random.split(key)
-        shape = spec.obs_shape
-        keys = iter(jax.random.split(torso_key, 2 * len(torso.channels) + len(torso.hidden_sizes)))
-        self.norm_input = _norm(torso, shape[-1]) if torso.normalize_inputs else None
-        widths, is_normed = (*torso.channels, *torso.hidden_sizes), torso.normalization != "none"
-        self.norm = [_norm(torso, width) for width in widths if is_normed]
+        num_keys = 2 * spec.num_convolutions + len(torso.hidden_sizes)
+        keys = iter(jax.random.split(torso_key, num_keys))
+        self.norm_input = _norm(torso, spec.obs_shape[-1]) if torso.normalize_inputs else None
+        is_normed = torso.normalization != "none"
+        self.norm = [_norm(torso, width) for width in spec.widths if is_normed]
         self.torso = []
-        for one in torso.convolutions:
-            layer = eqx.nn.Conv2d(shape[-1], *one, key=next(keys))
+        for channels, one in spec.convolutions:
+            layer = eqx.nn.Conv2d(channels, *one, key=next(keys))
             self.torso.append(_initialized(layer, torso.scale, key=next(keys)))
-            shape = one.output_shape(shape)
-        size = int(np.prod(shape))
+        size = spec.num_features
         for width in torso.hidden_sizes:
             self.torso.append(_dense(size, width, torso.scale, noise, key=next(keys)))
             size = width
@@ -125,37 +124,43 @@ class TorsoAndHeads(eqx.Module):
             for (name, head), k in zip(spec.heads, head_keys, strict=True)
         }
         self.activation = getattr(jax.nn, torso.activation)
-        self.num_inputs = len(spec.inputs)
+        self.spec = spec
 
     def __call__(self, *inputs: Any, state: Any = None) -> Any:
-        # After the observations, a recurrent network gets its carry, a noisy one its noise.
-        rest = inputs[self.num_inputs :]
-        noise = rest[0] if rest and self.cell is None else {}
-        features, moved = joined(inputs[: self.num_inputs], batched=False), state
-        if self.norm_input is not None:
-            features, moved = _normalized(self.norm_input, features, moved)
-        for index, layer in enumerate(self.torso):
-            if isinstance(layer, eqx.nn.Conv2d):
+        spec, moved, flat = self.spec, state, []
+        observations, more = spec.split(inputs)
+        noise = more if self.cell is None else {}
+        parts = spec.parts(observations, partial(joined, batched=False))
+        for features, path in zip(parts, spec.paths, strict=True):
+            if self.norm_input is not None:
+                features, moved = _normalized(self.norm_input, features, moved)
+            for index in path.indices:
                 # Equinox convolutions take channels first; move them back so that pixels flatten in
                 # the order of the other libraries.
+                layer: Any = self.torso[index]
                 features = jnp.moveaxis(layer(jnp.moveaxis(features, -1, 0)), 0, -1)
-            else:
-                features = _apply(layer, jnp.ravel(features), f"torso_{index}", noise)
-            if self.norm:
-                features, moved = _normalized(self.norm[index], features, moved)
-            features = self.activation(features)
-        features, carry = jnp.ravel(features), None
+                features, moved = self._activated(features, index, moved)
+            flat.append(jnp.ravel(features))
+        features, carry = concatenated(flat), None
+        for index in range(spec.num_convolutions, len(self.torso)):
+            features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features, moved = self._activated(features, index, moved)
         if isinstance(self.cell, eqx.nn.LSTMCell):
-            features, cell = self.cell(features, (rest[0]["hidden"], rest[0]["cell"]))
+            features, cell = self.cell(features, (more["hidden"], more["cell"]))
             carry = {"hidden": features, "cell": cell}
         elif self.cell is not None:
-            features = self.cell(features, rest[0]["hidden"])
+            features = self.cell(features, more["hidden"])
             carry = {"hidden": features}
         heads = {
             name: _apply(head, features, f"head_{name}", noise) for name, head in self.head.items()
         }
         outputs = heads if carry is None else (heads, carry)
         return outputs if state is None else (outputs, moved)
+
+    def _activated(self, features: jax.Array, index: int, state: Any) -> tuple[jax.Array, Any]:
+        if self.norm:
+            features, state = _normalized(self.norm[index], features, state)
+        return self.activation(features), state
 
 
 def _apply(layer: Any, features: jax.Array, name: str, noise: Mapping[str, jax.Array]) -> jax.Array:

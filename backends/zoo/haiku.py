@@ -1,6 +1,6 @@
 """Haiku's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,8 @@ from ...core.networks.architecture import (
     NetworkSpec,
     RecurrentCell,
     Table,
-    joined,
 )
+from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .lifting import values_of
 
@@ -31,8 +31,9 @@ def make(spec: NetworkSpec) -> Callable[..., Any]:
     def network(*inputs: Any, is_training: bool = False) -> dict[str, jax.Array]:
         if isinstance(spec.torso, Table):
             return {name: _row(inputs[0], spec, name, head) for name, head in sorted(spec.heads)}
-        layers = _Layers(spec, is_training, inputs[-1] if spec.noise is not None else {})
-        return layers.heads(layers.torso(joined(inputs[: len(spec.inputs)])))
+        observations, noise = spec.split(inputs)
+        layers = _Layers(spec, is_training, noise)
+        return layers.heads(layers.torso(spec.parts(observations)))
 
     return network
 
@@ -45,7 +46,8 @@ def _recurrent(
     cell: RecurrentCell,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     layers = _Layers(spec, is_training)
-    features = layers.torso(joined((obs,)))
+    observations, carry = spec.split((obs, carry))
+    features = layers.torso(spec.parts(observations))
     if cell.kind == "lstm":
         features, after = hk.LSTM(cell.size, name="cell")(features, hk.LSTMState(**carry))
         carry = {"hidden": after.hidden, "cell": after.cell}
@@ -69,19 +71,22 @@ class _Layers:
     is_training: bool
     noise: Mapping[str, jax.Array] = field(default_factory=dict)
 
-    def torso(self, features: jax.Array) -> jax.Array:
+    def torso(self, parts: Sequence[jax.Array]) -> jax.Array:
         torso = self.spec.layers
         activation = getattr(jax.nn, torso.activation)
         init = _initializer(torso.scale)
-        if torso.normalize_inputs:
-            features = self._norm(features, "input")
-        for index, (width, size, stride) in enumerate(torso.convolutions):
-            convolution = hk.Conv2D(
-                width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
-            )
-            features = activation(self._norm(convolution(features), index))
-        features = hk.Flatten()(features)
-        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        flat = []
+        for features, path in zip(parts, self.spec.paths, strict=True):
+            if torso.normalize_inputs:
+                features = self._norm(features, "input")
+            for index, (width, size, stride) in enumerate(path.convolutions, path.first):
+                convolution = hk.Conv2D(
+                    width, size, stride, padding="VALID", w_init=init, name=f"torso_{index}"
+                )
+                features = activation(self._norm(convolution(features), index))
+            flat.append(hk.Flatten()(features))
+        features = concatenated(flat)
+        for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}")
             features = activation(self._norm(features, index))
         return features

@@ -1,6 +1,6 @@
 """Plain JAX's zoo: networks built from a `NetworkSpec`, with parameters by canonical name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -16,8 +16,8 @@ from ...core.networks.architecture import (
     Head,
     NetworkSpec,
     RecurrentCell,
-    joined,
 )
+from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from ...core.types import Key
 from ..calling import example_arguments
@@ -65,7 +65,7 @@ def leaf_of(spec: NetworkSpec, words: tuple[str, ...], shape: tuple[int, ...]) -
     if place == "norm":
         is_batch = spec.layers.normalization == "batch"
         kind = listed.BATCH_NORM if is_batch else listed.LAYER_NORM
-    elif place == "torso" and int(rest.partition("/")[0]) < len(spec.layers.channels):
+    elif place == "torso" and int(rest.partition("/")[0]) < spec.num_convolutions:
         kind = listed.CONVOLUTION
     else:
         alone = {n for n, head in spec.heads if head.state_independent is not None}
@@ -122,23 +122,26 @@ class _Layers:
 
     def __call__(self, *inputs: Any) -> Any:
         spec = self.spec
-        noise = inputs[-1] if spec.noise is not None else {}
-        features = self._torso(joined(inputs[: len(spec.inputs)]), noise)
+        observations, more = spec.split(inputs)
         if spec.cell is None:
-            return self._heads(features, noise)
-        features, carry = self._cell(features, inputs[-1], spec.cell)
-        return self._heads(features, noise), carry
+            return self._heads(self._torso(spec.parts(observations), more), more)
+        features = self._torso(spec.parts(observations), {})
+        features, carry = self._cell(features, more, spec.cell)
+        return self._heads(features, {}), carry
 
-    def _torso(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> jax.Array:
+    def _torso(self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array]) -> jax.Array:
         torso = self.spec.layers
         activation = getattr(jax.nn, torso.activation)
-        if torso.normalize_inputs:
-            features = self._norm(features, "norm/input")
-        for index, one in enumerate(torso.convolutions):
-            features = self._convolution(features, one, torso.scale, f"torso_{index}")
-            features = activation(self._norm(features, f"norm/{index}"))
-        features = features.reshape((features.shape[0], -1))
-        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        flat = []
+        for features, path in zip(parts, self.spec.paths, strict=True):
+            if torso.normalize_inputs:
+                features = self._norm(features, "norm/input")
+            for index, one in enumerate(path.convolutions, path.first):
+                features = self._convolution(features, one, torso.scale, f"torso_{index}")
+                features = activation(self._norm(features, f"norm/{index}"))
+            flat.append(features.reshape((features.shape[0], -1)))
+        features = concatenated(flat)
+        for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
             features = activation(self._norm(features, f"norm/{index}"))
         return features

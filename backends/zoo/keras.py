@@ -6,7 +6,6 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import keras
-import numpy as np
 
 from ...core.networks.architecture import (
     BATCH_NORM_EPSILON,
@@ -17,8 +16,8 @@ from ...core.networks.architecture import (
     NetworkSpec,
     RecurrentCell,
     Table,
-    joined,
 )
+from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from ..calling import arguments
 
@@ -37,19 +36,18 @@ class TorsoAndHeads(keras.Layer):
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__(**HOW)
-        torso, shape = spec.layers, spec.obs_shape
+        torso = spec.layers
         self.spec = spec
         self.norm_input = _norm(torso) if torso.normalize_inputs else None
         layers: list[keras.Layer] = []
-        for one in torso.convolutions:
+        for _, one in spec.convolutions:
             kernel: Any = _kernel(torso.scale)
             size, stride = (one.size, one.size), (one.stride, one.stride)
             layout: Any = {"padding": "valid", "data_format": "channels_last"}
             layers.append(
                 keras.layers.Conv2D(one.channels, size, stride, **layout, **kernel, **HOW)
             )
-            shape = one.output_shape(shape)
-        size = int(np.prod(shape))
+        size = spec.num_features
         for width in torso.hidden_sizes:
             layers.append(_dense(size, width, torso.scale, spec.noise))
             size = width
@@ -62,24 +60,28 @@ class TorsoAndHeads(keras.Layer):
         self.activation = getattr(jax.nn, torso.activation)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        # After the observations, a recurrent network gets its carry, a noisy one its noise.
-        inputs, count = arguments(inputs), len(self.spec.inputs)
-        features, rest = joined(inputs[:count]), inputs[count:]
-        noise = rest[0] if rest and self.cell is None else {}
-        if self.norm_input is not None:
-            features = self.norm_input(features, training=training)
-        for index, layer in enumerate(self.torso):
-            if not isinstance(layer, keras.layers.Conv2D):
-                features = features.reshape((features.shape[0], -1))
-            features = _apply(layer, features, f"torso_{index}", noise)
-            if self.norm:
-                features = self.norm[index](features, training=training)
-            features = self.activation(features)
-        features = features.reshape((features.shape[0], -1))
+        spec, norm_input = self.spec, self.norm_input
+        observations, more = spec.split(arguments(inputs))
+        noise, flat = more if self.cell is None else {}, []
+        for features, path in zip(spec.parts(observations), spec.paths, strict=True):
+            if norm_input is not None:
+                features = norm_input(features, training=training)
+            for index in path.indices:
+                layer: Any = self.torso[index]
+                features = self._activated(layer(features), index, training)
+            flat.append(features.reshape((features.shape[0], -1)))
+        features = concatenated(flat)
+        for index in range(spec.num_convolutions, len(self.torso)):
+            features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features = self._activated(features, index, training)
         if self.cell is None:
             return self._heads(features, noise)
-        features, carry = self.cell(features, rest[0])
+        features, carry = self.cell(features, more)
         return self._heads(features, noise), carry
+
+    def _activated(self, features: Any, index: int, training: bool) -> Any:
+        features = self.norm[index](features, training=training) if self.norm else features
+        return self.activation(features)
 
     def _heads(self, features: Any, noise: Mapping[str, jax.Array]) -> dict[str, Any]:
         def value(name: str, head: Head) -> Any:

@@ -1,6 +1,6 @@
 """Flax Linen's zoo: networks built from a `NetworkSpec`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -16,8 +16,8 @@ from ...core.networks.architecture import (
     NetworkSpec,
     RecurrentCell,
     Table,
-    joined,
 )
+from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 from .lifting import values_of
@@ -35,13 +35,12 @@ class TorsoAndHeads(nn.Module):
 
     @nn.compact
     def __call__(self, *inputs: Any, train: bool = False) -> Any:
+        observations, more = self.spec.split(inputs)
         if self.spec.cell is None:
-            noise = inputs[-1] if self.spec.noise is not None else {}
-            features = self._torso(joined(inputs[: len(self.spec.inputs)]), noise, train)
-            return self._heads(features, noise)
-        obs, carry = inputs
-        features = self._torso(joined((obs,)), {}, train)
-        features, carry = self._cell(features, carry, self.spec.cell)
+            features = self._torso(self.spec.parts(observations), more, train)
+            return self._heads(features, more)
+        features = self._torso(self.spec.parts(observations), {}, train)
+        features, carry = self._cell(features, more, self.spec.cell)
         return self._heads(features, {}), carry
 
     def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
@@ -58,24 +57,29 @@ class TorsoAndHeads(nn.Module):
         (cell_state, hidden), features = lstm((carry["cell"], carry["hidden"]), features)
         return features, {"hidden": hidden, "cell": cell_state}
 
-    def _torso(self, features: jax.Array, noise: Mapping[str, jax.Array], train: bool) -> jax.Array:
+    def _torso(
+        self, parts: Sequence[jax.Array], noise: Mapping[str, jax.Array], train: bool
+    ) -> jax.Array:
         torso = self.spec.layers
         activation = getattr(nn, torso.activation)
         init = kernel_initializer(torso.scale, default_kernel_init)
-        if torso.normalize_inputs:
-            features = self._norm(features, "input", train)
-        for index, (width, size, stride) in enumerate(torso.convolutions):
-            convolution = nn.Conv(
-                width,
-                (size, size),
-                (stride, stride),
-                padding="VALID",
-                kernel_init=init,
-                name=f"torso_{index}",
-            )
-            features = activation(self._norm(convolution(features), index, train))
-        features = features.reshape((features.shape[0], -1))
-        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        flat = []
+        for features, path in zip(parts, self.spec.paths, strict=True):
+            if torso.normalize_inputs:
+                features = self._norm(features, "input", train)
+            for index, (width, size, stride) in enumerate(path.convolutions, path.first):
+                convolution = nn.Conv(
+                    width,
+                    (size, size),
+                    (stride, stride),
+                    padding="VALID",
+                    kernel_init=init,
+                    name=f"torso_{index}",
+                )
+                features = activation(self._norm(convolution(features), index, train))
+            flat.append(features.reshape((features.shape[0], -1)))
+        features = concatenated(flat)
+        for index, width in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._dense(features, width, torso.scale, f"torso_{index}", noise)
             features = activation(self._norm(features, index, train))
         return features

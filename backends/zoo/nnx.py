@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from flax.nnx.nn.linear import default_kernel_init
 
@@ -18,8 +17,8 @@ from ...core.networks.architecture import (
     NetworkSpec,
     RecurrentCell,
     Table,
-    joined,
 )
+from ...core.networks.inputs import concatenated
 from ...core.networks.noise import of_layer, sigma_start
 from .initializers import kernel_initializer
 
@@ -36,15 +35,14 @@ class TorsoAndHeads(nnx.Module):
     def __init__(self, spec: NetworkSpec, *, rngs: nnx.Rngs) -> None:
         torso = spec.layers
         init = kernel_initializer(torso.scale, default_kernel_init)
-        shape = spec.obs_shape
-        self.normalizes_inputs = torso.normalize_inputs
+        self.spec = spec
         if torso.normalize_inputs:
-            self.norm_input = _norm(torso, shape[-1], rngs=rngs)
+            self.norm_input = _norm(torso, spec.obs_shape[-1], rngs=rngs)
         layers: list[nnx.Conv | nnx.Linear | Noisy] = []
-        for one in torso.convolutions:
+        for channels, one in spec.convolutions:
             layers.append(
                 nnx.Conv(
-                    shape[-1],
+                    channels,
                     one.channels,
                     (one.size, one.size),
                     (one.stride, one.stride),
@@ -53,41 +51,42 @@ class TorsoAndHeads(nnx.Module):
                     rngs=rngs,
                 )
             )
-            shape = one.output_shape(shape)
-        size = int(np.prod(shape))
+        size = spec.num_features
         for width in torso.hidden_sizes:
             layers.append(_dense(size, width, torso.scale, spec.noise, rngs=rngs))
             size = width
         self.torso = nnx.List(layers)
-        widths = (*torso.channels, *torso.hidden_sizes)
         is_normed = torso.normalization != "none"
-        self.norm = nnx.List([_norm(torso, width, rngs=rngs) for width in widths if is_normed])
+        self.norm = nnx.List([_norm(torso, width, rngs=rngs) for width in spec.widths if is_normed])
         self.cell = None if spec.cell is None else _cell(spec.cell, size, rngs=rngs)
         size = size if spec.cell is None else spec.cell.size
         heads = {name: _head(head, size, spec.noise, rngs=rngs) for name, head in spec.heads}
         self.head = nnx.Dict(heads)
         self.is_scalar = {name: head.size is None for name, head in spec.heads}
         self.activation = getattr(nnx, torso.activation)
-        self.num_inputs = len(spec.inputs)
 
     def __call__(self, *inputs: Any) -> Any:
-        # After the observations, a recurrent network gets its carry, a noisy one its noise.
-        features, rest = joined(inputs[: self.num_inputs]), inputs[self.num_inputs :]
-        noise = rest[0] if rest and self.cell is None else {}
-        if self.normalizes_inputs:
-            features = self.norm_input(features)
-        for index, layer in enumerate(self.torso):
-            if not isinstance(layer, nnx.Conv):
-                features = features.reshape((features.shape[0], -1))
-            features = _apply(layer, features, f"torso_{index}", noise)
-            if self.norm:
-                features = self.norm[index](features)
-            features = self.activation(features)
-        features = features.reshape((features.shape[0], -1))
+        spec = self.spec
+        observations, more = spec.split(inputs)
+        noise, flat = more if self.cell is None else {}, []
+        for features, path in zip(spec.parts(observations), spec.paths, strict=True):
+            if spec.layers.normalize_inputs:
+                features = self.norm_input(features)
+            for index in path.indices:
+                layer: Any = self.torso[index]
+                features = self._activated(layer(features), index)
+            flat.append(features.reshape((features.shape[0], -1)))
+        features = concatenated(flat)
+        for index in range(spec.num_convolutions, len(self.torso)):
+            features = _apply(self.torso[index], features, f"torso_{index}", noise)
+            features = self._activated(features, index)
         if self.cell is None:
             return self._heads(features, noise)
-        features, carry = self.cell(features, rest[0])
+        features, carry = self.cell(features, more)
         return self._heads(features, noise), carry
+
+    def _activated(self, features: jax.Array, index: int) -> jax.Array:
+        return self.activation(self.norm[index](features) if self.norm else features)
 
     def _heads(self, features: jax.Array, noise: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         outputs = {

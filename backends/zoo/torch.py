@@ -81,24 +81,21 @@ class TorsoAndHeads(nn.Module):
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
-        torso, shape = spec.layers, spec.obs_shape
+        torso = spec.layers
         if torso.activation not in ACTIVATIONS:
             raise unknown("activation of PyTorch", torso.activation, ACTIVATIONS)
         self.spec, self.activation = spec, ACTIVATIONS[torso.activation]
         if torso.normalize_inputs:
-            self.norm_input = _norm(torso, shape[-1])
-        for index, one in enumerate(torso.convolutions):
-            layer = nn.Conv2d(shape[-1], one.channels, one.size, one.stride)
+            self.norm_input = _norm(torso, spec.obs_shape[-1])
+        for index, (channels, one) in enumerate(spec.convolutions):
+            layer = nn.Conv2d(channels, one.channels, one.size, one.stride)
             self._add(f"torso_{index}", _initialized(layer, torso.scale))
-            shape = one.output_shape(shape)
-        size = 1
-        for side in shape:
-            size *= side
-        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        size = spec.num_features
+        for index, width in enumerate(torso.hidden_sizes, spec.num_convolutions):
             self._add(f"torso_{index}", _dense(size, width, torso.scale, spec.noise))
             size = width
         if torso.normalization != "none":
-            for index, width in enumerate((*torso.channels, *torso.hidden_sizes)):
+            for index, width in enumerate(spec.widths):
                 self._add(f"norm_{index}", _norm(torso, width))
         if spec.cell is not None:
             self.cell = (LSTMCell if spec.cell.kind == "lstm" else GRUCell)(size, spec.cell.size)
@@ -121,23 +118,26 @@ class TorsoAndHeads(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         spec = self.spec
-        noise = inputs[-1] if spec.noise is not None else {}
-        features = self._torso(_joined(inputs[: len(spec.inputs)]), noise)
+        observations, more = spec.split(inputs)
+        parts = spec.parts(observations, _joined)
         if spec.cell is None:
-            return self._heads(features, noise)
-        features, carry = self._step(features, inputs[-1], spec.cell)
-        return self._heads(features, noise), carry
+            return self._heads(self._torso(parts, more), more)
+        features, carry = self._step(self._torso(parts, {}), more, spec.cell)
+        return self._heads(features, {}), carry
 
-    def _torso(self, features: Any, noise: Noise) -> Any:
+    def _torso(self, parts: Sequence[Any], noise: Noise) -> Any:
         torso = self.spec.layers
-        if torso.normalize_inputs:
-            features = self.norm_input(features)
-        for index in range(len(torso.convolutions)):
-            convolution = self.get_submodule(f"torso_{index}")
-            features = convolution(features.movedim(-1, 1)).movedim(1, -1)
-            features = self.activation(self._normalized(features, index))
-        features = features.flatten(1)
-        for index in range(len(torso.channels), len(torso.channels) + len(torso.hidden_sizes)):
+        flat = []
+        for features, path in zip(parts, self.spec.paths, strict=True):
+            if torso.normalize_inputs:
+                features = self.norm_input(features)
+            for index in path.indices:
+                convolution = self.get_submodule(f"torso_{index}")
+                features = convolution(features.movedim(-1, 1)).movedim(1, -1)
+                features = self.activation(self._normalized(features, index))
+            flat.append(features.flatten(1))
+        features = flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
+        for index, _ in enumerate(torso.hidden_sizes, self.spec.num_convolutions):
             features = self._apply_dense(f"torso_{index}", features, noise)
             features = self.activation(self._normalized(features, index))
         return features

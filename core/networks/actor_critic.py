@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..network import Network
-from ..specs import Box, Discrete, Spec
+from ..specs import Box, Dict, Discrete, Spec
 from .architecture import (
     MLP,
+    ConvolutionConfig,
     Head,
     NetworkSpec,
     RecurrentCell,
+    Torso,
     default_torso,
     policy_head,
     q_head,
@@ -81,13 +83,18 @@ def continuous_actor_critic(
     """Describe an actor, and an ensemble of critics of observations and actions.
 
     Args:
-      obs_spec: one observation.
+      obs_spec: one observation; images in a Dict are read by convolutions, a single one is
+        flattened.
       unit: actions within [-1, 1], as `core.rl.distributions.unit_box` describes them.
-      config: has `hidden_sizes`.
+      config: has `hidden_sizes`, and may be a `ConvolutionConfig`.
       heads: of the actor, of one number for each action dimension.
       num_critics: members of the ensemble.
     """
-    torso = MLP(hidden_sizes=config.hidden_sizes, activation="relu")
+    hidden_sizes = config.hidden_sizes
+    torso: Torso = MLP(hidden_sizes=hidden_sizes, activation="relu")
+    if isinstance(obs_spec, Dict):
+        own = config if isinstance(config, ConvolutionConfig) else ConvolutionConfig()
+        torso = default_torso(obs_spec, hidden_sizes, own, activation="relu")
     head, q = Head(size=unit.shape[0], scale=0.01), (("q", value_head()),)
     return {
         "actor": NetworkSpec(obs_spec, torso, tuple((name, head) for name in heads)),

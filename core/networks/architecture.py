@@ -1,30 +1,20 @@
 """Network architectures independent of the library: requested by an algorithm, built by a zoo."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import TriglotError, unknown
 from ..hyper import PerLayer, check_count, only_for
-from ..specs import Box, Dict, Discrete, Spec
+from ..specs import Discrete, Spec
+from ..types import PyTree
+from .inputs import Convolution, Path, images, is_image, joined, paths, plain, plain_specs
 
 SQRT_2 = 2.0**0.5
-
-
-class Convolution(NamedTuple):
-    """A square convolution without padding: `channels` outputs, `size` and `stride` in pixels."""
-
-    channels: int
-    size: int
-    stride: int
-
-    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Compute the shape of its output from that of an image `[H, W, C]`."""
-        return (*((side - self.size) // self.stride + 1 for side in shape[:2]), self.channels)
 
 
 NORMALIZATIONS = ("none", "layer", "batch")
@@ -208,8 +198,9 @@ class NetworkSpec:
     """A torso with named heads over one observation.
 
     Attributes:
-      obs_spec: one observation; an MLP flattens it, a CNN takes `[H, W, C]` images, a table takes a
-        `Discrete`. A tuple of several specs, for an MLP, becomes several arguments.
+      obs_spec: one observation; an MLP flattens it (`core.specs.vector`), a CNN reads each image
+        `[H, W, C]` in it by convolutions of its own and flattens the rest, a table takes a
+        `Discrete`. A tuple of several specs becomes several arguments.
       torso: the shared layers.
       heads: `(name, head)` pairs; the outputs are a dictionary by these names.
       cell: a recurrent cell before the heads, or None.
@@ -243,12 +234,6 @@ class NetworkSpec:
                 "noisy layers are dense ones of a network without a recurrent cell: use an MLP or "
                 "a CNN."
             )
-        for given in self.inputs:
-            if isinstance(torso, MLP) and not isinstance(given, Box):
-                raise TriglotError(
-                    f"an MLP reads a Box observation, got {given}: convert it in a wrapper, or use "
-                    "a custom network."
-                )
         if isinstance(torso, MLP | CNN):
             for size in (*torso.channels, *torso.hidden_sizes):
                 check_count("a layer's number of units", size)
@@ -259,18 +244,31 @@ class NetworkSpec:
                     "inputs are normalized as the layers are: choose the normalization layer or "
                     "batch."
                 )
+        if isinstance(torso, MLP | CNN) and not self.plain.inputs:
+            raise TriglotError(f"a network reads numbers, and there are none in {spec}.")
         if isinstance(torso, CNN):
-            if not isinstance(spec, Box) or len(spec.shape) != 3:
-                raise TriglotError(f"a CNN reads [H, W, C] images, got {spec}; use an MLP.")
-            least = 1
-            for _, size, stride in reversed(torso.convolutions):
-                least = (least - 1) * stride + size
-            if min(spec.shape[:2]) < least:
+            self._check_images(torso)
+
+    def _check_images(self, torso: CNN) -> None:
+        found = [pair for spec in self.inputs for pair in images(spec).items()]
+        if not found:
+            raise TriglotError(f"a CNN reads [H, W, C] images, got {self.obs_spec}; use an MLP.")
+        if torso.normalize_inputs and len(self.plain.paths) > 1:
+            raise TriglotError(
+                "inputs are normalized where they are one array, and this network reads "
+                f"{self.obs_spec}: use an algorithm that does not normalize them, or a custom "
+                "network."
+            )
+        least = 1
+        for _, size, stride in reversed(torso.convolutions):
+            least = (least - 1) * stride + size
+        for name, image in found:
+            if min(image.shape[:2]) < least:
                 sizes = _listed(one.size for one in torso.convolutions)
                 strides = _listed(one.stride for one in torso.convolutions)
                 raise TriglotError(
                     f"convolutions of size {sizes} and stride {strides} need images larger than "
-                    f"{least - 1}x{least - 1}, got {spec.shape[:2]}."
+                    f"{least - 1}x{least - 1}, got {image.shape[:2]}{f' of {name!r}' * bool(name)}."
                 )
 
     def with_library_initializers(self) -> "NetworkSpec":
@@ -334,23 +332,97 @@ class NetworkSpec:
         return self.obs_spec if isinstance(self.obs_spec, tuple) else (self.obs_spec,)
 
     @property
+    def plain(self) -> "NetworkSpec":
+        """The network that reads what `to_plain` returns: arrays instead of dictionaries.
+
+        A table stays as it is.
+        """
+        if isinstance(self.torso, Table):
+            return self
+        how = {"with_images": isinstance(self.torso, CNN)}
+        found = tuple(one for spec in self.inputs for one in plain_specs(spec, **how))
+        return replace(self, obs_spec=found[0] if len(found) == 1 else found)
+
+    def to_plain(self, inputs: PyTree) -> PyTree:
+        """Convert inputs `[B, ...]`, as a network takes them, to those of the `plain` network."""
+        own, carry = inputs if self.cell is not None else (inputs, None)
+        given = own if isinstance(self.obs_spec, tuple) else (own,)
+        how = {"with_images": isinstance(self.torso, CNN)}
+        pairs = zip(self.inputs, given, strict=True)
+        found = tuple(array for spec, value in pairs for array in plain(spec, value, **how))
+        found = found[0] if len(found) == 1 else found
+        return found if self.cell is None else (found, carry)
+
+    def split(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Separate a module's observations from what follows: a carry, the noise, or nothing."""
+        if self.cell is not None:
+            obs, carry = arguments
+            return obs if isinstance(obs, tuple) else (obs,), carry
+        count = len(self.inputs)
+        return arguments[:count], arguments[count] if self.noise is not None else {}
+
+    def parts(
+        self, observations: tuple[Any, ...], joined: Callable[..., Any] = joined
+    ) -> list[Any]:
+        """Convert the observations of a `plain` network to floats, one array for each path.
+
+        Args:
+          observations: as `split` returns them.
+          joined: `core.networks.inputs.joined`, or that of a library whose arrays are not JAX's.
+        """
+        if len(self.paths) == 1:
+            return [joined(observations)]
+        pairs = list(zip(self.inputs, observations, strict=True))
+        pictures = [joined((array,)) for spec, array in pairs if is_image(spec)]
+        rest = tuple(array for spec, array in pairs if not is_image(spec))
+        return [*pictures, joined(rest)] if rest else pictures
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """What a `plain` network computes before its dense layers, for each array it reads.
+
+        A CNN has a path for each image, and one for all other inputs; an MLP has one.
+        """
+        torso = self.layers
+        return paths(self.inputs, torso.convolutions if isinstance(torso, CNN) else None)
+
+    @property
+    def convolutions(self) -> tuple[tuple[int, Convolution], ...]:
+        """The convolutions over all images, each with the number of channels that it reads."""
+        pairs: list[tuple[int, Convolution]] = []
+        for path in self.paths:
+            channels = [*path.shape[-1:], *(one.channels for one in path.convolutions)]
+            pairs += zip(channels, path.convolutions, strict=False)
+        return tuple(pairs)
+
+    @property
+    def num_convolutions(self) -> int:
+        """The number of convolutions over all images; the dense layers are numbered after them."""
+        return len(self.convolutions)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The numbers of outputs of all layers of the torso."""
+        return (*(one.channels for _, one in self.convolutions), *self.layers.hidden_sizes)
+
+    @property
+    def num_features(self) -> int:
+        """The number of inputs of the first dense layer."""
+        return sum(math.prod(path.output_shape) for path in self.paths)
+
+    @property
     def obs_shape(self) -> tuple[int, ...]:
-        """The shape of one observation; of several inputs, that of `joined`."""
-        shapes = [spec.shape for spec in self.inputs if not isinstance(spec, Dict)]
-        if len(shapes) < len(self.inputs):
-            raise TriglotError(f"{self.obs_spec} has no single shape.")
-        return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+        """The shape of one observation; of several inputs, that of all flattened and joined."""
+        shapes = [path.shape for path in self.paths]
+        return shapes[0] if len(shapes) == 1 else (sum(map(math.prod, shapes)),)
 
     @property
     def noise_sizes(self) -> dict[str, int]:
         """The numbers of noise that each noisy layer reads: one per input, one per output."""
         if self.noise is None:
             return {}
-        torso, sizes, shape = self.layers, {}, self.obs_shape
-        for one in torso.convolutions:
-            shape = one.output_shape(shape)
-        size = math.prod(shape)
-        for index, width in enumerate(torso.hidden_sizes, len(torso.channels)):
+        sizes, size = {}, self.num_features
+        for index, width in enumerate(self.layers.hidden_sizes, self.num_convolutions):
             sizes[f"torso_{index}"], size = size + width, width
         for name, head in self.heads:
             if head.dueling:
@@ -366,23 +438,6 @@ class NetworkSpec:
         if not isinstance(self.obs_spec, Discrete):
             raise TriglotError(f"{self.obs_spec} cannot index a table.")
         return self.obs_spec.num_values
-
-
-def joined(inputs: tuple[jax.Array, ...], *, batched: bool = True) -> jax.Array:
-    """Convert inputs to one float32 array; several are flattened and concatenated.
-
-    Bytes (uint8), which are those of images, are divided by 255.
-    """
-    scaled = [_as_floats(array) for array in inputs]
-    if len(inputs) == 1:
-        return scaled[0]
-    batch = inputs[0].shape[:1] if batched else ()
-    return jnp.concatenate([array.reshape((*batch, -1)) for array in scaled], axis=-1)
-
-
-def _as_floats(array: jax.Array) -> jax.Array:
-    floats = array.astype(jnp.float32)
-    return floats / 255.0 if array.dtype == jnp.uint8 else floats
 
 
 def _listed(numbers: Iterable[int]) -> str:
@@ -410,7 +465,7 @@ def default_torso(
     convolutions: ConvolutionConfig = ConvolutionConfig(),
     activation: str = MLP.activation,
 ) -> Torso:
-    """Choose a torso by observation: a table for Discrete, a CNN for images, else an MLP.
+    """Choose a torso by observation: a table for Discrete, a CNN if it has images, else an MLP.
 
     Args:
       obs_spec: one observation.
@@ -420,7 +475,7 @@ def default_torso(
     """
     if isinstance(obs_spec, Discrete):
         return Table()
-    if isinstance(obs_spec, Box) and len(obs_spec.shape) == 3:
+    if images(obs_spec):
         sizes = CNN.hidden_sizes if hidden_sizes is None else hidden_sizes
         return CNN(
             convolutions.channels, convolutions.kernel_size, sizes, stride=convolutions.stride

@@ -1,4 +1,4 @@
-"""Combinators of networks: combine, ensemble, scalar, start_from, freeze, transform_outputs."""
+"""Combinators of networks: combine, ensemble, scalar, start_from, freeze, transform_inputs, ..."""
 
 import fnmatch
 from collections.abc import Callable, Collection, Mapping
@@ -121,6 +121,22 @@ def transform_outputs(network: Network, transform: Callable[[PyTree], PyTree]) -
         if network.recurrent:
             return (transform(returned[0]), returned[1]), state
         return transform(returned), state
+
+    return replace(network, apply=apply, scatter_add=None)
+
+
+def transform_inputs(network: Network, transform: Callable[[PyTree], PyTree]) -> Network:
+    """Apply a function to the inputs of a network, such as one that flattens dictionaries.
+
+    Args:
+      network: any network.
+      transform: `transform(inputs) -> inputs`, of what `Network.apply` takes.
+    """
+
+    def apply(
+        variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
+    ) -> tuple[PyTree, PyTree]:
+        return network.apply(variables, transform(inputs), key=key, train=train)
 
     return replace(network, apply=apply, scatter_add=None)
 

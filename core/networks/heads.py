@@ -82,7 +82,7 @@ def policy_heads(
         if action_spec.bounded:
             return gaussian_heads(math.prod(action_spec.shape), initial_std)
         raise TriglotError(
-            f"{algorithm} needs bounded actions, got {action_spec}: bound them in a wrapper."
+            f"{algorithm} needs bounded actions, got {action_spec}: {specs.HOW_TO_BOUND}."
         )
     raise TriglotError(
         f"{algorithm} supports Discrete and MultiDiscrete actions and bounded boxes of floats, and "

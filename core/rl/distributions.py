@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray
 
 from ..errors import TriglotError
-from ..specs import Box, Discrete, MultiDiscrete, Spec
+from ..specs import HOW_TO_BOUND, Box, Discrete, MultiDiscrete, Spec
 
 
 @jax.tree_util.register_dataclass
@@ -292,10 +292,10 @@ def unit_box(action_spec: Spec, *, algorithm: str) -> Box:
     """
     floats = isinstance(action_spec, Box) and jnp.issubdtype(action_spec.dtype, jnp.floating)
     if not isinstance(action_spec, Box) or not floats or not action_spec.bounded:
+        advice = "choose an environment with such actions, or PPO, which takes others too"
         raise TriglotError(
             f"{algorithm} needs a bounded Box of float actions, and this environment's are "
-            f"{action_spec}: choose an environment with such actions, or PPO, which takes others "
-            "too."
+            f"{action_spec}: {HOW_TO_BOUND if floats else advice}."
         )
     return Box((math.prod(action_spec.shape),), "float32", -1.0, 1.0)
 

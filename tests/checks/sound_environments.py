@@ -222,6 +222,45 @@ class Nested(Walk):
         return {"line": {"place": state.position[None]}, "time": state.time}
 
 
+class Sights(Walk):
+    """Nested observations with an image, integers and a vector; the position is in the image.
+
+    The step is 1 to the left, none, or 1 to the right: episodes are longest near the middle.
+    """
+
+    obs_spec: ClassVar[Spec] = Dict(
+        {
+            "eye": Box((4, 7, 1), "uint8", 0, 255),
+            "body": Dict(
+                {"place": Box((1,), "float32", -5.0, 5.0), "signs": MultiDiscrete((2, 3))}
+            ),
+            "time": Discrete(21),
+        }
+    )
+
+    def observe(self, state: Place) -> Any:
+        column = jnp.clip(jnp.round(state.position) + 3, 0, 6).astype(jnp.int32)
+        row = jnp.zeros((7,), jnp.uint8).at[column].set(255)
+        sign = jnp.sign(state.position).astype(jnp.int32) + 1
+        return {
+            "eye": jnp.broadcast_to(row[None, :, None], (4, 7, 1)),
+            "body": {
+                "place": state.position[None],
+                "signs": jnp.stack([state.time % 2, sign]),
+            },
+            "time": state.time,
+        }
+
+
+class SightsAndForce(Sights):
+    """The same, with a force as action."""
+
+    action_spec: ClassVar[Spec] = Box((1,), "float32").within(1.0)
+
+    def push(self, action: jax.Array) -> jax.Array:
+        return action[0]
+
+
 class ContextsInTurn(Walk):
     """Each observation is drawn anew, whatever came before; episodes take 10 steps."""
 

@@ -78,12 +78,23 @@ def test_ppo_checks_its_counts(config: dict[str, Any], words: str) -> None:
     ("obs", "torso", "words"),
     [
         (Box((4,)), Table(), "use an MLP"),
-        (Discrete(3), MLP(), "an MLP reads a Box"),
         (Box((4,)), CNN(), r"\[H, W, C\] images"),
         (Box((4, 3, 1)), CNN(), "larger than 3x3"),
         (Box((9, 10, 1)), CNN((3, 3), (4, 3), stride=(3, 1)), "size 4, 3 and stride 3, 1 .* 9x9"),
         (Box((9, 9, 1)), CNN((3, 3), 3, stride=(2, 1, 1)), "one stride for all or 2, got 3"),
-        (Dict({"a": Box((1,))}), MLP(), "an MLP reads a Box"),
+        (Dict({"a": Box((1,))}), CNN(), r"\[H, W, C\] images, got Dict.* use an MLP"),
+        (Dict({"a": Box((1,))}), Table(), "a table reads a Discrete"),
+        (
+            Dict({"a": Dict({"b": Box((4, 3, 1))})}),
+            CNN(),
+            r"larger than 3x3, got \(4, 3\) of 'a/b'",
+        ),
+        (Dict({"a": Dict({})}), MLP(), "a network reads numbers, and there are none in Dict"),
+        (
+            Dict({"a": Box((9, 9, 1)), "b": Discrete(2)}),
+            CNN(normalization="batch", normalize_inputs=True),
+            "inputs are normalized where they are one array",
+        ),
     ],
 )
 def test_a_torso_that_cannot_read_the_observation(obs, torso, words: str) -> None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import triglot
 from tests.extras import TORCH
 from triglot.backends import build
 from triglot.backends.canonical import ARITHMETICS
@@ -27,6 +28,8 @@ from triglot.core.networks.architecture import (
 from triglot.core.networks.combinators import combine, ensemble, scalar
 
 BACKENDS = ("haiku", "linen", "nnx", "equinox", "jax", "keras", *TORCH)
+REST = [backend for backend in BACKENDS if backend != "linen"]
+slow = pytest.mark.slow
 HEADS = (("logits", policy_head(2)), ("q", q_head(3)), ("value", value_head()))
 DUELING = (("logits", policy_head(2)), ("q", q_head(3, dueling=True)), ("value", value_head()))
 VECTOR, INDEX = specs.Box((4,)), specs.Discrete(7)
@@ -52,6 +55,30 @@ CASES = [
     Case("cnn", NetworkSpec(IMAGE, STRIDED, HEADS), CNN_PARAMS + HEAD_PARAMS),
     Case("table", NetworkSpec(INDEX, Table(init=0.5), HEADS), 7 * (2 + 3 + 1)),
 ]
+# Two images, and one vector of 2 + (2 + 3) + 4 numbers beside them.
+SEEN = specs.Dict(
+    {
+        "eye": specs.Box((6, 5, 2), "uint8", 0, 255),
+        "hand": specs.Dict({"map": specs.Box((5, 5, 1)), "signs": specs.MultiDiscrete((2, 3))}),
+        "speed": specs.Box((2,)),
+        "room": specs.Discrete(4),
+    }
+)
+TWO_EYES = CNN((3, 4), (3, 2), (16,))
+TWO_PARAMS = (9 * 2 * 3 + 3) + (9 * 1 * 3 + 3) + 2 * (4 * 3 * 4 + 4) + ((24 + 16 + 11) * 16 + 16)
+DICTIONARIES = [
+    Case(
+        "dictionary",
+        NetworkSpec(SEEN, TWO_EYES, HEADS),
+        TWO_PARAMS + (16 * 2 + 2) + (16 * 3 + 3) + (16 + 1),
+    ),
+    Case(
+        "flattened",
+        NetworkSpec(SEEN, MLP((16,)), HEADS),
+        ((60 + 25 + 11) * 16 + 16) + (16 * 2 + 2) + (16 * 3 + 3) + (16 + 1),
+    ),
+]
+each_dictionary = pytest.mark.parametrize("case", DICTIONARIES, ids=lambda case: case.name)
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 every_arithmetic = pytest.mark.parametrize("arithmetic", ARITHMETICS)
@@ -192,7 +219,7 @@ def losses_and_gradients(case: Case, arithmetic: str) -> list[tuple[np.ndarray, 
     return found
 
 
-@every_case
+@pytest.mark.parametrize("case", [*CASES, *DICTIONARIES], ids=lambda case: case.name)
 def test_gradients_are_equal_bit_for_bit_in_canonical_arithmetic(case: Case) -> None:
     first, *others = losses_and_gradients(case, "canonical")
     for other in others:
@@ -204,6 +231,35 @@ def test_gradients_agree_in_native_arithmetic(case: Case) -> None:
     first, *others = losses_and_gradients(case, "native")
     for other in others:
         chex.assert_trees_all_close(first, other, rtol=1e-4, atol=1e-5)
+
+
+@each_dictionary
+@every_backend
+def test_dictionaries_are_read(case: Case, backend: str) -> None:
+    network = make(backend, case)
+    variables = network.init(jax.random.key(0))
+    assert num_params(variables.params) == case.num_params
+    obs = batch(case, 5)
+    outputs = network.apply(variables, obs)[0]["net"]
+    assert {name: array.shape for name, array in outputs.items()} == {
+        "logits": (5, 2),
+        "q": (5, 3),
+        "value": (5,),
+    }
+    for name, leaf in specs.leaves(SEEN):  # each has an effect
+        *path, last = name.split("/")
+        changed = jax.tree.map(lambda array: array, obs)
+        inner = changed[path[0]] if path else changed
+        inner[last] = jnp.where(inner[last] == 0, 1, 0).astype(leaf.dtype)
+        found = network.apply(variables, changed)[0]["net"]["q"]
+        assert (found != outputs["q"]).any(), name
+
+
+@pytest.mark.parametrize("backend", ["linen", *(pytest.param(b, marks=slow) for b in REST)])
+def test_a_network_of_dictionaries_passes_its_checks(backend: str) -> None:
+    case = DICTIONARIES[0]
+    report = triglot.check_network(make(backend, case), SEEN)
+    assert report.passed, str(report)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,13 @@ from triglot.core.specs import (
     MultiDiscrete,
     Spec,
     from_stored,
+    leaves,
     mask_size,
     mismatch,
     sample,
     to_stored,
+    vector,
+    vector_size,
     zeros,
 )
 from triglot.envs.gymnasium import space_from_spec, spec_from_space
@@ -171,6 +174,58 @@ def test_binaries_become_integers_of_two_values() -> None:
     assert spec_from_space(spaces.MultiBinary(2)) == MultiDiscrete((2, 2), "int8")
 
 
+def test_tuples_become_dictionaries_with_numbers_as_names() -> None:
+    inner = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (2,))])
+    spec = spec_from_space(spaces.Tuple([spaces.MultiBinary(1), inner]))
+    assert spec == Dict(
+        {
+            "0": MultiDiscrete((2,), "int8"),
+            "1": Dict({"0": Discrete(2), "1": Box((2,), "float32", 0.0, 1.0)}),
+        }
+    )
+    assert spec_from_space(space_from_spec(spec)) == spec
+
+
+def test_a_value_is_one_vector_of_floats() -> None:
+    spec = Dict(
+        {
+            "b": Dict({"bytes": Box((1, 2), "uint8", 0, 255), "signs": MultiDiscrete((2, 3))}),
+            "a": Discrete(2),
+            "c": Box((), "bool", 0, 1),
+        }
+    )
+    assert [name for name, _ in leaves(spec)] == ["a", "b/bytes", "b/signs", "c"]
+    value = {
+        "a": jnp.array([1, 0]),
+        "b": {
+            "bytes": jnp.array([[[255, 51]], [[0, 0]]], jnp.uint8),
+            "signs": jnp.array([[0, 2], [1, 1]]),
+        },
+        "c": jnp.array([True, False]),
+    }
+    found, size = vector(spec, value), vector_size(spec)
+    assert found.dtype == jnp.float32 and found.shape == (2, size)
+    expected = [
+        [0, 1, 1, 51 / 255, 1, 0, 0, 0, 1, 1],
+        [1, 0, 0, 0, 0, 1, 0, 1, 0, 0],
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    alone = jax.tree.map(lambda array: array[1], value)
+    np.testing.assert_array_equal(vector(spec, alone, num_axes=0), found[1])
+
+
+def test_a_scale_bounds_what_has_no_bounds() -> None:
+    inf = float("inf")
+    assert Box((2,)).within(2.0) == Box((2,), low=-2.0, high=2.0)
+    spec = Box((4,), low=(-inf, 0.0, -inf, 5.0), high=(inf, inf, 1.0, 6.0)).within(2.0)
+    assert spec == Box((4,), low=(-2.0, 0.0, -1.0, 5.0), high=(2.0, 2.0, 1.0, 6.0))
+    with pytest.raises(TriglotError, match="has bounds already"):
+        spec.within(2.0)
+    for scale in (0.0, -1.0, inf, float("nan")):
+        with pytest.raises(TriglotError, match="a scale must be finite and above 0"):
+            Box((2,)).within(scale)
+
+
 def test_a_mask_has_one_entry_for_each_value() -> None:
     assert mask_size(Discrete(3)) == 3
     assert mask_size(MultiDiscrete((2, 3))) == 5
@@ -198,13 +253,13 @@ def test_gymnasium_environments_convert() -> None:
     [
         (spaces.Discrete(3, start=1), "must start at 0, got Discrete.*subtract 1"),
         (spaces.MultiBinary((2, 2)), "has no counterpart: expected a Discrete, a MultiDiscrete"),
+        (spaces.Sequence(spaces.Discrete(2)), "the Gymnasium space Sequence.* has no counterpart"),
         (spaces.MultiDiscrete(np.array([[2], [3]])), "has no counterpart.*with one axis"),
         (
             spaces.MultiDiscrete([2, 3], start=[0, 1]),
             r"must start at 0.*starts at \[0 1\]: subtract",
         ),
-        (spaces.Tuple([spaces.Discrete(2)]), "has no counterpart"),
-        (spaces.Dict(a=spaces.Text(3)), "has no counterpart"),
+        (spaces.Dict(a=spaces.Text(3)), "in 'a', the Gymnasium space Text.* has no counterpart"),
     ],
 )
 def test_spaces_without_a_counterpart_are_explained(space: Any, message: str) -> None:

@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 
 import triglot
 from tests.core.host import host_environments
 from triglot.core.errors import TriglotError
-from triglot.core.host_environment import HostEnvironment
-from triglot.core.specs import Box, Dict, Discrete
+from triglot.core.host_environment import HostEnvironment, check_shapes
+from triglot.core.specs import Box, Dict, Discrete, MultiDiscrete
 from triglot.envs.gymnasium import make
 
 ANGLE = 0.2095  # beyond which CartPole terminates
@@ -76,6 +77,44 @@ def test_dictionaries_come_out_and_boxes_go_in() -> None:
     assert first.actions[-1].dtype == np.float64
 
 
+def test_tuples_become_dictionaries_without_texts() -> None:
+    env = make("triglot/Hands-v0", length=2, action_scale=2.0)
+    hand = Dict({"1": Discrete(5), "2": Box((1,), "float32", 0.0, 9.0)})
+    assert env.obs_spec == Dict({"hand": hand, "signs": MultiDiscrete((2, 3))})
+    assert env.action_spec == Box((2,), "float32", -2.0, 2.0)
+    vector = env.open(2)
+    start = vector.reset(seed=0)
+    np.testing.assert_array_equal(start["hand"]["1"], [0, 0])  # it starts at 2 in Gymnasium
+    check_shapes(env.obs_spec, start, 2)
+    action = np.array([[5.0, 0.0], [0.0, -1.0]], np.float32)
+    step = [vector.step(action) for _ in range(2)][-1]
+    assert step.terminated.all()
+    for obs, count in ((step.next_obs, 2), (step.obs, 0)):
+        check_shapes(env.obs_spec, obs, 2)
+        np.testing.assert_array_equal(obs["hand"]["1"], [count] * 2)
+        np.testing.assert_array_equal(obs["hand"]["2"], [[count]] * 2)
+        np.testing.assert_array_equal(obs["signs"], [[1, count]] * 2)
+    first: Any = vector._vector.envs[0].unwrapped  # pyright: ignore
+    vector.step(action)
+    np.testing.assert_array_equal(first.actions[-1], [2.0, 0.0])
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_blackjack_trains(algorithm: str) -> None:
+    env = triglot.make_env("gymnasium:Blackjack-v1")
+    assert env.obs_spec == Dict({"0": Discrete(32), "1": Discrete(11), "2": Discrete(2)})
+    agent = triglot.make_agent(algorithm, env, config={"num_envs": 2})
+    result = triglot.train(agent, env, key=jax.random.key(0), total_steps=64)
+    assert (np.abs(result.metrics["episode_return"]) <= 1).any()
+
+
+def test_actions_without_bounds_need_a_scale() -> None:
+    env = triglot.make_env("gymnasium:triglot/Hands-v0")
+    for algorithm in ("ppo", "sac"):
+        with pytest.raises(TriglotError, match=r"within\(1.0\) .* or .* action_scale=1.0"):
+            triglot.make_agent(algorithm, env)
+
+
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
 def test_cartpole_moves_and_ends_as_it_does_by_itself(mode: str) -> None:
     env = make("CartPole-v1", max_episode_steps=8, vectorization_mode=mode)
@@ -128,7 +167,16 @@ def test_frozen_lake_has_no_vector_that_serves() -> None:
         ("CartPol-v1", {}, "did you mean 'CartPole-v1'"),
         ("CartPole-v9", {}, "unknown environment of gymnasium 'CartPole-v9'"),
         ("no_such_module:Foo-v0", {}, "no_such_module"),
-        ("Blackjack-v1", {}, "gymnasium:Blackjack-v1: the Gymnasium space Tuple"),
+        ("triglot/Hands-v0", {"unread": "graph"}, "in 'hand', in '1', the Gymnasium space Graph"),
+        ("triglot/Hands-v0", {"unread": "texts"}, "has no numbers, and a text is left out"),
+        (
+            "CartPole-v1",
+            {"action_scale": 1.0},
+            "action_scale is for a Box of actions, got Discrete",
+        ),
+        ("Pendulum-v1", {"action_scale": 1.0}, "has bounds already: leave out the scale"),
+        ("triglot/Hands-v0", {"action_scale": 0}, "Hands-v0: a scale must be finite and above 0"),
+        ("triglot/Hands-v0", {"action_scale": "big"}, "action_scale of .* must be a number"),
         ("CartPole-v1", {"lenght": 3}, "cannot be built with {'lenght': 3}"),
         ("CartPole-v1", {"vectorization_mode": "snyc"}, "did you mean 'sync'"),
         ("CartPole-v1", {"render_mode": ["human"]}, "can be hashed"),

@@ -64,6 +64,32 @@ class Named(Counter):
         return {"count": self.count, "image": np.full((2, 2), self.count, np.uint8)}
 
 
+class Hands(Counter):
+    """Show the count in a tuple beside texts, and take actions without bounds.
+
+    Args:
+      length: steps of an episode.
+      unread: a `graph` is in the tuple, or there are `texts` only.
+    """
+
+    action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def __init__(self, length: int = 4, unread: str = "") -> None:
+        super().__init__(length)
+        text, graph = spaces.Text(9), spaces.Graph(spaces.Discrete(2), None)
+        hand = (text, spaces.Discrete(5, start=2), spaces.Box(0.0, 9.0, (1,), np.float64))
+        signs = spaces.MultiDiscrete([2, 3], start=[1, 0])
+        self.observation_space = {
+            "": spaces.Dict(hand=spaces.Tuple(hand), signs=signs, task=text),
+            "graph": spaces.Dict(hand=spaces.Tuple((text, graph))),
+            "texts": spaces.Dict(hand=spaces.Tuple((text,)), task=text),
+        }[unread]
+
+    def observe(self) -> Any:
+        hand = ("play", np.int64(2 + self.count), np.array([self.count], np.float64))
+        return {"hand": hand, "signs": np.array([2, self.count]), "task": "win"}
+
+
 class Dials(gymnasium.Env):
     """The probe `two-dials` of triglot, written for Gymnasium, whose integers have 64 bits."""
 
@@ -133,5 +159,5 @@ class Lifted(gymnasium.Env):
 
 
 made: Any
-for made in (Counter, Renderable, Named, Dials, Failing, Lifted):
+for made in (Counter, Renderable, Named, Hands, Dials, Failing, Lifted):
     gymnasium.register(f"triglot/{made.__name__}-v0", made)
