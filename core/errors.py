@@ -99,8 +99,8 @@ def check_version(distribution: str, extra: str) -> None:
     except metadata.PackageNotFoundError:  # `require` reports a library that is missing
         return
     for each in wanted:
-        bounds = each.name.lower() == distribution.lower() and each.marker is not None
-        if not bounds or not each.marker.evaluate({"extra": extra}):
+        marker, same = each.marker, each.name.lower() == distribution.lower()
+        if not same or marker is None or not marker.evaluate({"extra": extra}):
             continue
         if not each.specifier.contains(installed, prereleases=True):
             raise TriglotError(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..core.environment import TimeStep
 from ..core.errors import TriglotError, UnknownOption, shown, unknown
@@ -172,8 +173,7 @@ class Adapter(NamedTuple):
 
     Attributes:
       reset: starts an episode from a key.
-      step: takes one action, from a state, an action and a key. The flags, the reward and weak types
-        are put right by `Adapted`.
+      step: takes one action, from a state, an action and a key; `Adapted` puts the dtypes right.
       obs_spec: describes what both return.
       action_spec: describes an action.
       draw: writes a list of states to a file; None if the library cannot render.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import TimeStep, first_step
-from ..core.errors import TriglotError, require, unknown, user_error_context
+from ..core.errors import require, unknown, user_error_context
 from ..core.hyper import check_count
 from ..core.specs import Box, Spec
 from ..core.types import PyTree

@@ -67,7 +67,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     observation = options.pop("observation", "planes")
     if observation not in OBSERVATIONS:
         raise unknown(f"observation of {name}", str(observation), OBSERVATIONS)
-    own = PLANES.get(observation, observation)
+    own = PLANES.get(observation) or str(observation)
     env = navix.make(env_id, observation_fn=getattr(navix.observations, own))
     numbers = {f.name: getattr(env, f.name) for f in fields(env)} | {"max_steps": env.max_steps}
     numbers = {n: v for n, v in numbers.items() if isinstance(v, bool | int | float)}

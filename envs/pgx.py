@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.environment import TimeStep
-from ..core.errors import TriglotError, require, unknown
+from ..core.errors import require, unknown
 from ..core.specs import Box, Discrete
 from . import adapting
 from .adapting import Adapted, Adapter, check_options
 
 Opponent: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-"""A function of the observation, the legal actions, bool `[num_actions]`, and a key to an action."""
+"""Choose an action from the observation, the legal actions, bool `[num_actions]`, and a key."""
 
 AGENT = 0  # the number of the agent's player
 SMALLEST_IMAGE = 4  # smaller boards are vectors, since the default convolutions do not fit
@@ -69,7 +69,9 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     def started(key: jax.Array) -> TimeStep:
         init_key, others_key = jax.random.split(key)
         state = env.init(init_key)
-        step = observed(others_play(state.replace(rewards=jnp.zeros_like(state.rewards)), others_key))
+        step = observed(
+            others_play(state.replace(rewards=jnp.zeros_like(state.rewards)), others_key)
+        )
         return replace(step, reward=jnp.zeros((), jnp.float32))
 
     def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:

@@ -77,7 +77,11 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
 
     def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
         before = types.TimeStep(
-            state=state.replace(key=key), step_type=None, reward=None, discount=None, observation=None
+            state=state.replace(key=key),
+            step_type=None,
+            reward=None,
+            discount=None,
+            observation=None,
         )
         after = env.step(params, before, action)
         terminated = after.discount == 0

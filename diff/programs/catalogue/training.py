@@ -99,7 +99,9 @@ def states_after(views: Sequence[View], *, explained: bool) -> tuple[list[Any], 
         differ are a difference of their own.
     """
     one, other = views
-    states = [list(map(view.arrays.__getitem__, view.tape.new_state)) for view in views]
+    states: list[list[Any]] = [
+        [view.arrays[value] for value in view.tape.new_state] for view in views
+    ]
     slots = {value: slot for slot, value in enumerate(other.tape.new_state)}
     theirs = sorted(_unmatched(other, one))
     for value in sorted(_unmatched(one, other)):  # in the order in which they are computed
