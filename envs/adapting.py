@@ -18,7 +18,7 @@ from ..core.environment import TimeStep
 from ..core.errors import TriglotError, UnknownOption, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 from ..core.specs import Box, Spec
-from ..core.types import PyTree
+from ..core.types import PyTree, is_key
 from .gif import write_gif
 
 Options: TypeAlias = tuple[tuple[str, Hashable], ...]
@@ -128,7 +128,8 @@ def _numbers(value: Any) -> list[float]:
 
 
 def unstacked(states: PyTree) -> list[PyTree]:
-    """Split states `[T, ...]` into a list of `T`."""
+    """Split states `[T, ...]` into a list of `T`, of NumPy arrays but for keys."""
+    states = jax.tree.map(lambda leaf: leaf if is_key(leaf) else np.asarray(leaf), states)
     length = jax.tree.leaves(states)[0].shape[0]
     return [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(length)]
 
@@ -137,7 +138,7 @@ def strong(tree: PyTree) -> PyTree:
     """Convert Python numbers to arrays and weak types to strong ones, as a scan's carry needs."""
 
     def convert(leaf: Any) -> jax.Array:
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and is_key(leaf):
             return leaf
         return jnp.asarray(leaf, jnp.result_type(leaf))
 
@@ -252,7 +253,7 @@ class Adapted:
         if self.adapter.draw is None:
             raise TriglotError(f"{self.suite} cannot render {self.env_id}.")
         with library_promotion():
-            self.adapter.draw(unstacked(jax.tree.map(np.asarray, states)), path)
+            self.adapter.draw(unstacked(states), path)
 
 
 @functools.cache

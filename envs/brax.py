@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..core.environment import TimeStep, first_step
 from ..core.errors import require, unknown, user_error_context
@@ -130,7 +129,7 @@ class Brax:
           TriglotError: if brax's viewer is not found in the installed packages.
         """
         env = self._library.env
-        frames = adapting.unstacked(jax.tree.map(np.asarray, states.pipeline_state.x))
+        frames = adapting.unstacked(states.pipeline_state.x)
         bodies = [(frame.pos, frame.rot) for frame in frames]
         write_page(path, self.name, env.sys, bodies, float(env.dt))
 

@@ -110,7 +110,7 @@ class Gymnax:
           TriglotError: if gymnax cannot render this environment.
         """
         env, params, *_ = _library(self.env_id, self.params)
-        singles = adapting.unstacked(jax.tree.map(np.asarray, states))
+        singles = adapting.unstacked(states)
         with adapting.library_promotion():
             write_gif(path, _frames(env, params, singles), num_frames=len(singles))
 

@@ -5,6 +5,7 @@ https://github.com/google-deepmind/mujoco_playground, version 0.2.
 """
 
 import subprocess
+import warnings
 from collections.abc import Hashable
 from types import ModuleType
 from typing import Any
@@ -103,7 +104,9 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
         )
 
     def draw(states: list[Any], path: str) -> None:
-        system = require("brax.io.mjcf", "playground").load_model(env.mj_model)
+        load_model = require("brax.io.mjcf", "playground").load_model
+        with warnings.catch_warnings(action="ignore"):  # brax recommends Playground
+            system = load_model(env.mj_model)
         bodies = [(state.data.xpos[1:], state.data.xquat[1:]) for state in states]
         write_page(path, name, system, bodies, float(env.dt))
 
