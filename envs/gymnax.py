@@ -110,7 +110,7 @@ class Gymnax:
           TriglotError: if gymnax cannot render this environment.
         """
         env, params, *_ = _library(self.env_id, self.params)
-        singles = adapting.unstacked(states)
+        singles = adapting.unstacked(adapting.as_numpy(states))
         with adapting.library_promotion():
             write_gif(path, _frames(env, params, singles), num_frames=len(singles))
 

@@ -18,7 +18,7 @@ from ..core.errors import TriglotError, require, unknown, user_error_context
 from ..core.specs import Box
 from . import adapting
 from .adapting import Adapted, Adapter, check_options, check_values
-from .brax_viewer import write_page
+from .brax.viewer import write_page
 
 _STEPS = "triglot_steps"  # key of the step count in Playground's `State.info`
 # What an agent may read where there are several observations; the others are for critics.

@@ -19,7 +19,8 @@ from triglot.core import specs
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.rl.distributions import policy
-from triglot.envs import jumanji, jumanji_maze
+from triglot.envs import jumanji
+from triglot.envs.jumanji import maze as generator
 
 PROMOTES = pytest.mark.library_promotion("jumanji's own `step` mixes dtypes")
 slow = pytest.mark.slow
@@ -345,7 +346,7 @@ def test_after_an_end_comes_another_maze_and_the_true_successor_is_kept() -> Non
 
 def test_mazes_are_as_frequent_as_jumanjis() -> None:
     keys = jax.random.split(jax.random.key(0), 2**13)
-    ours = jax.jit(jax.vmap(lambda key: jumanji_maze.divide(key, 4, 3)))(keys)
+    ours = jax.jit(jax.vmap(lambda key: generator.divide(key, 4, 3)))(keys)
     theirs = jax.jit(jax.vmap(lambda key: generate_maze(3, 4, key)))(keys)
     counts = [Counter(one.tobytes() for one in np.asarray(m, bool)) for m in (ours, theirs)]
     assert counts[0].keys() == counts[1].keys()
@@ -357,7 +358,7 @@ def test_mazes_are_as_frequent_as_jumanjis() -> None:
 
 
 def test_in_a_maze_there_is_a_way_from_everywhere_to_everywhere() -> None:
-    divide = jax.jit(jax.vmap(lambda key: jumanji_maze.divide(key, 10, 7)))
+    divide = jax.jit(jax.vmap(lambda key: generator.divide(key, 10, 7)))
     for walls in np.asarray(divide(jax.random.split(jax.random.key(0), 20))):
         free = set(map(tuple, np.argwhere(~walls).tolist()))
         reached, at_the_edge = set(), [min(free)]

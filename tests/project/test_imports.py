@@ -16,7 +16,10 @@ import pytest
 from tests.project.source import FILES, PUBLIC, ROOT, imports, module_name, room_of
 
 NETWORK_LIBRARIES = {"haiku", "flax", "equinox", "keras", "torch", "torchax"}
-ENVIRONMENT_LIBRARIES = {"gymnax", "jumanji", "brax", "gymnasium", "envpool"}
+ENVIRONMENT_LIBRARIES = {
+    "brax", "craftax", "envpool", "gymnasium", "gymnax", "jumanji", "mujoco_playground", "navix",
+    "pgx", "xminigrid",
+}  # fmt: skip
 OF_OTHER_EXTRAS = {
     "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert",
     "wandb",
@@ -34,7 +37,10 @@ OWN_LIBRARY = {
     ("backends", "importing"): {"keras", "torch", "torchax"},
     ("cli", "network_torch"): {"torch"},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
-    ("envs", "jumanji_maze"): {"jumanji"},
+    ("envs", "maze"): {"jumanji"},
+    ("envs", "vector"): {"gymnasium"},
+    ("envs", "viewer"): {"brax"},
+    ("envs", "playground"): {"mujoco_playground", "brax"},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
@@ -53,7 +59,8 @@ each_file = pytest.mark.parametrize("file", FILES, ids=module_name)
 @each_file
 def test_a_library_is_imported_only_by_its_own_adapter(file: Path) -> None:
     optional = libraries(file) & (NETWORK_LIBRARIES | ENVIRONMENT_LIBRARIES)
-    assert optional <= OWN_LIBRARY.get((room_of(file), file.stem), set())
+    name = file.parent.name if file.stem == "__init__" else file.stem
+    assert optional <= OWN_LIBRARY.get((room_of(file), name), set())
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if room_of(f) == "algorithms"], ids=module_name)

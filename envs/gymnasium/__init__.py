@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ..core.errors import TriglotError, describe, require, unknown, user_error_context
-from ..core.specs import Bound, Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
-from .adapting import Options, check_values, hashable_options
-from .gif import without_window
-from .gymnasium_vector import RESTARTS, FilmedGymnasium, GymnasiumVector
+from ...core.errors import TriglotError, describe, require, unknown, user_error_context
+from ...core.specs import Bound, Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
+from ..adapting import Options, check_values, hashable_options
+from ..gif import without_window
+from .vector import RESTARTS, FilmedGymnasium, GymnasiumVector
 
 if TYPE_CHECKING:
     from gymnasium import Space

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import TriglotError, describe
-from ..core.host_environment import Arrays, HostStep
-from ..core.specs import Box, Dict, Spec
+from ...core.errors import TriglotError, describe
+from ...core.host_environment import Arrays, HostStep
+from ...core.specs import Box, Dict, Spec
 
 
 class GymnasiumVector:

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.errors import require
-from ..core.hyper import check_count
+from ...core.errors import require
+from ...core.hyper import check_count
 
 
 class MazeGenerator:

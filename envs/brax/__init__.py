@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core.environment import TimeStep, first_step
-from ..core.errors import require, unknown, user_error_context
-from ..core.hyper import check_count
-from ..core.specs import Box, Spec
-from ..core.types import PyTree
-from . import adapting
-from .adapting import Options, check_options, check_values
-from .brax_viewer import write_page
+from ...core.environment import TimeStep, first_step
+from ...core.errors import require, unknown, user_error_context
+from ...core.hyper import check_count
+from ...core.specs import Box, Spec
+from ...core.types import PyTree
+from .. import adapting
+from ..adapting import Options, check_options, check_values
+from .viewer import write_page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
 # Unsupported environments, with the reason.
@@ -129,7 +129,7 @@ class Brax:
           TriglotError: if brax's viewer is not found in the installed packages.
         """
         env = self._library.env
-        frames = adapting.unstacked(states.pipeline_state.x)
+        frames = adapting.unstacked(adapting.as_numpy(states.pipeline_state.x))
         bodies = [(frame.pos, frame.rot) for frame in frames]
         write_page(path, self.name, env.sys, bodies, float(env.dt))
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.errors import TriglotError
-from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
-from ..core.types import PyTree
+from ...core.errors import TriglotError
+from ...core.specs import Box, Dict, Discrete, MultiDiscrete, Spec, bound_of
+from ...core.types import PyTree
 
 # Limit on the joint actions of one categorical distribution.
 MAX_ACTIONS = 10_000

@@ -36,14 +36,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..core.environment import TimeStep, first_step
-from ..core.errors import require, unknown, user_error_context
-from ..core.specs import Box, Spec
-from ..core.types import PyTree
-from . import adapting
-from .adapting import Options, check_options, check_values
-from .jumanji_maze import MazeGenerator
-from .jumanji_spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
+from ...core.environment import TimeStep, first_step
+from ...core.errors import require, unknown, user_error_context
+from ...core.specs import Box, Spec
+from ...core.types import PyTree
+from .. import adapting
+from ..adapting import Options, check_options, check_values
+from .maze import MazeGenerator
+from .spaces import Actions, actions_of, dict_spec, to_dict, to_vector, vector_spec
 
 _DOWNLOADS = {"Sokoban-v0": "it downloads its levels in its constructor"}
 # Its time limit is part of its task.

@@ -10,19 +10,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.errors import TriglotError, require
+from ...core.errors import TriglotError, require
 
 # The page of trimesh that contains three.js: an archive and its member.
 _TEMPLATE = "resources/templates/viewer.zip", "viewer.html.template"
 
 
-class _Moved(NamedTuple):
-    pos: Any
-    rot: Any
-
-
 class _Frame(NamedTuple):
-    x: _Moved  # the viewer reads nothing else
+    x: Any  # positions and rotations of the bodies; the viewer reads nothing else
 
 
 def write_page(
@@ -42,7 +37,8 @@ def write_page(
     """
     # The viewer would show the time of a physics step; an environment step has several.
     system = system.tree_replace({"opt.timestep": seconds})
-    frames: Any = [_Frame(_Moved(pos, rot)) for pos, rot in bodies]
+    moved = require("brax.base", "brax").Transform
+    frames: Any = [_Frame(moved(pos=pos, rot=rot)) for pos, rot in bodies]
     shown = require("brax.io.json", "brax").dumps(system, frames)
     Path(path).write_text(_page(title, shown))
 
@@ -52,7 +48,7 @@ def _page(title: str, system: str) -> str:
 
     The page of `brax.io.html` loads three.js, its controls and a panel from the network. Here
     three.js comes from the copy inside trimesh, a dependency of brax, and the other scripts are in
-    `brax_viewer.html`.
+    `viewer.html`.
 
     Args:
       title: the page's title.
@@ -83,7 +79,7 @@ def _page(title: str, system: str) -> str:
         "three/addons/controls/OrbitControls.js": "export const {OrbitControls} = globalThis;",
         "lilgui": "export const {GUI} = globalThis;",
     }
-    html = Path(__file__).with_name("brax_viewer.html").read_text()
+    html = Path(__file__).with_name("viewer.html").read_text()
     for name, text in {
         "title": title,
         "imports": json.dumps({"imports": {n: _data_url(code) for n, code in modules.items()}}),
