@@ -20,8 +20,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 READY_TORCH := .venv/.ready-torch
+READY_SUITES := .venv/.ready-suites
 
-.PHONY: help install demo test test-packaging test-torch test-commands lint docs
+.PHONY: help install demo test test-packaging test-torch test-suites test-commands lint docs
 
 # A target's line of help is what stands after `##`.
 help:
@@ -61,6 +62,11 @@ test-packaging: $(READY_DEV)  ## what is shipped: wheel, documents, killed runs 
 test-torch: $(READY_TORCH)  ## the tests of PyTorch modules, with PyTorch (6 minutes)
 	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
 	    $(BIN)/python -m pytest $(PYTEST) -m "not slow and not optimized" -k torch
+
+# Navix, XLand-MiniGrid and Playground are no part of `all`: with what they bring they have 0.9 GB.
+test-suites: $(READY_SUITES)  ## the tests of all suites of environments (5 minutes)
+	XLA_FLAGS="$(QUICK_XLA) $$XLA_FLAGS" \
+	    $(BIN)/python -m pytest $(PYTEST) -m "not slow" tests/envs
 
 # Each command takes what it takes a user, so nothing runs beside it. PAGE is a part of a page's name.
 PAGE ?= md
@@ -110,4 +116,8 @@ $(READY_DEV): pyproject.toml constraints.txt
 
 $(READY_TORCH): pyproject.toml constraints.txt
 	$(call install,all dev torch)
+	@touch $(READY) $(READY_DEV) $@
+
+$(READY_SUITES): pyproject.toml constraints.txt
+	$(call install,all dev suites)
 	@touch $(READY) $(READY_DEV) $@

@@ -20,7 +20,7 @@ BUILT_IN = {"algorithm": ALGORITHMS, "backend": LIBRARIES, "environment": SUITES
 TITLES = {
     "algorithm": "algorithms",
     "backend": "backends",
-    "environment": "environments (one of each suite; `triglot list gymnax` lists all of one)",
+    "environment": "environments, by suite (`triglot list gymnax` lists those of one)",
     "network": "networks",
 }
 WRAPPERS_TITLE = "wrappers (options of any environment in JAX: gridworld:8x8,time_limit=50)"
@@ -39,7 +39,12 @@ def everything() -> str:
             for name, library in LIBRARIES.items()
         ],
         "environment": [
-            (f"{name}:{suite.example}", _state(suite.library, suite.library), _about(suite.module))
+            (
+                name,
+                _state(suite.library, suite.library),
+                _about(suite.module),
+                f"{name}:{suite.example}",
+            )
             for name, suite in SUITES.items()
         ],
         "network": [],

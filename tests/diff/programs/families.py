@@ -93,6 +93,7 @@ def mlp(
     norm: Callable[..., dict[str, Any]] = layer_norm,
     after: Callable[[jax.Array], jax.Array] = identity,
     first: Callable[[int, int], dict[str, Any]] = dense,
+    features: int = 5,
     **options: Any,
 ) -> Network:
     """A dense layer, a norm, an activation, a dense layer."""
@@ -100,8 +101,8 @@ def mlp(
     def forward(call: Any, x: jax.Array, train: bool) -> jax.Array:
         return after(call("last", activation(call("norm", call("first", x)))))
 
-    layers = {"first": first(5, 8), "norm": norm(8, **options), "last": dense(8, 3)}
-    return build(library, FEATURES, layers, forward)
+    layers = {"first": first(features, 8), "norm": norm(8, **options), "last": dense(8, 3)}
+    return build(library, Box((features,)), layers, forward)
 
 
 def cnn(

@@ -17,8 +17,8 @@ from triglot.diff.types import Difference
 pytestmark = pytest.mark.library_promotion("norms broadcast and promote")
 
 
-def between(one: Network, other: Network) -> Difference | None:
-    inputs: Any = np.random.default_rng(0).normal(size=(16, 5)).astype(np.float32)
+def between(one: Network, other: Network, shape: tuple[int, int] = (16, 5)) -> Difference | None:
+    inputs: Any = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     first, second = sides(one, other)
     how: Any = {"train": False, "key": jax.random.key(0), "exact": True}
     return first_bit_difference(*record_both(first, second, inputs, **how))
@@ -38,7 +38,7 @@ def test_equal_programs_have_none() -> None:
 
 
 def test_the_side_of_an_operand_is_found() -> None:
-    found = between(f.mlp("haiku"), f.mlp("equinox"))
+    found = between(f.mlp("haiku", features=300), f.mlp("equinox", features=300), (2, 300))
     assert found is not None and found.one is not None and found.other is not None
     assert not found.compiled_only
     assert (found.one.name, found.other.name) == ("dot_general", "dot_general")
