@@ -4,22 +4,21 @@ Source: Lange (2022), "gymnax: A JAX-based Reinforcement Learning Environment Li
 https://github.com/RobertTLange/gymnax, version 1.x.
 """
 
-import functools
 import inspect
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import fields, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.environment import Environment, TimeStep, first_step
+from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Dict, Spec
 from ..core.types import PyTree
 from . import adapting
-from .adapting import Options, check_options, check_values
+from .adapting import Adapted, Adapter, check_options, check_values
 from .gif import without_window, write_gif
 from .gymnasium import spec_from_space
 
@@ -40,8 +39,11 @@ def names() -> list[str]:
     return [i for i in require("gymnax", "gymnax").registered_envs if i not in _EXCLUDED]
 
 
-def make(env_id: str, **params: Hashable) -> Environment:
+def make(env_id: str, **params: Hashable) -> Adapted:
     """Make one of gymnax's environments.
+
+    An episode is terminated where the task ended and truncated where gymnax's limit
+    `max_steps_in_episode` was reached. If gymnax sets both flags, as in DeepSea, it is terminated.
 
     Args:
       env_id: gymnax's id, such as `"CartPole-v1"`.
@@ -53,66 +55,64 @@ def make(env_id: str, **params: Hashable) -> Environment:
       TriglotError: if the id or a parameter is unknown, or a parameter cannot be hashed.
     """
     adapting.check_name("gymnax", env_id, names(), _EXCLUDED)
-    env = Gymnax(env_id, adapting.hashable_options(f"gymnax:{env_id}", params))
-    _library(env.env_id, env.params)  # fails here on a wrong parameter, not under `jit`
-    return env
+    return adapting.adapted("gymnax", env_id, params, _build)
 
 
-@dataclass(frozen=True)
-class Gymnax:
-    """An environment of gymnax; build it with `make`.
+def _build(env_id: str, given: dict[str, Any]) -> Adapter:
+    name, gymnax = f"gymnax:{env_id}", require("gymnax", "gymnax")
+    env, defaults = gymnax.make(env_id)
+    in_params = {field.name for field in fields(defaults)}
+    parameters = list(inspect.signature(type(env)).parameters.values())
+    in_constructor = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+    check_options(name, given, in_params | in_constructor)
+    examples = {p.name: p.default for p in parameters}
+    check_values(name, given, examples | {n: getattr(defaults, n) for n in in_params})
+    of_constructor = {n: given[n] for n in given.keys() & in_constructor}
+    with user_error_context(f"{name} cannot be built with {of_constructor}"):
+        env, defaults = gymnax.make(env_id, **of_constructor)
+    changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
+    params = defaults.replace(**changed)
+    with user_error_context(f"{name} failed when it was reset"):
+        returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
 
-    An episode is terminated where the task ended and truncated where gymnax's limit
-    `max_steps_in_episode` was reached. If gymnax sets both flags, as in DeepSea, it is terminated.
-    """
+    def reset(key: jax.Array) -> TimeStep:
+        obs, state = env.reset_env(key, params)
+        return first_step(state, obs)
 
-    env_id: str
-    params: Options = ()
-    draw_suffix = ".gif"
-
-    @property
-    def name(self) -> str:
-        return f"gymnax:{self.env_id}"
-
-    @property
-    def obs_spec(self) -> Spec:
-        return _library(self.env_id, self.params).obs_spec
-
-    @property
-    def action_spec(self) -> Spec:
-        return _library(self.env_id, self.params).action_spec
-
-    def reset(self, key: jax.Array) -> TimeStep:
-        env, params, *_ = _library(self.env_id, self.params)
-        with adapting.library_promotion():
-            obs, state = env.reset_env(key, params)
-        return first_step(adapting.strong(state), adapting.strong(obs))
-
-    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
-        env, params, *_ = _library(self.env_id, self.params)
-        with adapting.library_promotion():
-            obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-            truncated = env.is_truncated(state, params)
-        terminated = jnp.asarray(terminated, bool)
+    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        truncated = env.is_truncated(state, params)
         return TimeStep(
-            state=adapting.strong(state),
-            obs=adapting.strong(obs),
-            reward=jnp.asarray(reward, jnp.float32),
-            terminated=terminated,
-            truncated=jnp.asarray(truncated, bool) & ~terminated,
+            state=state, obs=obs, reward=reward, terminated=terminated, truncated=truncated
         )
 
-    def draw(self, states: PyTree, path: str) -> None:
-        """Write states `[T, ...]` as an animated GIF; no display is needed.
+    def draw(states: list[Any], path: str) -> None:
+        write_gif(path, _frames(env, params, states), num_frames=len(states))
 
-        Raises:
-          MissingExtra: for classic control without pygame.
-          TriglotError: if gymnax cannot render this environment.
-        """
-        env, params, *_ = _library(self.env_id, self.params)
-        singles = adapting.unstacked(adapting.as_numpy(states))
-        with adapting.library_promotion():
-            write_gif(path, _frames(env, params, singles), num_frames=len(singles))
+    to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
+    obs_spec = spec_from_space(to_gymnasium(env.observation_space(params)))
+    action_spec = spec_from_space(to_gymnasium(env.action_space(params)))
+    return Adapter(reset, step, _corrected(env_id, obs_spec, returned), action_spec, draw)
+
+
+def _corrected(env_id: str, spec: Spec, returned: Any) -> Spec:
+    spec = _as_returned(spec, returned)
+    if env_id in _OUT_OF_BOUNDS and isinstance(spec, Box):
+        return Box(spec.shape, spec.dtype)
+    if env_id.endswith("-MinAtar"):  # one plane per kind of object, of 0 and 1
+        return replace(spec, whole=True)
+    return spec
+
+
+def _like(default: Any, value: Any) -> Any:
+    return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
+
+
+def _as_returned(spec: Spec, returned: Any) -> Spec:
+    # Catch and FourRooms return another dtype than they declare.
+    if isinstance(spec, Dict):
+        return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
+    return replace(spec, dtype=str(returned.dtype))
 
 
 def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]:
@@ -154,52 +154,3 @@ def _classic_frames(
             yield renderer.render()
     finally:
         renderer.close()
-
-
-class _Library(NamedTuple):
-    env: Any  # gymnax's own environment
-    params: Any  # its EnvParams
-    obs_spec: Spec
-    action_spec: Spec
-
-
-@functools.cache
-def _library(env_id: str, params: Options) -> _Library:
-    with adapting.construction():
-        gymnax = require("gymnax", "gymnax")
-        env, defaults = gymnax.make(env_id)
-        in_params = {field.name for field in fields(defaults)}
-        parameters = list(inspect.signature(type(env)).parameters.values())
-        in_constructor = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-        given = dict(params)
-        name = f"gymnax:{env_id}"
-        check_options(name, given, in_params | in_constructor)
-        examples = {p.name: p.default for p in parameters}
-        check_values(name, given, examples | {n: getattr(defaults, n) for n in in_params})
-        of_constructor = {n: given[n] for n in given.keys() & in_constructor}
-        with user_error_context(f"{name} cannot be built with {of_constructor}"):
-            env, defaults = gymnax.make(env_id, **of_constructor)
-        changed = {n: _like(getattr(defaults, n), given[n]) for n in given.keys() & in_params}
-        env_params = defaults.replace(**changed)
-        to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
-        obs_spec = spec_from_space(to_gymnasium(env.observation_space(env_params)))
-        action_spec = spec_from_space(to_gymnasium(env.action_space(env_params)))
-        with user_error_context(f"{name} failed when it was reset"):
-            returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), env_params)
-    obs_spec = _as_returned(obs_spec, returned)
-    if env_id in _OUT_OF_BOUNDS and isinstance(obs_spec, Box):
-        obs_spec = Box(obs_spec.shape, obs_spec.dtype)
-    if env_id.endswith("-MinAtar"):  # one plane per kind of object, of 0 and 1
-        obs_spec = replace(obs_spec, whole=True)
-    return _Library(env, env_params, obs_spec, action_spec)
-
-
-def _like(default: Any, value: Any) -> Any:
-    return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
-
-
-def _as_returned(spec: Spec, returned: Any) -> Spec:
-    # Catch and FourRooms return another dtype than they declare.
-    if isinstance(spec, Dict):
-        return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
-    return replace(spec, dtype=str(returned.dtype))

@@ -75,7 +75,7 @@ def make_env(name: str, **options: Any) -> "Environment":
 
     >>> make_env("gridworld:8x8").name
     'gridworld:8x8'
-    >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").params
+    >>> make_env("gymnax:CartPole-v1,max_steps_in_episode=200").options
     (('max_steps_in_episode', 200),)
     >>> make_env("gymnax:Breakout-MinAtar,frame_stack=4").obs_spec.shape
     (10, 10, 16)

@@ -5,13 +5,11 @@ Simulation", https://github.com/google/brax, version 0.14.
 """
 
 import contextlib
-import functools
 import inspect
 import io
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +17,10 @@ import jax.numpy as jnp
 from ...core.environment import TimeStep, first_step
 from ...core.errors import require, unknown, user_error_context
 from ...core.hyper import check_count
-from ...core.specs import Box, Spec
+from ...core.specs import Box
 from ...core.types import PyTree
 from .. import adapting
-from ..adapting import Options, check_options, check_values
+from ..adapting import Adapted, Adapter, check_options, check_values
 from .viewer import write_page
 
 BACKENDS = ("spring", "generalized", "positional", "mjx")
@@ -42,8 +40,13 @@ def names() -> list[str]:
 
 def make(
     env_name: str, *, backend: str = "spring", episode_length: int = 1000, **options: Hashable
-) -> "Brax":
+) -> Adapted:
     """Make one of brax's environments.
+
+    An episode is terminated where brax sets `done` (such as an unhealthy posture) and truncated
+    after `episode_length` steps. Actions are within [-1, 1]; brax clips or scales them. The state
+    is brax's: for walking environments `state.metrics` has `x_position` (m) and `x_velocity` (m/s).
+    The physics is deterministic, so `step` ignores its key.
 
     Args:
       env_name: brax's name, such as `"ant"`.
@@ -60,106 +63,52 @@ def make(
     if backend not in BACKENDS:
         raise unknown("brax backend", str(backend), BACKENDS)
     check_count(f"episode_length of brax:{env_name}", episode_length)
-    env = Brax(
-        env_name, backend, episode_length, adapting.hashable_options(f"brax:{env_name}", options)
-    )
-    _library(env.env_name, env.backend, env.options)  # fails here on a wrong option
-    return env
+    given = {"backend": backend, "episode_length": episode_length, **options}
+    return adapting.adapted("brax", env_name, given, _build)
 
 
-@dataclass(frozen=True)
-class Brax:
-    """An environment of brax; build it with `make`.
+def _build(env_name: str, options: dict[str, Any]) -> Adapter:
+    backend, episode_length = options.pop("backend"), options.pop("episode_length")
+    name, envs = f"brax:{env_name}", _brax_envs()
+    known = inspect.signature(envs._envs[env_name]).parameters
+    check_options(name, options, known.keys() - {"backend", "kwargs"})
+    check_values(name, options, {p.name: p.default for p in known.values()})
+    with warnings.catch_warnings():
+        # brax recommends another library at every construction.
+        warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
+        given = f"on the backend {backend!r} with {options}"
+        with user_error_context(f"{name} cannot be built {given}"):
+            env = envs.get_environment(env_name, backend=backend, **options)
+            started = jax.eval_shape(env.reset, jax.random.key(0))
 
-    An episode is terminated where brax sets `done` (such as an unhealthy posture) and truncated
-    after `episode_length` steps. Actions are within [-1, 1]; brax clips or scales them. The state
-    is brax's: for walking environments `state.metrics` has `x_position` (m) and `x_velocity` (m/s).
-    The physics is deterministic, so `step` ignores its key.
-    """
-
-    env_name: str
-    backend: str = "spring"
-    episode_length: int = 1000
-    options: Options = ()
-    draw_suffix = ".html"
-
-    @property
-    def name(self) -> str:
-        return f"brax:{self.env_name}"
-
-    @property
-    def obs_spec(self) -> Spec:
-        return self._library.obs_spec
-
-    @property
-    def action_spec(self) -> Spec:
-        return self._library.action_spec
-
-    @property
-    def _library(self) -> "_Library":
-        return _library(self.env_name, self.backend, self.options)
-
-    def reset(self, key: jax.Array) -> TimeStep:
-        with adapting.library_promotion():
-            state = _strong(self._library.env.reset(key))
+    def reset(key: jax.Array) -> TimeStep:
+        state = _strong(env.reset(key))
         state = state.replace(info={**state.info, _STEPS: jnp.zeros((), jnp.int32)})
         return first_step(state, state.obs)
 
-    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
         steps = state.info[_STEPS] + 1
-        with adapting.library_promotion():
-            # brax mutates the dictionaries of its argument.
-            after = _strong(self._library.env.step(jax.tree.map(lambda leaf: leaf, state), action))
-        after = after.replace(info={**after.info, _STEPS: steps})
-        terminated = after.done > 0.5
+        # brax mutates the dictionaries of its argument.
+        state = _strong(env.step(jax.tree.map(lambda leaf: leaf, state), action))
         return TimeStep(
-            state=after,
-            obs=after.obs,
-            reward=after.reward,
-            terminated=terminated,
-            truncated=(steps >= self.episode_length) & ~terminated,
+            state=state.replace(info={**state.info, _STEPS: steps}),
+            obs=state.obs,
+            reward=state.reward,
+            terminated=state.done > 0.5,
+            truncated=steps >= episode_length,
         )
 
-    def draw(self, states: PyTree, path: str) -> None:
-        """Write states `[T, ...]` as an HTML page with brax's viewer.
+    def draw(states: list[Any], path: str) -> None:
+        bodies = [(state.pipeline_state.x.pos, state.pipeline_state.x.rot) for state in states]
+        write_page(path, name, env.sys, bodies, float(env.dt))
 
-        The page loads nothing from the network.
-
-        Raises:
-          TriglotError: if brax's viewer is not found in the installed packages.
-        """
-        env = self._library.env
-        frames = adapting.unstacked(adapting.as_numpy(states.pipeline_state.x))
-        bodies = [(frame.pos, frame.rot) for frame in frames]
-        write_page(path, self.name, env.sys, bodies, float(env.dt))
-
-
-class _Library(NamedTuple):
-    env: Any  # brax's own environment
-    obs_spec: Box
-    action_spec: Box
+    actions = Box((int(env.action_size),), "float32", -1.0, 1.0)
+    return Adapter(reset, step, Box(started.obs.shape), actions, draw, ".html")
 
 
 def _brax_envs() -> Any:
     with contextlib.redirect_stdout(io.StringIO()):  # mujoco prints its missing dependencies
         return require("brax.envs", "brax")
-
-
-@functools.cache
-def _library(env_name: str, backend: str, options: Options) -> _Library:
-    name = f"brax:{env_name}"
-    envs = _brax_envs()
-    with adapting.construction(), warnings.catch_warnings():
-        # brax recommends another library at every construction.
-        warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)
-        known = inspect.signature(envs._envs[env_name]).parameters
-        check_options(name, [n for n, _ in options], known.keys() - {"backend", "kwargs"})
-        check_values(name, dict(options), {p.name: p.default for p in known.values()})
-        given = f"on the backend {backend!r} with {dict(options)}"
-        with user_error_context(f"{name} cannot be built {given}"):
-            env = envs.get_environment(env_name, backend=backend, **dict(options))
-            started = jax.eval_shape(env.reset, jax.random.key(0))
-    return _Library(env, Box(started.obs.shape), Box((int(env.action_size),), "float32", -1.0, 1.0))
 
 
 def _strong(state: PyTree) -> PyTree:

@@ -1,15 +1,17 @@
 """gymnax without the corrections of its adapter: the checker finds the known quirks only."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import gymnax as library
 import jax
 import jax.numpy as jnp
 import pytest
 
 from triglot.checks.environment.check import check_environment
 from triglot.core.environment import TimeStep, first_step
-from triglot.envs import gymnax
+from triglot.envs import adapting, gymnax
 from triglot.envs.adapting import library_promotion, strong
 
 QUIRKS = {
@@ -25,17 +27,18 @@ QUIRKS = {
 FAST = {"Catch-bsuite", "DeepSea-bsuite", "UmbrellaChain-bsuite"}
 
 
-class Uncorrected(gymnax.Gymnax):
+@dataclass(frozen=True)
+class Uncorrected(adapting.Adapted):
     """gymnax's own reward and flags; its counters still have dtypes."""
 
     def reset(self, key: jax.Array) -> TimeStep:
-        env, params, *_ = gymnax._library(self.env_id, self.params)
+        env, params = library.make(self.env_id)
         with library_promotion():
             obs, state = env.reset_env(key, params)
         return first_step(strong(state), strong(obs))
 
     def step(self, state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        env, params, *_ = gymnax._library(self.env_id, self.params)
+        env, params = library.make(self.env_id)
         with library_promotion():
             obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
             truncated = env.is_truncated(state, params)
@@ -52,9 +55,9 @@ class Uncorrected(gymnax.Gymnax):
 def without_corrections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gymnax, "_OUT_OF_BOUNDS", set())
     monkeypatch.setattr(gymnax, "_as_returned", lambda spec, returned: spec)
-    gymnax._library.cache_clear()
+    adapting._adapter.cache_clear()
     yield
-    gymnax._library.cache_clear()
+    adapting._adapter.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -64,5 +67,5 @@ def without_corrections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_checker_finds_the_quirks_of_gymnax_itself(
     env_id: str, without_corrections: None
 ) -> None:
-    report = check_environment(Uncorrected(env_id))
+    report = check_environment(Uncorrected("gymnax", env_id, (), gymnax._build))
     assert report.failed == QUIRKS.get(env_id, ()), str(report)

@@ -16,23 +16,24 @@ from triglot.core import specs
 from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.loop.vectorize import VectorEnvironment
-from triglot.envs import brax
+from triglot.envs import adapting, brax
+from triglot.envs.adapting import Adapted
 
 PROMOTES = pytest.mark.library_promotion("brax's own `step` mixes dtypes")
 
 
 @pytest.fixture(scope="module")
-def pendulum() -> brax.Brax:
+def pendulum() -> Adapted:
     return brax.make("inverted_pendulum", episode_length=3)
 
 
 @pytest.fixture(scope="module")
-def start(pendulum: brax.Brax) -> Any:
+def start(pendulum: Adapted) -> Any:
     return jax.jit(pendulum.reset)(jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
-def step(pendulum: brax.Brax) -> Any:
+def step(pendulum: Adapted) -> Any:
     return jax.jit(pendulum.step)
 
 
@@ -76,7 +77,7 @@ def test_it_keeps_to_its_specs(name: str) -> None:
     assert (high == 1.0).all()
 
 
-def test_it_runs_batched_in_a_scan(pendulum: brax.Brax) -> None:
+def test_it_runs_batched_in_a_scan(pendulum: Adapted) -> None:
     vector = VectorEnvironment(pendulum, 3)
 
     @jax.jit
@@ -136,7 +137,7 @@ def test_it_agrees_with_brax_from_the_same_state(start: Any, step: Any) -> None:
         assert bool(ours.terminated) == bool(theirs.done)
 
 
-def test_a_step_leaves_the_state_it_was_given_alone(pendulum: brax.Brax, start: Any) -> None:
+def test_a_step_leaves_the_state_it_was_given_alone(pendulum: Adapted, start: Any) -> None:
     before = {**start.state.info}
 
     @jax.jit
@@ -148,14 +149,14 @@ def test_a_step_leaves_the_state_it_was_given_alone(pendulum: brax.Brax, start: 
 
 
 def test_it_may_be_first_used_while_a_program_is_traced() -> None:
-    brax._library.cache_clear()
-    env = brax.Brax("inverted_pendulum")
+    env = brax.make("inverted_pendulum")
+    adapting._adapter.cache_clear()
     jax.jit(env.reset)(jax.random.key(0))
     assert jax.jit(env.reset)(jax.random.key(1)).obs.shape == (4,)
 
 
 def test_the_viewers_page_loads_nothing_from_a_network(
-    pendulum: brax.Brax, fall: tuple[Any, Any], tmp_path: Path
+    pendulum: Adapted, fall: tuple[Any, Any], tmp_path: Path
 ) -> None:
     states = jax.tree.map(lambda *leaves: jnp.stack(leaves), fall[0].state, fall[1].state)
     pendulum.draw(states, str(tmp_path / "episode.html"))

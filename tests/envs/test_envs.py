@@ -10,7 +10,7 @@ from gymnax.registration import make as make_library_env
 
 from triglot.core import specs
 from triglot.core.errors import TriglotError
-from triglot.envs import gridworld, gymnax, probes
+from triglot.envs import adapting, gridworld, gymnax, probes
 
 PROMOTES = pytest.mark.library_promotion("gymnax's own `step` mixes dtypes")
 
@@ -107,8 +107,8 @@ def test_gymnax_declares_the_largest_float_as_unbounded() -> None:
 
 
 def test_gymnax_may_be_first_used_while_a_program_is_traced() -> None:
-    gymnax._library.cache_clear()
-    env = gymnax.Gymnax("DeepSea-bsuite")  # it keeps a random array, made by its constructor
+    env = gymnax.make("DeepSea-bsuite")  # it keeps a random array, made by its constructor
+    adapting._adapter.cache_clear()
     jax.jit(env.reset)(jax.random.key(0))
     assert env.reset(jax.random.key(1)).obs.shape == (8, 8)
 

@@ -207,7 +207,7 @@ def test_the_list_names_every_backend() -> None:
 
 def test_options_follow_an_environments_name() -> None:
     env: Any = make_env("gymnax:CartPole-v1,max_steps_in_episode=20", max_steps_in_episode=30)
-    assert dict(env.params) == {"max_steps_in_episode": 30}
+    assert dict(env.options) == {"max_steps_in_episode": 30}
     maze: Any = make_env("jumanji:Maze-v0,num_rows=5,observation=image")
     assert maze.obs_spec.shape == (5, 10, 3)
 
