@@ -6,11 +6,14 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import triglot
 from tests.project.documents import ROOT
@@ -141,3 +144,19 @@ def test_a_release_without_an_address_is_refused(checkout: Path, tmp_path: Path)
     with pytest.raises(SystemExit, match="has no repo_url"):
         release_script().prepare(checkout, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_pinned_versions_run_on_debians_python() -> None:
+    """Debian 12 has Python 3.11.2, which some packages leave out for 3.11.5."""
+    debian = {"python_version": "3.11", "python_full_version": "3.11.2"}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    refused = []
+    for pin in pins:
+        if pin.marker is not None and not pin.marker.evaluate(debian):
+            continue
+        for found in metadata.distributions(name=pin.name):
+            needed = SpecifierSet(found.metadata["Requires-Python"] or "")
+            if found.version in pin.specifier and "3.11.2" not in needed:
+                refused.append(f"{pin} needs Python {needed}")
+    assert refused == []
