@@ -19,21 +19,23 @@ from triglot.core import specs
 from triglot.core.errors import MissingExtra, TriglotError
 from triglot.core.loop.vectorize import VectorEnvironment, VectorState
 from triglot.core.rl.distributions import policy
-from triglot.envs import jumanji
+from triglot.envs import adapting, jumanji
+from triglot.envs.adapting import Adapted
 from triglot.envs.jumanji import maze as generator
+from triglot.envs.jumanji.spaces import Actions, actions_of, to_dict
 
 PROMOTES = pytest.mark.library_promotion("jumanji's own `step` mixes dtypes")
 slow = pytest.mark.slow
 
 
-def choose(env: jumanji.Jumanji, mask: jax.Array | None, key: jax.Array) -> jax.Array:
+def choose(env: Adapted, mask: jax.Array | None, key: jax.Array) -> jax.Array:
     """Draw an action uniformly, of those that are allowed."""
     if mask is None:
         return specs.sample(env.action_spec, key)
     return policy(env.action_spec, {"logits": jnp.zeros(mask.shape)}, mask).sample(key)
 
 
-def play(env: jumanji.Jumanji, num_steps: int, num_envs: int = 4, seed: int = 0) -> tuple[Any, Any]:
+def play(env: Adapted, num_steps: int, num_envs: int = 4, seed: int = 0) -> tuple[Any, Any]:
     """Take random allowed actions; return the starts `[N, ...]` and the steps `[T, N, ...]`."""
 
     @jax.jit
@@ -50,6 +52,14 @@ def play(env: jumanji.Jumanji, num_steps: int, num_envs: int = 4, seed: int = 0)
 
     starts, steps = run(jax.random.split(jax.random.key(seed), num_envs))
     return starts, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
+
+
+def library_actions(library: Any) -> Actions:
+    """Convert the actions of jumanji's own environment."""
+    _, step = jax.eval_shape(library.reset, jax.random.key(0))
+    mask = getattr(step.observation, "action_mask", None)
+    shape = None if mask is None else mask.shape
+    return actions_of("jumanji", library.action_spec, shape, None)
 
 
 def every() -> list[Any]:
@@ -81,17 +91,17 @@ def test_it_hashes_by_value(env_id: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def maze() -> jumanji.Jumanji:
+def maze() -> Adapted:
     return jumanji.make("Maze-v0")
 
 
 @pytest.fixture(scope="module")
-def maze_step(maze: jumanji.Jumanji) -> Any:
+def maze_step(maze: Adapted) -> Any:
     return jax.jit(maze.step)
 
 
 @pytest.fixture(scope="module")
-def maze_start(maze: jumanji.Jumanji) -> Any:
+def maze_start(maze: Adapted) -> Any:
     """Give a start next to a wall."""
     starts = jax.jit(jax.vmap(maze.reset))(jax.random.split(jax.random.key(0), 8))
     beside = int(jnp.argmin(starts.action_mask.all(-1)))
@@ -186,7 +196,7 @@ def test_a_task_that_ends_at_the_limit_is_terminated() -> None:
 def test_it_agrees_with_jumanji_from_the_same_state(env_id: str, num_steps: int) -> None:
     env = jumanji.make(env_id, observation="dict")
     library = make_library_env(env_id)
-    actions = jumanji._library(env_id, ()).actions
+    actions = library_actions(library)
 
     @jax.jit
     def compare(before: Any, key: jax.Array) -> Any:
@@ -199,7 +209,7 @@ def test_it_agrees_with_jumanji_from_the_same_state(env_id: str, num_steps: int)
     step = env.reset(jax.random.key(3))
     for key in jax.random.split(jax.random.key(4), num_steps):
         step, (state, theirs) = compare(step, key)
-        theirs_obs = env._observation.convert(theirs.observation)
+        theirs_obs = to_dict(library.observation_spec, theirs.observation)
         jax.tree.map(
             np.testing.assert_array_equal,
             (replace(step.state, key=None), step.obs),
@@ -211,9 +221,7 @@ def test_it_agrees_with_jumanji_from_the_same_state(env_id: str, num_steps: int)
             break
 
 
-def test_a_maze_is_an_image_of_walls_agent_and_target(
-    maze: jumanji.Jumanji, maze_start: Any
-) -> None:
+def test_a_maze_is_an_image_of_walls_agent_and_target(maze: Adapted, maze_start: Any) -> None:
     assert maze.obs_spec == specs.Box((10, 10, 3), "float32", 0.0, 1.0, whole=True)
     assert (maze_start.obs.shape, maze_start.obs.dtype) == ((10, 10, 3), jnp.float32)
     step = maze_start
@@ -245,7 +253,7 @@ def test_a_place_becomes_one_hot_in_a_vector() -> None:
 @pytest.mark.parametrize("env_id", ["Minesweeper-v0", pytest.param("Tetris-v0", marks=slow)])
 def test_a_joint_action_counts_in_row_major_order(env_id: str) -> None:
     env = jumanji.make(env_id)
-    actions = jumanji._library(env_id, ()).actions
+    actions = library_actions(make_library_env(env_id))
     numbers = jnp.arange(100 if env_id == "Minesweeper-v0" else 40)
     parts = np.asarray(jax.vmap(actions.to_library)(numbers))
     np.testing.assert_array_equal(np.ravel_multi_index(parts.T, actions.sizes), numbers)
@@ -310,8 +318,8 @@ def test_options_reach_the_environment_and_its_generator() -> None:
 
 
 def test_it_may_be_first_used_while_a_program_is_traced() -> None:
-    jumanji._library.cache_clear()
-    env = jumanji.Jumanji("Maze-v0")
+    env = jumanji.make("Maze-v0")
+    adapting._adapter.cache_clear()
     jax.jit(env.reset)(jax.random.key(0))
     assert env.reset(jax.random.key(1)).obs.shape == (10, 10, 3)
 
@@ -397,7 +405,8 @@ def test_a_notebook_keeps_its_way_to_show_figures() -> None:
     program = """
 import builtins
 builtins.__IPYTHON__ = True  # and there is none, so that jumanji's own call of it would fail
-from triglot.envs import jumanji
+from triglot.envs import adapting, jumanji
+from triglot.envs.adapting import Adapted
 assert "Maze-v0" in jumanji.names()
 assert builtins.__IPYTHON__
 """
