@@ -41,7 +41,7 @@ def make(game: str, **options: Hashable) -> Adapted:
     Args:
       game: such as `"connect_four"` or `"minatar-breakout"`.
       options: `opponent`, in games of several players: `random` (the default), or an `Opponent`, a
-        function that is hashable.
+        hashable function, which `make_env` also takes by name, `my_file:play`.
 
     Raises:
       MissingExtra: if pgx is not installed.
@@ -64,7 +64,8 @@ def _build(game: str, options: dict[str, Any]) -> Adapter:
     opponent = options.get("opponent", "random")
     opponent = random_opponent if opponent == "random" else opponent
     if not callable(opponent):
-        raise unknown(f"opponent of {name}", str(opponent), ["random", "or a function"])
+        choices = ["random", "a function, such as my_file:play"]
+        raise unknown(f"opponent of {name}", str(opponent), choices)
 
     def started(key: jax.Array) -> TimeStep:
         init_key, others_key = jax.random.split(key)

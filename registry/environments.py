@@ -34,11 +34,13 @@ class Suite:
       module: a module with `make(name, **options)` and `names()`.
       example: a name that `make` accepts.
       library: the library it needs, which is also the name of its extra; None if none.
+      functions: options that may name a function, `package.module:object`.
     """
 
     module: str
     example: str
     library: str | None = None
+    functions: tuple[str, ...] = ()
 
 
 SUITES = {
@@ -52,7 +54,7 @@ SUITES = {
     "navix": Suite("triglot.envs.navix", "Navix-DoorKey-8x8-v0", "navix"),
     "xminigrid": Suite("triglot.envs.xminigrid", "XLand-MiniGrid-R1-9x9", "xminigrid"),
     "craftax": Suite("triglot.envs.craftax", "Craftax-Classic-Symbolic-v1", "craftax"),
-    "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx"),
+    "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",)),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
 STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
@@ -117,7 +119,8 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
         if ":" in rest:  # `module:name`, as in Gymnasium
             search_here()
         if suite in SUITES:
-            return module.make(rest, **options)
+            named = [n for n in SUITES[suite].functions if is_path(str(options.get(n)))]
+            return module.make(rest, **options | {n: load(n, options[n]) for n in named})
         with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):

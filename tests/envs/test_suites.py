@@ -1,6 +1,7 @@
 """Suites that are one file over `envs.adapting`: their rules against their libraries' own."""
 
 import importlib
+import textwrap
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import triglot
 from triglot.checks.environment.check import check_environment
+from triglot.cli import main as cli
 from triglot.core import specs
 from triglot.core.errors import TriglotError
 from triglot.envs.adapting import Adapted
@@ -208,6 +210,53 @@ def test_a_step_holds_the_opponents_move(name: str) -> None:
     # Whoever plays elsewhere loses: the opponent's fourth piece stands in the first column.
     lost = walk(env, [6, 5, 6, 5], begins)
     assert float(lost[-1].reward) == -1 and bool(lost[-1].terminated)
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [case("pgx:connect_four")])
+def test_an_opponent_is_named(name: str, in_folder: Path) -> None:
+    text = "import jax.numpy as jnp\ndef last(obs, legal, key): return 6 - jnp.argmax(legal[::-1])"
+    (in_folder / "my_opponents.py").write_text(text)
+    env = triglot.make_env(f"{name},opponent=my_opponents:last")
+    boards = [np.asarray(walk(env, [], seed)[0].obs).sum(-1) for seed in range(8)]
+    assert {tuple(np.argwhere(board)[:, 1].tolist()) for board in boards} == {(), (6,)}
+    with pytest.raises(TriglotError, match="unknown name in my_opponents 'lost'; did you mean"):
+        triglot.make_env(f"{name},opponent=my_opponents:lost")
+    with pytest.raises(TriglotError, match="opponent 'no_such_file:last': no module"):
+        triglot.make_env(f"{name},opponent=no_such_file:last")
+
+
+@pytest.mark.parametrize("name", [case("pgx:tic_tac_toe", marks=slow)])
+def test_a_policy_plays_against_its_frozen_copy(name: str, in_folder: Path) -> None:
+    small = ["--no-preset", "--total-steps", "256", "--num-envs", "4", "--rollout-length", "16"]
+    assert cli.main(["train", "ppo", name, *small, "--out", "first"]) == 0
+    text = """
+    import triglot
+
+    policy = triglot.load_policy("first")
+
+    def frozen(obs, legal_actions, key):
+        return policy(obs, legal_actions)
+    """
+    (in_folder / "my_opponent.py").write_text(textwrap.dedent(text))
+    second = f"{name},opponent=my_opponent:frozen"
+    assert cli.main(["train", "ppo", second, *small, "--out", "second"]) == 0
+    policy, env = triglot.load_policy("first"), triglot.make_env(second)
+    for seed in range(20):
+        start = env.reset(jax.random.key(seed))
+        if start.obs.any():  # the opponent has begun, greedily
+            empty = jnp.zeros_like(start.obs)
+            action = policy(empty, jnp.ones(9, bool))
+            assert np.asarray(start.obs).reshape(9, 2)[int(action), 1] == 1
+            break
+    else:
+        pytest.fail("the opponent never began")
 
 
 @pytest.mark.parametrize("name", [case("pgx:tic_tac_toe")])
