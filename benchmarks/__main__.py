@@ -13,6 +13,7 @@ NAMES = (
     "fingerprints",
     "matrix",
     "published",
+    "suites",
     "gallery",
 )
 

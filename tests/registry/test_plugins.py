@@ -121,7 +121,7 @@ def test_unknown_names_are_told_with_the_added_ones(install: Install) -> None:
     with pytest.raises(TriglotError, match=r"did you mean 'theirs'.*ppo, .*theirs"):
         find_algorithm("thers")
     with pytest.raises(TriglotError, match="did you mean 'rooms'"):
-        make_env("roms:small")
+        make_env("rooom:small")
     with pytest.raises(TriglotError, match="did you mean 'hall'"):
         make_env("hal")
     with pytest.raises(TriglotError, match=r"a name of an installed package: lookup\."):
