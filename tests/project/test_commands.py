@@ -67,7 +67,12 @@ EXIT_CODES = dict.fromkeys(  # they are different
     ("triglot diff original:net port:Port", "triglot translate original.npz"), 1
 )
 # What is not part of the extra `all`, by a word of the commands that need it.
-EXTRAS = {"envpool": "envpool", "onnx": "jax2onnx"}
+EXTRAS = {
+    "envpool": "envpool",
+    "onnx": "jax2onnx",
+    "navix:": "navix",
+    "playground:": "mujoco_playground",
+}
 READER = Path(__file__).parent / "reader"  # the files that pages only name
 MAX_SECONDS = 1800
 # A user has none of the settings that make tests quick.
