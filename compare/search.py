@@ -135,7 +135,9 @@ class Search:
             one.agent.network, other.agent.network, self.env.obs_spec, mapping=back
         )
         first = found.first_difference or found.first_rounding
-        return as_json(first, "forward"), [asdict(cause) for cause in found.causes]
+        # Both began from the same weights, so what the initializers draw is no cause.
+        causes = [asdict(cause) for cause in found.causes if cause.name != "initializer"]
+        return as_json(first, "forward"), causes
 
     def _gradients(self, one: Traced, other: Traced, *, is_rounding: bool) -> Json | None:
         tapes = [side.gradients(self.inputs, wide=not is_rounding) for side in (one, other)]
