@@ -122,13 +122,12 @@ TASKS: Mapping[str, Task] = {
 }
 
 
-def train(name: str, task: Task, folder: Path) -> None:
-    """Train a task's preset, or continue an interrupted run."""
-    run = folder / name
-    given = ["resume", str(run)] if (run / "config.json").exists() else ["train"]
-    if given == ["train"]:
-        given += [task.algorithm, task.env, "--num-seeds", str(NUM_SEEDS), "--out", str(run)]
-    print(f"{name}: triglot {' '.join(given)}", flush=True)
+def train(run: Path, *words: str) -> None:
+    """Train with the command's words over `NUM_SEEDS`, or continue an interrupted run."""
+    given = ["resume", str(run)]
+    if not (run / "config.json").exists():
+        given = ["train", *words, "--num-seeds", str(NUM_SEEDS), "--out", str(run)]
+    print(f"{run.name}: triglot {' '.join(given)}", flush=True)
     subprocess.run([sys.executable, "-m", "triglot", *given], check=True)
 
 
@@ -209,7 +208,7 @@ def main(
     measured = json.loads(out.read_text()) if out.exists() else {}
     for name in only or TASKS:
         if not finished(runs / name):
-            train(name, TASKS[name], runs)
+            train(runs / name, TASKS[name].algorithm, TASKS[name].env)
         if finished(runs / name):  # not after Ctrl-C
             measured[name] = {**measured.get(name, {}), **returns_of(runs / name)}
             harness.write_json(out, measured)

@@ -6,13 +6,10 @@ It measures one environment of each suite on one core, trains PPO on it with 5 s
     python -m benchmarks.suites
     python -m benchmarks.suites --only navix pgx --rounds 3
 
-Suites that are not installed keep their row. Half an hour on two cores.
+Suites that are not installed keep their row.
 """
 
 import json
-import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +27,11 @@ from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.machine.cores import one_core
 from triglot.registry.environments import load_suite
-from triglot.report.statistics.returns import interval95
 
 from . import harness
+from .published import NUM_SEEDS, finished, returns_of, shown, train
 
 ROOT = Path(__file__).resolve().parents[1]
-NUM_SEEDS = 5
 NUM_ENVS = 64
 LENGTH = 64  # steps of a timed call, and of a rollout
 TRAINING = f"""--num-envs {NUM_ENVS} --rollout-length {LENGTH} --num-minibatches 8 --num-epochs 4
@@ -166,25 +162,12 @@ def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     return timed | {"ppo": lambda: update(first)}
 
 
-def train(row: Row, run: Path) -> None:
-    """Train PPO, or continue an interrupted run."""
-    given = ["resume", str(run)] if (run / "config.json").exists() else ["train", "ppo", row.env]
-    if given[0] == "train":
-        given += ["--no-preset", *TRAINING.split(), *row.options, "--num-seeds", str(NUM_SEEDS)]
-        given += ["--total-steps", str(row.total_steps), "--out", str(run)]
-    print(f"triglot {' '.join(given)}", flush=True)
-    subprocess.run([sys.executable, "-m", "triglot", *given], check=True)
-
-
-def returned(run: Path) -> str:
-    """Read the greedy return of a finished run; empty if there is none."""
-    path = run / "summary.json"
-    evaluation = json.loads(path.read_text())["evaluation"] if path.exists() else None
-    if not evaluation:
-        return ""
-    per_seed = evaluation["return_per_seed"]
-    low, high = interval95(per_seed) or (math.nan, math.nan)
-    return f"{sum(per_seed) / len(per_seed):,.3g} [{low:,.3g}, {high:,.3g}]"
+def returned(run: Path) -> tuple[str, str]:
+    """Show the environment steps and the greedy return of a finished run, or nothing."""
+    if not finished(run):
+        return "", ""
+    found = returns_of(run)
+    return f"{found['num_steps']:,}", shown(found["greedy"])
 
 
 def installed(suites: Iterable[str]) -> dict[str, Any]:
@@ -219,22 +202,16 @@ def main(options: Options) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     envs = installed(options.only)
     for suite in envs if options.train else ():
-        if ROWS[suite].total_steps and not returned(options.out / suite):
-            train(ROWS[suite], options.out / suite)
+        row, run = ROWS[suite], options.out / suite
+        if row.total_steps and not finished(run):
+            words = ["--total-steps", str(row.total_steps), *TRAINING.split(), *row.options]
+            train(run, "ppo", row.env, "--no-preset", *words)
     kept = options.out / "rows.json"
     rows = json.loads(kept.read_text()) if kept.exists() else {}
     with one_core():
         rows |= measured(envs, options.rounds)
     kept.write_text(json.dumps(rows))
-    cells = [
-        [
-            *rows[suite],
-            f"{row.total_steps:,}" if (result := returned(options.out / suite)) else "",
-            result,
-        ]
-        for suite, row in ROWS.items()
-        if suite in rows
-    ]
+    cells = [[*rows[suite], *returned(options.out / suite)] for suite in ROWS if suite in rows]
     machine = harness.environment()
     versions = (f"{name} {version}" for name, version in machine["versions"].items())
     options.page.write_text(

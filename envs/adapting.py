@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.environment import TimeStep
+from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, UnknownOption, shown, unknown
 from ..core.hyper import MAX_COUNT, MAX_FLOAT, check_count, is_integer, is_number
 from ..core.specs import Box, Spec
@@ -193,6 +193,31 @@ class Adapter(NamedTuple):
     draw: Callable[[list[Any], str], None] | None = None
     draw_suffix: str = ".gif"
     costly_reset: bool = False
+
+
+def gymnax_functions(
+    env: Any, params: Any, is_truncated: Callable[[Any], Any]
+) -> tuple[Callable[[jax.Array], TimeStep], Callable[[Any, jax.Array, jax.Array], TimeStep]]:
+    """Make `reset` and `step` of an environment with gymnax's interface, without its own reset.
+
+    Args:
+      env: with `reset_env` and `step_env`, whose `done` is the task's end.
+      params: of both.
+      is_truncated: whether a state is at the time limit.
+    """
+
+    def reset(key: jax.Array) -> TimeStep:
+        obs, state = env.reset_env(key, params)
+        return first_step(state, obs)
+
+    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        truncated = is_truncated(state)
+        return TimeStep(
+            state=state, obs=obs, reward=reward, terminated=terminated, truncated=truncated
+        )
+
+    return reset, step
 
 
 @dataclass(frozen=True)

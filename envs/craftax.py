@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.environment import TimeStep, first_step
 from ..core.errors import require, user_error_context
 from ..core.specs import Box, Discrete
 from . import adapting
@@ -65,17 +64,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         env = type(env)(static)
         obs, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
 
-    def reset(key: jax.Array) -> TimeStep:
-        obs, state = env.reset_env(key, params)
-        return first_step(state, obs)
-
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = state.timestep >= limit
-        return TimeStep(
-            state=state, obs=obs, reward=reward, terminated=terminated, truncated=truncated
-        )
-
+    reset, step = adapting.gymnax_functions(env, params, lambda state: state.timestep >= limit)
     game = "craftax_classic" if "Classic" in env_id else "craftax"
 
     def draw(states: list[Any], path: str) -> None:

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.environment import TimeStep, first_step
 from ..core.errors import TriglotError, require, user_error_context
 from ..core.specs import Box, Dict, Spec
 from ..core.types import PyTree
@@ -75,16 +74,9 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     with user_error_context(f"{name} failed when it was reset"):
         returned, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
 
-    def reset(key: jax.Array) -> TimeStep:
-        obs, state = env.reset_env(key, params)
-        return first_step(state, obs)
-
-    def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = env.is_truncated(state, params)
-        return TimeStep(
-            state=state, obs=obs, reward=reward, terminated=terminated, truncated=truncated
-        )
+    reset, step = adapting.gymnax_functions(
+        env, params, lambda state: env.is_truncated(state, params)
+    )
 
     def draw(states: list[Any], path: str) -> None:
         write_gif(path, _frames(env, params, states), num_frames=len(states))

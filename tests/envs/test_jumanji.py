@@ -405,8 +405,7 @@ def test_a_notebook_keeps_its_way_to_show_figures() -> None:
     program = """
 import builtins
 builtins.__IPYTHON__ = True  # and there is none, so that jumanji's own call of it would fail
-from triglot.envs import adapting, jumanji
-from triglot.envs.adapting import Adapted
+from triglot.envs import jumanji
 assert "Maze-v0" in jumanji.names()
 assert builtins.__IPYTHON__
 """

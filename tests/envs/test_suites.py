@@ -2,7 +2,6 @@
 
 import importlib
 import textwrap
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,9 @@ from triglot.cli import main as cli
 from triglot.core import specs
 from triglot.core.errors import TriglotError
 from triglot.envs.adapting import Adapted
-from triglot.registry.environments import load_suite
+from triglot.machine.version import package_version
+from triglot.registry.environments import SUITES, load_suite
 
-MODULES = {
-    "navix": "navix",
-    "xminigrid": "xminigrid",
-    "craftax": "craftax",
-    "pgx": "pgx",
-    "playground": "mujoco_playground",
-}
 slow = pytest.mark.slow
 PROMOTES = pytest.mark.library_promotion("the library's own `step` mixes dtypes")
 
@@ -33,7 +26,7 @@ PROMOTES = pytest.mark.library_promotion("the library's own `step` mixes dtypes"
 def case(name: str, *values: Any, marks: Any = ()) -> Any:
     """Skip an environment whose suite is not installed."""
     suite = name.partition(":")[0]
-    missing = pytest.mark.skipif(find_spec(MODULES[suite]) is None, reason=f"{suite} is missing")
+    missing = pytest.mark.skipif(is_missing(suite), reason=f"{suite} is missing")
     marks = marks if isinstance(marks, tuple) else (marks,)
     return pytest.param(name, *values, id=name, marks=(missing, *marks))
 
@@ -62,11 +55,15 @@ AMISS = {
 }
 
 
+def is_missing(suite: str) -> bool:
+    return package_version(str(SUITES[suite].library)) is None
+
+
 def every() -> list[Any]:
     """List all environments of the suites that are installed; those not in QUICK are slow."""
     found = []
-    for suite, module in MODULES.items():
-        if find_spec(module) is not None:
+    for suite in dict.fromkeys(name.partition(":")[0] for name in [*QUICK, *AMISS]):
+        if not is_missing(suite):
             found += [f"{suite}:{name}" for name in load_suite(suite).names()]
     return [*map(case, QUICK), *(case(name, marks=slow) for name in found if name not in QUICK)]
 

@@ -37,6 +37,7 @@ OWN_LIBRARY = {
     ("backends", "importing"): {"keras", "torch", "torchax"},
     ("cli", "network_torch"): {"torch"},
     **{("envs", name): {name} for name in ENVIRONMENT_LIBRARIES},
+    ("envs", "library"): {"jumanji"},
     ("envs", "maze"): {"jumanji"},
     ("envs", "vector"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.documents import DOCS, FILES, PAGES, ROOT, commands, name_of, programs, tables
+from tests.project.test_commands import EXTRAS
 from triglot.cli import main as cli
 from triglot.compare.options import CompareOptions
 from triglot.sweep.options import SweepOptions
@@ -75,8 +76,6 @@ def test_the_programs_of_pages_run(name: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out
 
 
-NOT_IN_ALL = {"envpool:": "envpool", "navix:": "navix", "playground:": "mujoco_playground"}
-
 PRINTED = [words for words in COMMANDS if ">" in words]  # each into the file after it
 STARTED = [words for words in COMMANDS if ">" not in words]
 
@@ -88,8 +87,8 @@ def test_its_commands_can_start(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for suite, package in NOT_IN_ALL.items():
-        if any(word.startswith(suite) for word in words):
+    for extra, package in EXTRAS.items():
+        if any(extra in word for word in words):
             pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT)
