@@ -1,7 +1,7 @@
-"""What each suite of environments costs and gives: checks, steps per second, returns of PPO.
+"""What each suite of environments costs: checks and steps per second of one environment.
 
-It measures one environment of each suite on one core, trains PPO on it with 5 seeds, and writes
-`docs/suites.md`. A finished run is read, an interrupted one is continued:
+It measures one environment of each suite on one core, reads from `docs/published.json` what PPO
+learned there (`python -m benchmarks.published`), and writes `docs/suites.md`:
 
     python -m benchmarks.suites
     python -m benchmarks.suites --only navix pgx --rounds 3
@@ -29,13 +29,11 @@ from triglot.machine.cores import one_core
 from triglot.registry.environments import load_suite
 
 from . import harness
-from .published import NUM_SEEDS, finished, returns_of, shown, train
+from .published import NUM_SEEDS, TASKS, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = 64
 LENGTH = 64  # steps of a timed call, and of a rollout
-TRAINING = f"""--num-envs {NUM_ENVS} --rollout-length {LENGTH} --num-minibatches 8 --num-epochs 4
-    --learning-rate 1e-3 --entropy-coef 0.01 --eval-episodes 128"""
 HEADER = (
     "environment",
     "of its suite",
@@ -46,6 +44,7 @@ HEADER = (
     "with resets",
     "PPO",
     "env steps",
+    "published",
     "return",
 )
 PAGE = """\
@@ -54,45 +53,26 @@ PAGE = """\
 One environment of each suite (`python -m benchmarks.suites`). Steps per second are on one core,
 the medians of {rounds} interleaved rounds of {length} steps: of one environment, of {num_envs}
 under `vmap` without and with resets after each end, and of PPO in training on them. *Checks that
-fail* are those of `triglot check`, in the library's own code. Returns are greedy, of PPO after that
-many environment steps per seed, with the 95 % interval over {num_seeds} seeds; where there is none,
-it was not trained. No setting was tuned: `{training}`.
+fail* are those of `triglot check`, in the library's own code. *Return* is that of the preset after
+that many environment steps, with the 95 % interval over {num_seeds} seeds; [beside published
+figures](published.md) has more environments, and where the figures come from.
 
 {table}
 
 {machine}
 """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One environment.
-
-    Attributes:
-      total_steps: of the training, environment steps per seed; 0 for none.
-      options: of the training, besides `TRAINING`.
-    """
-
-    env: str
-    total_steps: int = 0
-    options: tuple[str, ...] = ()
-
-
-ROWS = {
-    row.env.partition(":")[0]: row
-    for row in (
-        Row(env="gymnax:Breakout-MinAtar"),
-        Row(env="jumanji:Snake-v1", total_steps=500_000),
-        Row(env="brax:ant"),
-        Row(
-            env="playground:CartpoleBalance",
-            total_steps=500_000,
-            options=("--normalize-obs", "True"),
-        ),
-        Row(env="navix:Navix-DoorKey-5x5-v0", total_steps=500_000),
-        Row(env="xminigrid:MiniGrid-DoorKey-5x5", total_steps=500_000),
-        Row(env="craftax:Craftax-Classic-Symbolic-v1"),
-        Row(env="pgx:connect_four", total_steps=500_000),
+ENVS = {
+    name.partition(":")[0]: name
+    for name in (
+        "gymnax:Breakout-MinAtar",
+        "jumanji:Snake-v1",
+        "brax:ant",
+        "playground:CartpoleBalance",
+        "navix:Navix-DoorKey-8x8-v0",
+        "xminigrid:MiniGrid-DoorKey-5x5",
+        "craftax:Craftax-Classic-Symbolic-v1",
+        "pgx:connect_four",
     )
 }
 
@@ -101,14 +81,12 @@ ROWS = {
 class Options:
     """Options of the benchmark."""
 
-    only: tuple[str, ...] = tuple(ROWS)
+    only: tuple[str, ...] = tuple(ENVS)
     """suites."""
     rounds: int = 7
     """timed rounds."""
-    train: bool = True
-    """train PPO where a row says so; else only finished runs are read."""
-    out: Path = Path("runs/suites")
-    """folder of the runs and of `rows.json`, which keeps the rows of other calls."""
+    out: Path = Path("runs/suites/rows.json")
+    """keeps the rows of other calls."""
     page: Path = ROOT / "docs/suites.md"
     """the page."""
 
@@ -162,12 +140,14 @@ def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     return timed | {"ppo": lambda: update(first)}
 
 
-def returned(run: Path) -> tuple[str, str]:
-    """Show the environment steps and the greedy return of a finished run, or nothing."""
-    if not finished(run):
-        return "", ""
-    found = returns_of(run)
-    return f"{found['num_steps']:,}", shown(found["greedy"])
+def returned(env: str) -> tuple[str, str, str]:
+    """Show the environment steps, the published and the measured return, or nothing."""
+    measured = json.loads((ROOT / "docs/published.json").read_text())
+    for name, task in TASKS.items():
+        if task.env == env and name in measured:
+            found = measured[name]
+            return f"{found['num_steps']:,}", task.published, shown(found[task.counts])
+    return "", "", ""
 
 
 def installed(suites: Iterable[str]) -> dict[str, Any]:
@@ -175,7 +155,7 @@ def installed(suites: Iterable[str]) -> dict[str, Any]:
     envs = {}
     for suite in suites:
         try:
-            envs[suite] = triglot.make_env(ROWS[suite].env)
+            envs[suite] = triglot.make_env(ENVS[suite])
         except MissingExtra as error:
             print(error)
     return envs
@@ -198,20 +178,14 @@ def measured(envs: Mapping[str, Any], rounds: int) -> dict[str, Any]:
 
 
 def main(options: Options) -> None:
-    """Train, measure, and write the page."""
-    options.out.mkdir(parents=True, exist_ok=True)
+    """Measure, and write the page."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     envs = installed(options.only)
-    for suite in envs if options.train else ():
-        row, run = ROWS[suite], options.out / suite
-        if row.total_steps and not finished(run):
-            words = ["--total-steps", str(row.total_steps), *TRAINING.split(), *row.options]
-            train(run, "ppo", row.env, "--no-preset", *words)
-    kept = options.out / "rows.json"
-    rows = json.loads(kept.read_text()) if kept.exists() else {}
+    rows = json.loads(options.out.read_text()) if options.out.exists() else {}
     with one_core():
         rows |= measured(envs, options.rounds)
-    kept.write_text(json.dumps(rows))
-    cells = [[*rows[suite], *returned(options.out / suite)] for suite in ROWS if suite in rows]
+    options.out.write_text(json.dumps(rows))
+    cells = [[*rows[suite], *returned(ENVS[suite])] for suite in ENVS if suite in rows]
     machine = harness.environment()
     versions = (f"{name} {version}" for name, version in machine["versions"].items())
     options.page.write_text(
@@ -220,7 +194,6 @@ def main(options: Options) -> None:
             length=LENGTH,
             num_envs=NUM_ENVS,
             num_seeds=NUM_SEEDS,
-            training=" ".join(TRAINING.split()),
             table=harness.table(HEADER, cells),
             machine=f"{machine['cpu']}, Python {machine['python']}, {', '.join(versions)}",
         )
