@@ -11,7 +11,7 @@ from ..core import plugins
 from ..core.errors import unknown
 from ..core.wrappers.options import WRAPPERS
 from ..machine.version import package_version
-from ..registry.algorithms import ALGORITHMS, FAMILIES
+from ..registry.algorithms import ALGORITHMS, EXTENSIONS, FAMILIES
 from ..registry.environments import SUITES, load_suite, suites
 from ..registry.presets.describe import listing
 
@@ -84,6 +84,8 @@ def algorithms() -> str:
     for family, names in FAMILIES.items():
         rows = [(name, _about(ALGORITHMS[name].partition(":")[0])) for name in names]
         lines += [family, *_aligned(rows, max(map(len, ALGORITHMS))), ""]
+    rows = [(f"+{name}", _about(path.partition(":")[0])) for name, path in EXTENSIONS.items()]
+    lines += ["extensions of any algorithm, as in `triglot train ppo+rnd`", *_aligned(rows), ""]
     lines.append(
         "docs/algorithms has a page on each; `triglot train NAME --help` lists its options."
     )

@@ -37,6 +37,12 @@ ALGORITHMS = {
     "openai_es": "triglot.algorithms.openai_es:ES",
 }
 
+EXTENSIONS = {
+    "rnd": "triglot.algorithms.extensions.rnd:RND",
+    "counts": "triglot.algorithms.extensions.counts:Counts",
+}
+"""What any algorithm may be extended by, as in `ppo+rnd`."""
+
 FAMILIES = {
     "policy gradients: on-policy; any actions, recurrent networks": (
         "ppo", "a2c", "reinforce", "impala", "vmpo",
@@ -62,6 +68,8 @@ def algorithm_names() -> list[str]:
 def find_algorithm(name: str) -> Any:
     """Find an algorithm's class by its name, built in or installed, or as `package.module:object`.
 
+    `+` and the name of an extension, or `package.module:object`, extends it: `ppo+rnd`.
+
     Returns:
       A class that is built from `network, obs_spec, action_spec, config, hyper` into an `Agent`;
       it has the dataclasses `Config` and `Hyperparams`, and `networks(obs_spec, action_spec,
@@ -70,6 +78,9 @@ def find_algorithm(name: str) -> Any:
     Raises:
       TriglotError: if there is no such algorithm, it cannot be imported, or it lacks one of these.
     """
+    name, *added = name.split("+")
+    if added:
+        return _extended(find_algorithm(name), added)
     if ":" not in name:
         check_known("algorithm", name, algorithm_names())
     algorithm = load("algorithm", ALGORITHMS.get(name, name))
@@ -87,4 +98,20 @@ def find_algorithm(name: str) -> Any:
                 f"{part} of the algorithm {name!r} must be a dataclass, whose fields become "
                 f"options; got {getattr(algorithm, part)!r}."
             )
+    return algorithm
+
+
+def _extended(algorithm: Any, names: list[str]) -> Any:
+    """Extend an algorithm by each extension in turn."""
+    from ..core.extend import Extension, extend
+
+    for name in names:
+        if ":" not in name:
+            check_known("extension", name, EXTENSIONS)
+        extension = load("extension", EXTENSIONS.get(name, name))
+        if not (isinstance(extension, type) and issubclass(extension, Extension)):
+            raise TriglotError(
+                f"extension {name!r} must be a class that inherits rl.Extension; got {extension!r}."
+            )
+        algorithm = extend(algorithm, extension)
     return algorithm

@@ -98,7 +98,8 @@ def names(kind: str) -> list[str]:
 def _is_name(kind: str, text: str) -> bool:
     suite, _, rest = text.partition(":")
     in_suite = kind == "environment" and bool(rest) and suite in suites()
-    return in_suite or text in names(kind)
+    extended = kind == "algorithm" and text.partition("+")[0] in names(kind)
+    return in_suite or extended or text in names(kind)
 
 
 def _kind_of(text: str, made: Any) -> str:

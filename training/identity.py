@@ -14,9 +14,11 @@ import numpy as np
 
 from ..core.agent import AgentState
 from ..core.errors import TriglotError
+from ..core.extend import ExtendedState
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
+from ..core.networks.combinators import part_of
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -111,11 +113,16 @@ def learned(agent_state: Any) -> Variables:
 
     Those of an `AgentState` are its `learner`'s: others in it, such as one of multipliers, train no
     network. Another agent with several learners keeps their states in a dictionary by the names of
-    `network.parts`; their variables are joined as `combine` joins them.
+    `network.parts`; their variables are joined as `combine` joins them, and those of an extension's
+    networks with them.
 
     Raises:
       TriglotError: if the state holds no `LearnerState`, or several that are not in one dictionary.
     """
+    if isinstance(agent_state, ExtendedState):
+        inner, added = agent_state.divided()
+        own = learned(inner)
+        return _joined({**_parts(own), **added}) if added else own
     if isinstance(agent_state, AgentState):
         return agent_state.learner.variables
     leaves = jax.tree_util.tree_leaves_with_path(agent_state, is_leaf=_is_learner)
@@ -128,11 +135,18 @@ def learned(agent_state: Any) -> Variables:
             f"the agent's state ({type(agent_state).__name__}) holds {len(found)} LearnerStates: "
             "to be compared it needs one, or one dictionary of them by the names of its networks."
         )
-    variables = {name: node.variables for name, (_, node) in zip(names, found, strict=True)}
+    return _joined({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
+
+
+def _joined(variables: Mapping[str, Variables]) -> Variables:
     return Variables(
         params={name: own.params for name, own in variables.items()},
         state={name: own.state for name, own in variables.items()},
     )
+
+
+def _parts(variables: Variables) -> dict[str, Variables]:
+    return {name: part_of(variables, name) for name in variables.params}
 
 
 def _is_learner(node: Any) -> bool:

@@ -10,6 +10,7 @@ from .core.agent import (
 )
 from .core.environment import Curriculum, Environment, TimeStep, first_step
 from .core.errors import TriglotError
+from .core.extend import Extension, extend
 from .core.families.action_values import (
     ReplayedBatch,
     ReplayedQ,
@@ -160,6 +161,8 @@ __all__ = [
     "ActorCritic", "ActorCriticConfig", "ActorCriticHyperparams", "ActorCriticState",
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
+    # What is added to an algorithm
+    "Extension", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
     "check_divides", "as_float32", "TriglotError",

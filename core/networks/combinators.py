@@ -91,6 +91,22 @@ def part_of(variables: Variables, name: str) -> Variables:
     return Variables(params=variables.params[name], state=variables.state[name])
 
 
+def subset(combined: Network, names: Collection[str]) -> Network:
+    """Select some networks of a combination; their variables start as they do in it.
+
+    Args:
+      combined: as `combine` returns it.
+      names: of its parts.
+    """
+
+    def init(key: Key) -> Variables:
+        whole = combined.init(key)
+        params = {name: whole.params[name] for name in sorted(names)}
+        return Variables(params=params, state={name: whole.state[name] for name in sorted(names)})
+
+    return replace(combine({name: combined.parts[name] for name in names}), init=init)
+
+
 def _combine_codecs(codecs: Mapping[str, Codec | None]) -> Codec | None:
     leaves: list[Leaf] = []
     trees = {}

@@ -1,0 +1,206 @@
+"""Extensions: rewards worked out by hand, any algorithm extended, and what is refused."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import triglot
+from triglot import rl
+from triglot.algorithms.extensions.counts import Counts, CountsConfig, CountsState
+from triglot.algorithms.extensions.rnd import RND, RNDConfig, RNDState
+from triglot.backends import build
+from triglot.core.errors import TriglotError
+from triglot.core.trainers import make_trainer
+from triglot.registry.algorithms import ALGORITHMS, find_algorithm
+from triglot.training.identity import learned
+
+OBS = rl.Box((2,))
+SMALL = {"num_envs": 2, "rollout_length": 4}
+CARTPOLE = "gymnax:CartPole-v1"
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The hyperparameters that the extensions read."""
+
+    counts_coef: float = 2.0
+    rnd_coef: float = 3.0
+    rnd_discount: float = 0.5
+    rnd_learning_rate: float = 0.01
+
+
+def trajectory(next_obs: Any, first: Any = None) -> rl.Trajectory:
+    """Make a rollout `[T, N]` of reward 1."""
+    next_obs = jnp.asarray(next_obs, jnp.float32)
+    shape = next_obs.shape[:2]
+    no = jnp.zeros(shape, bool)
+    return rl.Trajectory(
+        obs=next_obs, first=no if first is None else jnp.asarray(first), action_mask=None,
+        action=jnp.zeros(shape, jnp.int32), reward=jnp.ones(shape), terminated=no, truncated=no,
+        next_obs=next_obs, next_action_mask=None, extras={}, carry=(),
+    )  # fmt: skip
+
+
+LEFT, RIGHT = [0.0, 1.0], [1.0, 0.0]  # on two sides of the projection [1, -1]
+
+
+@pytest.mark.parametrize(
+    ("episodic", "visits"),
+    [
+        # By the order of the steps; both environments count a step before either is rewarded.
+        (False, [[1, 1], [3, 3], [2, 4]]),
+        # Environment 1 begins an episode at the last step.
+        (True, [[1, 1], [2, 1], [1, 1]]),
+    ],
+)
+def test_counts_by_hand(episodic: bool, visits: Any) -> None:
+    config = CountsConfig(counts_bits=1, counts_episodic=episodic)
+    counts = Counts(network=None, obs_spec=OBS, config=config)
+    state = counts.init(jax.random.key(0), 2, Hyper())
+    state = replace(state, projection=jnp.array([[1.0], [-1.0]]))
+    steps = trajectory(
+        [[LEFT, RIGHT], [LEFT, LEFT], [RIGHT, LEFT]],
+        [[False, False], [False, False], [False, True]],
+    )
+    after, state, metrics = counts.update(state, steps, jax.random.key(1), Hyper())
+    bonus = 1 / np.sqrt(np.array(visits, np.float32))
+    np.testing.assert_allclose(after.reward, 1 + 2.0 * bonus, rtol=1e-6)
+    np.testing.assert_allclose(metrics["reward"], bonus.mean(), rtol=1e-6)
+    assert isinstance(state, CountsState) and state.table.sum() == (4 if episodic else 6)
+
+
+def make_rnd() -> tuple[RND, RNDState]:
+    config = RNDConfig(rnd_hidden_sizes=(8,), rnd_embedding_size=3)
+    network = build("jax", RND.networks(OBS, rl.Discrete(2), config), arithmetic="canonical")
+    rnd = RND(network=network, obs_spec=OBS, config=config)
+    return rnd, rnd.init(jax.random.key(0), 2, Hyper())
+
+
+def test_the_reward_of_rnd_by_hand() -> None:
+    rnd, state = make_rnd()
+    seen = np.array([[[1.0, 2.0], [3.0, 0.0]], [[1.0, 4.0], [-1.0, 2.0]]], np.float32)
+    after, _, metrics = rnd.update(state, trajectory(seen), jax.random.key(1), Hyper())
+
+    flat = seen.reshape(4, 2)
+    scaled = (flat - flat.mean(axis=0)) / np.sqrt(flat.var(axis=0) + 1e-8)
+
+    def outputs(name: str, variables: Any) -> np.ndarray:
+        return np.asarray(rnd._part(name).apply(variables, jnp.asarray(scaled))[0]["embedding"])
+
+    wanted = outputs("rnd_target", state.target)
+    found = outputs("rnd_predictor", state.predictor.variables)
+    error = ((found - wanted) ** 2).mean(axis=1).reshape(2, 2)
+    returns = np.array([error[0], error[1] + 0.5 * error[0]])  # discounted forward in time
+    bonus = error / np.sqrt(returns.var() + 1e-8)
+    np.testing.assert_allclose(after.reward, 1 + 3.0 * bonus, rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss"], error.mean(), rtol=1e-4)
+
+
+def test_what_is_seen_often_is_predicted() -> None:
+    rnd, state = make_rnd()
+    steps = trajectory(jax.random.normal(jax.random.key(2), (8, 2, 2)))
+    update = jax.jit(lambda state, key: rnd.update(state, steps, key, Hyper())[1:])
+    losses = []
+    for number in range(40):
+        state, metrics = update(state, jax.random.key(number))
+        losses.append(float(metrics["loss"]))
+    assert losses[-1] < 0.2 * losses[0]
+    target = rnd.init(jax.random.key(0), 2, Hyper()).target
+    assert jax.tree.all(jax.tree.map(np.array_equal, state.target, target))  # it does not learn
+
+
+ENVS = {"q_learning": "gridworld:3x3", "dyna_q": "gridworld:3x3", "monte_carlo": "gridworld:3x3"}
+CONTINUOUS = ("ddpg", "td3", "crossq", "redq", "mpo")
+EXTENDED = [
+    *(f"{name}+rnd" for name in ALGORITHMS if name != "alphazero"),
+    "ppo+counts", "dqn+counts", "q_learning+counts", "sac+rnd+counts",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_every_algorithm_is_extended(name: str) -> None:
+    algorithm = name.partition("+")[0]
+    default = "gymnax:Pendulum-v1" if algorithm in CONTINUOUS else CARTPOLE
+    env: Any = triglot.make_env(ENVS.get(algorithm, default))
+    backend = "table" if algorithm in ENVS and "rnd" not in name else "jax"
+    agent = triglot.make_agent(name, env, backend=backend, config={"rollout_length": 8})
+    trainer: Any = make_trainer(agent, env)
+    state = jax.eval_shape(trainer.init, jax.random.key(0))
+    after, metrics = jax.eval_shape(trainer.update, state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    for extension in name.split("+")[1:]:
+        assert f"{extension}_reward" in metrics
+    parts = learned(after.agent).params
+    assert ("rnd_target" in parts) == ("rnd" in name)
+
+
+def test_a_bonus_reaches_the_agent() -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    agent = triglot.make_agent("ppo+counts", env, backend="jax", config=SMALL)
+    trainer: Any = make_trainer(agent, env)
+    start = jax.jit(trainer.init)(jax.random.key(0))
+
+    def params(coef: float) -> Any:
+        hyper = replace(start.agent.hyper, counts_coef=jnp.float32(coef))
+        after, _ = update(replace(start, agent=replace(start.agent, hyper=hyper)))
+        return jax.tree.leaves(after.agent.learner.variables.params)
+
+    update = jax.jit(trainer.update)
+    none, again, some = params(0.0), params(0.0), params(1.0)
+    assert all(map(np.array_equal, none, again))
+    assert not all(map(np.array_equal, none, some))
+
+
+class Half(rl.Extension):
+    """Halve all rewards."""
+
+    name = "half"
+
+    @rl.pytree_dataclass
+    class Hyperparams:
+        half_factor: rl.Number = 0.5
+
+    @dataclass(frozen=True)
+    class Config:
+        """Nothing."""
+
+    def init(self, key: jax.Array, num_envs: int, hyper: Any) -> tuple[()]:
+        return ()
+
+    def update(self, state: Any, trajectory: rl.Trajectory, key: jax.Array, hyper: Any) -> Any:
+        halved = replace(trajectory, reward=hyper.half_factor * trajectory.reward)
+        return halved, state, {"reward": halved.reward.mean()}
+
+
+def test_a_custom_extension() -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    agent = triglot.make_agent(f"ppo+{__name__}:Half", env, backend="jax", config=SMALL)
+    trainer: Any = make_trainer(agent, env)
+    _, metrics = jax.jit(trainer.update)(jax.jit(trainer.init)(jax.random.key(0)))
+    assert metrics["half_reward"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ppo+rdn", "did you mean 'rnd'?"),
+        ("pppo+rnd", "did you mean 'ppo'?"),
+        ("alphazero+rnd", "AlphaZero plans in the environment itself"),
+        ("ppo+rnd+rnd", "both have rnd_"),
+        ("ppo+triglot.algorithms.dqn:DQN", "must be a class that inherits rl.Extension"),
+    ],
+)
+def test_what_is_refused(name: str, words: str) -> None:
+    with pytest.raises(TriglotError, match=words.replace("?", r"\?").replace("+", r"\+")):
+        find_algorithm(name)
+
+
+def test_custom_networks_are_given_by_name() -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    network = triglot.make_agent("ppo", env, backend="jax").network
+    with pytest.raises(TriglotError, match="Missing: rnd_predictor, rnd_target"):
+        triglot.make_agent("ppo+rnd", env, networks=network)
