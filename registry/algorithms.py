@@ -103,7 +103,7 @@ def find_algorithm(name: str) -> Any:
 
 def _extended(algorithm: Any, names: list[str]) -> Any:
     """Extend an algorithm by each extension in turn."""
-    from ..core.extend import Extension, extend
+    from ..core.families.extension import Extension, extend
 
     for name in names:
         if ":" not in name:

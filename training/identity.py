@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.agent import AgentState
 from ..core.errors import TriglotError
-from ..core.extend import ExtendedState
+from ..core.families.extension import ExtendedState
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables

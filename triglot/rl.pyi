@@ -10,7 +10,6 @@ from .core.agent import (
 )
 from .core.environment import Curriculum, Environment, TimeStep, first_step
 from .core.errors import TriglotError
-from .core.extend import Extension, extend
 from .core.families.action_values import (
     ReplayedBatch,
     ReplayedQ,
@@ -26,6 +25,7 @@ from .core.families.actor_critic import (
     ActorCriticState,
     joined,
 )
+from .core.families.extension import Extension, extend
 from .core.families.policy_gradient import (
     AdvantageSamples,
     PolicyGradient,

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import jax
 
-from .agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
-from .errors import TriglotError
-from .network import Network, Variables
-from .networks.architecture import NetworkSpec
-from .networks.combinators import subset
-from .specs import Spec
-from .types import Metrics, PyTree, pytree_dataclass
+from ..agent import AgentBase, PolicyInput, PolicyOutput, Trajectory
+from ..errors import TriglotError
+from ..network import Network, Variables
+from ..networks.architecture import NetworkSpec
+from ..networks.combinators import subset
+from ..specs import Spec
+from ..types import Metrics, PyTree, pytree_dataclass
 
 
 @dataclass(frozen=True)
