@@ -12,6 +12,7 @@ garbage as rarely as the commands do, since traces make many objects that stay.
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,10 +84,21 @@ PACKAGING = (
 )  # fmt: skip
 
 
+# Tests over long tables of like cases, by file: one case of n is quick, the others are marked `slow`.
+# n has no factor in common with the lengths of a table's axes, so that all values of each axis stay.
+ONE_OF = {}
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the files above."""
+    numbers: Counter[tuple[Path, str]] = Counter()
     for item in items:
+        if number := ONE_OF.get(f"{item.path.parent.name}/{item.path.stem}"):
+            test = item.path, getattr(item, "originalname", item.name)
+            if numbers[test] % number:
+                item.add_marker(pytest.mark.slow)
+            numbers[test] += 1
         if not {item.path.stem, item.path.parent.name}.isdisjoint(PACKAGING):
             item.add_marker(pytest.mark.packaging)
         if is_optimized(item.path):
