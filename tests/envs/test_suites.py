@@ -15,7 +15,6 @@ from triglot.checks.environment.check import check_environment
 from triglot.cli import main as cli
 from triglot.core import specs
 from triglot.core.errors import TriglotError
-from triglot.envs.adapting import Adapted
 from triglot.machine.version import package_version
 from triglot.registry.environments import SUITES, load_suite
 
