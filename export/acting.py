@@ -11,7 +11,6 @@ from jax import export as jax_export
 from ..backends.calling import describe_inputs
 from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, describe
-from ..core.host_environment import HostEnvironment
 from ..core.loop.frozen import FrozenPolicy, num_masked
 from ..training.load import Run
 
@@ -29,8 +28,8 @@ class Acting(FrozenPolicy):
         """
         leaves, treedef = jax.tree.flatten(run.agent_states)
         shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-        masked = None if isinstance(run.env, HostEnvironment) else num_masked(run.env)
-        acting = cls.of_state(run.agent, treedef.unflatten(shapes), masked, explore=explore)
+        state, masked = treedef.unflatten(shapes), num_masked(run.env)
+        acting = cls.of_state(run.agent, state, masked, explore=explore)
         return replace(acting, arrays=tuple(leaves[index][seed_index] for index in acting.read))
 
     @property

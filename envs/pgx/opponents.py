@@ -95,7 +95,7 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Against:
     Raises:
       TriglotError: if there is no such opponent, or an option does not go with it.
     """
-    given = {"opponent": RANDOM, **options}
+    given: dict[str, Any] = {"opponent": RANDOM, **options}
     opponent = given.pop("opponent")
     period = COPY_PERIOD if opponent == SELF else None
     if opponent == SELF and "copy_period" in given:
