@@ -37,12 +37,14 @@ class Suite:
       library: the library it needs, which is also the name of its extra; None if none.
       functions: options that may name a function, `package.module:object`, or the folder of a run,
         whose policy is loaded as one.
+      words: values of these options with a meaning of their own, also where a folder is called so.
     """
 
     module: str
     example: str
     library: str | None = None
     functions: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 SUITES = {
@@ -56,7 +58,9 @@ SUITES = {
     "navix": Suite("triglot.envs.navix", "Navix-DoorKey-8x8-v0", "navix"),
     "xminigrid": Suite("triglot.envs.xminigrid", "XLand-MiniGrid-R1-9x9", "xminigrid"),
     "craftax": Suite("triglot.envs.craftax", "Craftax-Classic-Symbolic-v1", "craftax"),
-    "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",)),
+    "pgx": Suite(
+        "triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",), words=("random", "self")
+    ),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
 # By name, since that room is above this one.
@@ -124,6 +128,7 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
             search_here()
         if suite in SUITES:
             given = {n: options[n] for n in SUITES[suite].functions if n in options}
+            given = {n: value for n, value in given.items() if value not in SUITES[suite].words}
             functions = {n: _function(n, value, name) for n, value in given.items()}
             return module.make(rest, **options | functions)
         with user_error_context(f"environment {name!r} failed when it was created"):

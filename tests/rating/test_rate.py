@@ -1,6 +1,7 @@
 """`triglot rate`: games between policies, and a rating of runs."""
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,9 @@ GAME = "pgx:tic_tac_toe"
 
 
 @needs_pgx
-def test_a_run_of_self_play_is_rated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_self_play_is_rated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "run"
     words = ["train", "ppo", f"{GAME},opponent=self,copy_period=2", *SMALL, "--out", str(out)]
     # 33 steps are rounded up to 2 updates.
@@ -110,6 +113,12 @@ def test_a_run_of_self_play_is_rated(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name, words in opponents.items():
         with pytest.raises(triglot.TriglotError, match=words):
             triglot.make_env(name)
+    # A folder called like a word does not replace it, but its path names it.
+    shutil.copytree(out, tmp_path / "self")
+    monkeypatch.chdir(tmp_path)
+    itself: Any = triglot.make_env(f"{GAME},opponent=self")
+    named: Any = triglot.make_env(f"{GAME},opponent=./self")
+    assert itself.copy_period == 10 and named.copy_period is None
     (out / "summary.json").unlink()
     with pytest.raises(triglot.TriglotError, match="is killed: an opponent is a run that has"):
         triglot.make_env(f"{GAME},opponent={out}")
