@@ -20,6 +20,8 @@ triglot watch runs/first
 triglot watch runs/first --metric loss
 triglot curves runs/haiku runs/equinox --out curves.png
 triglot curves runs/* --metric eval_return --labels small large
+triglot rate runs/first
+triglot rate runs/first runs/second --games 1000
 triglot compare ppo gymnax:CartPole-v1 --backends haiku linen nnx equinox --num-seeds 4
 triglot compare ppo gymnax:CartPole-v1 --arithmetic native --ladder
 triglot compare ppo gymnax:CartPole-v1 --against comparison.json --fail-on different

@@ -230,6 +230,24 @@ def _curves(arguments: list[str], started: float) -> int:
     return draw_curves(options)
 
 
+def _rate(arguments: list[str], started: float) -> int:
+    """Play the checkpoints of runs in a game of two players against each other, and rate them.
+
+    The players are the last checkpoint of each run, those that --keep-every kept, and a random
+    player, whose rating is 0. Each pair plays --games games, at random seats. Ratings are Elo
+    points by maximum likelihood (Bradley and Terry 1952), with 95% bootstrap intervals.
+
+    Writes ratings.json and ratings.png, the rating over environment steps, to the first run's
+    folder.
+    """
+    options = _parse(arguments)
+    _set_compilation_cache(options)
+    with phase("importing"):
+        from ..rating.rate import rate_runs
+
+    return rate_runs(options)
+
+
 def _compare(arguments: list[str], started: float) -> int:
     """Train an algorithm with several network libraries from the same weights and keys, and report
     all differences.
@@ -399,8 +417,8 @@ def _version(arguments: list[str], started: float) -> int:
 
 
 _COMMANDS = (
-    _train, _resume, _evaluate, _render, _export, _runs, _watch, _curves, _compare, _sweep, _diff,
-    _translate, _check, _new, _list, _completion, _version,
+    _train, _resume, _evaluate, _render, _export, _runs, _watch, _curves, _rate, _compare, _sweep,
+    _diff, _translate, _check, _new, _list, _completion, _version,
 )  # fmt: skip
 COMMANDS = {command.__name__.removeprefix("_"): command for command in _COMMANDS}
 

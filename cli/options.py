@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from ..compare.options import CompareOptions
 from ..export.options import ExportOptions
 from ..porting.options import TranslateOptions
+from ..rating.options import RateOptions
 from ..registry.arg import Arg, Count, Name
 from ..registry.options import MachineOptions
 from ..sweep.options import SweepOptions
@@ -143,6 +144,7 @@ OPTIONS: dict[str, type] = {
     "runs": training.RunsOptions,
     "watch": training.WatchOptions,
     "curves": training.CurvesOptions,
+    "rate": RateOptions,
     "compare": CompareOptions,
     "sweep": SweepOptions,
     "diff": DiffOptions,
@@ -177,7 +179,7 @@ GROUPS = {
     ),
     "output": Group(
         "What is written, where and how often.",
-        ("out", "checkpoint_seconds", "metrics_every", "log", "print_config", "open"),
+        ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "print_config", "open"),
     ),
     "start": Group(
         "Start from the weights of another run.",

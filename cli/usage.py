@@ -14,6 +14,7 @@ commands:
   runs       list runs with their state and return
   watch      show a run in the terminal while another program trains it
   curves     plot the learning curves of several runs
+  rate       play the checkpoints of runs against each other, and rate them (Elo)
   compare    train with several network libraries from the same weights, and report differences
   sweep      train many settings of an algorithm, and rank them
   diff       compare two networks at equal weights: where they differ, and why

@@ -16,6 +16,7 @@ from ..core.errors import TriglotError, describe, writing
 from ..core.loop.checkpoint import UNFINISHED, check_manifest, write_manifest
 from ..machine.files import write_json
 from ..report.statistics import interval95_over_seeds, last_return
+from ..report.tables import GAP
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 SHARED_FACTS = ("num_updates", "chunk_size", "steps_per_update", "device")  # equal for all backends
@@ -77,13 +78,14 @@ class Record:
         `steps_per_second` counts environment steps of all seeds; it is the median over chunks,
         without the first one of each process if there are others.
         """
-        returns = self.facts["final_returns"]
+        returns, unseen = self.facts["final_returns"], self.facts.get("final_returns_unseen")
         steady = [chunk for chunks in self._by_process() for chunk in chunks[1:]] or self.chunks
         steps = self.facts["steps_per_update"] * num_seeds
         speeds = [chunk["updates"] * steps / max(chunk["seconds"], NO_TIME) for chunk in steady]
         return {
             "final_return_mean": statistics.fmean(returns),
             "final_return_interval": interval95_over_seeds(returns),
+            **({} if unseen is None else {GAP: statistics.fmean(np.subtract(returns, unseen))}),
             "training_return_mean": last_return(self.metrics),
             "steps_per_second": statistics.median(speeds),
             "first_chunk_seconds": self.chunks[0]["seconds"],

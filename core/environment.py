@@ -1,6 +1,7 @@
 """Environments as pure functions of a state; they never reset themselves."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -138,3 +139,33 @@ class Curriculum(Environment, Protocol):
 def initial_progress(env: Environment) -> PyTree:
     """Make the progress of a `Curriculum`; None for all other environments."""
     return env.initial_progress() if isinstance(env, Curriculum) else None
+
+
+Player: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
+"""Choose an action from one observation, its action mask and a key."""
+
+
+@runtime_checkable
+class Game(Environment, Protocol):
+    """An environment whose `step` holds the moves of other players; this is optional.
+
+    All players observe what `obs_spec` describes and do what `action_spec` describes.
+    """
+
+    @property
+    def num_players(self) -> int:
+        """Number of players, the agent among them."""
+        ...
+
+    @property
+    def copy_period(self) -> int | None:
+        """Updates between two copies of the policy in training, which the others then play.
+
+        None if the others are played by one opponent throughout. `reset` and `step` are then for
+        evaluations, against an opponent that does not change.
+        """
+        ...
+
+    def against(self, player: Player) -> "Game":
+        """Let `player` play the others; it may hold tracers, so the result need not be hashable."""
+        ...

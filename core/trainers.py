@@ -21,6 +21,7 @@ from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
 from .loop.vectorize import VectorEnvironment
 from .rl.planning import check_model
 from .types import PyTree
+from .wrappers.levels import held_out
 
 
 def make_trainer(
@@ -52,6 +53,18 @@ def make_trainer(
         return HostTrainer(agent, env, every_update=every_update)
     vector = VectorEnvironment(env, agent.num_envs)
     return Trainer(agent, vector, every_update=every_update, sharding=sharding)
+
+
+def trainers_by_levels(trainer: TrainerLike) -> list[TrainerLike]:
+    """List where to evaluate a training: as it is trained, and on levels held out if it has any.
+
+    Args:
+      trainer: of either kind.
+    """
+    unseen = held_out(trainer.single_env)
+    if unseen is None or not isinstance(trainer, Trainer):
+        return [trainer]
+    return [trainer, make_trainer(trainer.agent, unseen, sharding=trainer.sharding)]
 
 
 def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike:

@@ -76,22 +76,16 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         return first_step(started.state, observe(started.observation))
 
     def step(state: Any, action: jax.Array, key: jax.Array) -> TimeStep:
-        before = types.TimeStep(
-            state=state.replace(key=key),
-            step_type=None,
-            reward=None,
-            discount=None,
-            observation=None,
-        )
+        # XLand's `step` reads the state alone; its end by the limit has the discount 1.
+        unread = dict.fromkeys(("step_type", "reward", "discount", "observation"))
+        before = types.TimeStep(state=state.replace(key=key), **unread)
         after = env.step(params, before, action)
-        terminated = after.discount == 0
-        truncated = after.last() & ~terminated
         return TimeStep(
             state=after.state,
             obs=observe(after.observation),
             reward=after.reward,
-            terminated=terminated,
-            truncated=truncated,
+            terminated=after.discount == 0,
+            truncated=after.last(),
         )
 
     types = require("xminigrid.types", "xminigrid")

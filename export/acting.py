@@ -1,7 +1,7 @@
 """An agent's `act` as one function of the arrays that it reads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -9,37 +9,15 @@ import jax.numpy as jnp
 from jax import export as jax_export
 
 from ..backends.calling import describe_inputs
-from ..core.agent import Agent, PolicyInput
+from ..core.agent import PolicyInput
 from ..core.errors import TriglotError, describe
-from ..core.host_environment import HostEnvironment
-from ..core.numerics import where_rows
-from ..core.specs import zeros
-from ..core.tracing.jaxprs import leaves_read, with_leaves
-from ..core.types import PyTree
+from ..core.loop.frozen import FrozenPolicy, num_masked
 from ..training.load import Run
 
 
 @dataclass(frozen=True, eq=False)
-class Acting:
-    """The policy of one seed of a run.
-
-    Attributes:
-      agent: the algorithm with its network.
-      num_actions: of the action mask that the environment gives; None if it gives none.
-      explore: whether actions are sampled.
-      arrays: the leaves of the agent state that `act` reads; a replay is not among them.
-      treedef: the structure of the agent state.
-      shapes: all leaves of the agent state.
-      read: the indices of `arrays` among them.
-    """
-
-    agent: Agent
-    num_actions: int | None
-    explore: bool
-    arrays: tuple[jax.Array, ...]
-    treedef: Any
-    shapes: tuple[jax.ShapeDtypeStruct, ...]
-    read: tuple[int, ...]
+class Acting(FrozenPolicy):
+    """The policy of one seed of a run, as a function to export."""
 
     @classmethod
     def of(cls, run: Run, seed_index: int, *, explore: bool = False) -> "Acting":
@@ -48,46 +26,11 @@ class Acting:
         Raises:
           TriglotError: if the policy reads more than observations.
         """
-        if getattr(run.agent, "plans", False):
-            raise TriglotError(
-                f"{type(run.agent).__name__} plans with the environment's state, which a policy of "
-                "observations alone does not see: export the weights (--format safetensors), or "
-                "train MuZero, which learns its model."
-            )
         leaves, treedef = jax.tree.flatten(run.agent_states)
-        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves)
-        masked = num_masked(run)
-        whole = cls(run.agent, masked, explore, (), treedef, shapes, tuple(range(len(shapes))))
-        inputs = whole.example(1)
-        key = jax.eval_shape(lambda: jax.random.key(0))
-
-        def act(leaves: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array) -> Any:
-            return whole.act(leaves, carry, inputs, key)
-
-        read = leaves_read(act, shapes, whole.carry(1), inputs, key)
-        arrays = tuple(leaves[index][seed_index] for index in read)
-        return cls(run.agent, masked, explore, arrays, treedef, shapes, read)
-
-    def example(self, batch: Any) -> PolicyInput:
-        """Describe the inputs of `batch` environments, a number or a symbolic dimension."""
-        obs = jax.eval_shape(lambda: zeros(self.agent.obs_spec, batch))
-        first: Any = jax.ShapeDtypeStruct((batch,), bool)
-        mask: Any = None
-        if self.num_actions is not None:
-            mask = jax.ShapeDtypeStruct((batch, self.num_actions), bool)
-        return PolicyInput(obs=obs, first=first, action_mask=mask)
-
-    def carry(self, batch: Any) -> PyTree:
-        """Describe the carry of `batch` environments."""
-        return jax.eval_shape(
-            lambda leaves: self.agent.initial_carry(self.treedef.unflatten(leaves), batch),
-            self.shapes,
-        )
-
-    @property
-    def recurrent(self) -> bool:
-        """Whether the policy has a carry."""
-        return bool(jax.tree.leaves(self.carry(1)))
+        shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+        state, masked = treedef.unflatten(shapes), num_masked(run.env)
+        acting = cls.of_state(run.agent, state, masked, explore=explore)
+        return replace(acting, arrays=tuple(leaves[index][seed_index] for index in acting.read))
 
     @property
     def usage(self) -> str:
@@ -106,26 +49,6 @@ class Acting:
                 "first: bool [B], True where an episode starts; carry: initial_carry(B) then"
             )
         return "\n".join(lines)
-
-    def act(
-        self, arrays: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array
-    ) -> tuple[jax.Array, PyTree]:
-        """Choose actions, `[N, ...]`.
-
-        Args:
-          arrays: the leaves that `read` lists.
-          carry: `[N, ...]`; where `inputs.first` is True the initial one is used instead.
-          inputs: `[N, ...]`.
-          key: a typed key.
-
-        Returns:
-          The actions, and the carry for the next step.
-        """
-        state = with_leaves(self.treedef, self.shapes, self.read, arrays)
-        initial = self.agent.initial_carry(state, inputs.first.shape[0])
-        carry = where_rows(inputs.first, initial, carry)
-        output = self.agent.act(state, carry, inputs, key, explore=self.explore)
-        return output.action, output.carry
 
     def as_function(self, batch: Any) -> tuple[Callable[..., Any], list[Any]]:
         """Build the policy as a function of what changes between calls, its arrays being constants.
@@ -176,11 +99,3 @@ class Acting:
                 f"size: {describe(error)}. Write it without Python decisions on the size of the "
                 "batch."
             ) from error
-
-
-def num_masked(run: Run) -> int | None:
-    """Return the number of actions in the masks that a run's environment gives; None without."""
-    if isinstance(run.env, HostEnvironment):
-        return None
-    mask = jax.eval_shape(run.env.reset, jax.random.key(0)).action_mask
-    return None if mask is None else mask.shape[-1]

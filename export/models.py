@@ -13,13 +13,13 @@ from ..backends import build
 from ..backends.libraries import find
 from ..backends.naming import normalize_separators, words_of
 from ..backends.translate import translate
+from ..core.loop.frozen import num_masked
 from ..core.network import Network
 from ..core.networks.architecture import NetworkSpec
 from ..core.networks.combinators import part_of
 from ..core.specs import Box, Discrete, MultiDiscrete
 from ..registry.algorithms import ALGORITHMS
 from ..training.load import MEAN, VARIANCE, Run, statistics_of, variables_of
-from .acting import num_masked
 from .sources import camel, network_source
 from .styles import LIBRARIES, SAFETENSORS, Style
 
@@ -209,7 +209,7 @@ def _act(run: Run, seed_index: int, specs: Mapping[str, NetworkSpec], normalizes
     part, head = next(
         (name, head) for name, spec in specs.items() for head, _ in spec.heads if head in choices
     )
-    masked, recurrent = num_masked(run) is not None, specs[part].cell is not None
+    masked, recurrent = num_masked(run.env) is not None, specs[part].cell is not None
     obs = "normalize(obs)" if normalizes else "obs"
     arguments = ["obs", *(["action_mask"] if masked else []), *(["carry"] if recurrent else [])]
     call = f'outputs = apply("{part}", {obs})'

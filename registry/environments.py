@@ -7,6 +7,7 @@ import ast
 import difflib
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import plugins
@@ -34,13 +35,16 @@ class Suite:
       module: a module with `make(name, **options)` and `names()`.
       example: a name that `make` accepts.
       library: the library it needs, which is also the name of its extra; None if none.
-      functions: options that may name a function, `package.module:object`.
+      functions: options that may name a function, `package.module:object`, or the folder of a run,
+        whose policy is loaded as one.
+      words: values of these options with a meaning of their own, also where a folder is called so.
     """
 
     module: str
     example: str
     library: str | None = None
     functions: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 SUITES = {
@@ -54,9 +58,13 @@ SUITES = {
     "navix": Suite("triglot.envs.navix", "Navix-DoorKey-8x8-v0", "navix"),
     "xminigrid": Suite("triglot.envs.xminigrid", "XLand-MiniGrid-R1-9x9", "xminigrid"),
     "craftax": Suite("triglot.envs.craftax", "Craftax-Classic-Symbolic-v1", "craftax"),
-    "pgx": Suite("triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",)),
+    "pgx": Suite(
+        "triglot.envs.pgx", "connect_four", "pgx", functions=("opponent",), words=("random", "self")
+    ),
     "probe": Suite("triglot.envs.probes", "two-step"),
 }
+# By name, since that room is above this one.
+POLICY_OF_RUN = "triglot.export.opponent:player_of_run"
 STEPPED_IN_PYTHON = ("gymnasium", "envpool")  # no wrapper of ours applies
 
 
@@ -119,8 +127,10 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
         if ":" in rest:  # `module:name`, as in Gymnasium
             search_here()
         if suite in SUITES:
-            named = [n for n in SUITES[suite].functions if is_path(str(options.get(n)))]
-            return module.make(rest, **options | {n: load(n, options[n]) for n in named})
+            given = {n: options[n] for n in SUITES[suite].functions if n in options}
+            given = {n: value for n, value in given.items() if value not in SUITES[suite].words}
+            functions = {n: _function(n, value, name) for n, value in given.items()}
+            return module.make(rest, **options | functions)
         with user_error_context(f"environment {name!r} failed when it was created"):
             return module.make(rest, **options)
     if suite in suites() or (not colon and name not in plugins.names("environment")):
@@ -128,6 +138,15 @@ def _make(name: str, options: dict[str, Any]) -> "Environment":
     if colon and (not is_path(name) or not is_module(suite)):
         check_known("environment suite", suite, suites())
     return load_env(name, options)
+
+
+def _function(option: str, value: Any, env: str) -> Any:
+    """Load what an option names, a function or the policy of a run; return other values."""
+    if isinstance(value, str) and is_path(value):
+        return load(option, value)
+    if isinstance(value, str | Path) and (Path(value) / "config.json").is_file():
+        return load(option, POLICY_OF_RUN)(str(value), env)
+    return value
 
 
 def _split_options(name: str) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,20 @@ from typing import Any
 
 from ..backends import libraries
 from . import numbers
-from .tables import LIBRARY, Column, Record, Result, Table, estimated, picked, spread, spread_column
+from .tables import (
+    GAP_NOTE,
+    LIBRARY,
+    Column,
+    Record,
+    Result,
+    Table,
+    estimated,
+    gap_column,
+    picked,
+    picked_gap,
+    spread,
+    spread_column,
+)
 
 AT_ONCE = "Trainings ran on one core each, and several at the same time."
 # Facts of a library that `compare` finds while it trains: name, header, format, factor.
@@ -63,6 +76,7 @@ def summary_table(result: Result) -> Table:
                 "library": name,
                 "differs": _differs(identity.get(name)),
                 "return": picked(mean, "value", *ENDS) | spread(facts.get("final_returns") or ()),
+                **picked_gap(facts),
                 **{key: facts.get(key) for key, *_ in SPEEDS},
             }
         )
@@ -71,9 +85,11 @@ def summary_table(result: Result) -> Table:
         Column("differs", lambda row: row["differs"], left=True),
         Column("return", lambda row: numbers.returns(row["return"]["value"])),
         *spread_column("return", result["num_seeds"]),
+        *(gap := gap_column(records)),
         *map(_speed, SPEEDS),
     )
-    return Table(name="summary", title="Summary", columns=columns, records=records)
+    note = GAP_NOTE if gap else ""
+    return Table(name="summary", title="Summary", columns=columns, records=records, note=note)
 
 
 def speeds_table(result: Result) -> Table:

@@ -148,3 +148,20 @@ def spread_column(name: str, num_seeds: int) -> list[Column]:
     if num_seeds >= MIN_SEEDS:
         return [Column("95% interval", lambda row: numbers.interval(row[name]))]
     return [Column("range of seeds", lambda row: numbers.span(row[name]))][: num_seeds > 1]
+
+
+# The field of a result in an environment with levels.
+GAP = "generalization_gap"
+GAP_NOTE = "Gap: the mean return on the levels of the training, less that on levels held out."
+
+
+def picked_gap(facts: Record) -> dict[str, float | None]:
+    """Take the generalization gap out of a result; empty without levels."""
+    return {GAP: facts[GAP]} if GAP in facts else {}
+
+
+def gap_column(records: Sequence[Record]) -> list[Column]:
+    """Make the column of the generalization gap, if one of the records has it."""
+    if not any(GAP in row for row in records):
+        return []
+    return [Column("gap", lambda row: numbers.returns(row.get(GAP)))]

@@ -12,11 +12,21 @@ from ..jobs.ledger import Ledger
 from ..report import numbers
 from ..report.statistics.curves import finite_mean
 from ..report.statistics.estimate import Bounds, interquartile_mean, mean
-from ..report.tables import Column, Table, estimated, spread, spread_column
+from ..report.tables import (
+    GAP,
+    GAP_NOTE,
+    Column,
+    Table,
+    estimated,
+    gap_column,
+    picked_gap,
+    spread,
+    spread_column,
+)
 from .batches import Batch, by_pair
 from .learning import Learning
 from .plan import SweepPlan
-from .training import ARRAYS
+from .training import ARRAYS, FINAL, UNSEEN
 
 SHOWN = 20  # settings that a terminal shows
 FINISHED, STOPPED, DIVERGED = "finished", "stopped", "diverged"
@@ -40,6 +50,7 @@ class Outcome:
       final: greedy return of each seed after training, `[S]`; None if it was not evaluated.
       curves: return in training, `[S, P]`; NaN where no episode ended.
       env_steps: environment steps at each point, `[P]`.
+      unseen: as `final`, on levels that are held out; None if the environment has no levels.
     """
 
     number: int
@@ -52,6 +63,7 @@ class Outcome:
     final: np.ndarray | None
     curves: np.ndarray
     env_steps: np.ndarray
+    unseen: np.ndarray | None = None
 
     @property
     def returns(self) -> np.ndarray:
@@ -63,6 +75,14 @@ class Outcome:
     def known(self) -> np.ndarray:
         """Returns that are finite numbers."""
         return self.returns[np.isfinite(self.returns)]
+
+    @property
+    def gap(self) -> float | None:
+        """Generalization gap: by how much the mean return on unseen levels is less."""
+        if self.final is None or self.unseen is None:
+            return None
+        found = float(finite_mean(np.where(self.finite, self.final - self.unseen, np.nan)))
+        return found if math.isfinite(found) else None
 
     @property
     def num_diverged(self) -> int:
@@ -123,7 +143,8 @@ def outcomes(plan: SweepPlan, ledger: Ledger, stages: Sequence[Sequence[Batch]])
                 stopped=not batch.is_last,
                 finite=column("finite"),
                 training=column("recent"),
-                final=column("final") if "final" in arrays[batch.name] else None,
+                final=column(FINAL) if FINAL in arrays[batch.name] else None,
+                unseen=column(UNSEEN) if UNSEEN in arrays[batch.name] else None,
                 curves=learning.curves()[:, points],
                 env_steps=learning.ends()[points] * steps,
             )
@@ -172,6 +193,7 @@ def as_records(plan: SweepPlan, found: Sequence[Outcome]) -> list[dict[str, Any]
                     "return": mean(known, limits).as_json() if len(known) else None,
                     "iqm": interquartile_mean(known, limits).as_json() if has_iqm else None,
                     "training_return": float(training.mean()) if len(training) else None,
+                    **_generalization(one),
                     "num_diverged": one.num_diverged,
                     "returns": one.returns,
                     "training_returns": one.training,
@@ -192,6 +214,7 @@ def trainings_table(found: Sequence[Outcome]) -> Table:
             "steps": one.num_steps,
             "return": None if one.final is None else _number(one.returns[seed]),
             "training_return": _number(one.training[seed]),
+            **({} if one.unseen is None else {"return_unseen": _number(one.unseen[seed])}),
         }
         for one in found
         for seed in range(len(one.finite))
@@ -207,6 +230,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
             **_cells(one["values"]),
             "return": estimated(one["return"]) | spread(one["returns"]),
             "iqm": estimated(one["iqm"]),
+            **picked_gap(one),
             "training_return": one["training_return"],
             "status": DIVERGED if one["num_diverged"] else one["status"],
             "num_diverged": one["num_diverged"],
@@ -221,6 +245,7 @@ def ranking_table(result: Mapping[str, Any]) -> Table:
         *spread_column("return", result["num_seeds"]),
         *(Column(name, lambda row, n=name: row[n]) for name in result["names"]),
         Column("IQM", lambda row: numbers.returns(row["iqm"][""])),
+        *gap_column(records),
     ]
     if any(one["status"] != "finished" or one["num_diverged"] for one in result["settings"]):
         columns += [
@@ -245,11 +270,18 @@ def _note(result: Mapping[str, Any]) -> str:
     else:
         text = f"Return of the last tenth of training, mean over {result['num_seeds']} seeds."
     text += " IQM: interquartile mean. Intervals are at 95 %, from 5 seeds on."
+    if gap_column(result["settings"]):
+        text += f" {GAP_NOTE}"
     if any(one["status"] == "stopped" for one in result["settings"]):
         text += " A setting that was stopped has the return of its recent training episodes."
     if any(one["num_diverged"] for one in result["settings"]):
         text += " A setting is diverged if a seed's parameters became NaN or infinite."
     return text
+
+
+def _generalization(one: Outcome) -> dict[str, Any]:
+    """Describe the returns on unseen levels; empty if the environment has no levels."""
+    return {} if one.unseen is None else {"returns_unseen": one.unseen, GAP: one.gap}
 
 
 def _cells(values: Mapping[str, Any]) -> dict[str, str]:

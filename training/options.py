@@ -59,6 +59,8 @@ class TrainOptions(SharedOptions, MachineOptions):
       stop_at: stop when the mean return over seeds reaches this: the greedy one of --eval-every, or
         without it, that of the training episodes in about a second.
       checkpoint_seconds: seconds between checkpoints; 0 writes one at the end only.
+      keep_every: keep a checkpoint at multiples of N environment steps per seed, which `triglot
+        rate` lets play.
       metrics_every: write the metrics of every k-th update only; metrics.jsonl has one line each.
       log: loggers in addition to metrics.jsonl: tensorboard, wandb (Weights & Biases), or both.
         They get each metric of each seed and the mean over seeds, averaged to at most 1,000 points.
@@ -80,6 +82,7 @@ class TrainOptions(SharedOptions, MachineOptions):
     eval_every: Annotated[int | None, Arg("N", "after training only")] = None
     stop_at: Annotated[float | None, Arg("RETURN", "train to the end")] = None
     checkpoint_seconds: Annotated[float, Arg("SECONDS")] = 60.0
+    keep_every: Annotated[int | None, Arg("N", "the last two")] = None
     metrics_every: Annotated[int, Arg("K")] = 1
     log: Annotated[tuple[str, ...], Arg("tensorboard|wandb ...", "none")] = ()
     debug: Annotated[tuple[str, ...], Arg("nans|no-jit ...", "none")] = ()

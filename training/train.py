@@ -36,13 +36,21 @@ from .monitoring.evaluating import (
     compile_play,
     play_after_training,
 )
+from .monitoring.schedule import chunk_boundary, keeping_period
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .render import Videos
 from .resume.changing import changed, check_change, describe_change, record_change
-from .resume.restoring import CHECKPOINTS, Progress, initial, restore, seed_keys
+from .resume.restoring import (
+    CHECKPOINTS,
+    Progress,
+    initial,
+    kept_checkpoints,
+    restore,
+    seed_keys,
+)
 from .resume.starting import Start, read_start
 from .storage import logs
 from .storage.config import read_config
@@ -166,8 +174,9 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if state is None or done < plan.num_updates:
             with closing(plan.trainer.program()) as program, profiler or nullcontext():
                 state = _prepare(plan, program, state, background, watch)
-                size, period = plan.trainer.chunk_size, evaluator.period
-                run = partial(run_chunks, program, chunk_size=size, boundary=period)
+                boundary = chunk_boundary(options, plan.trainer.steps_per_update)
+                size = plan.trainer.chunk_size
+                run = partial(run_chunks, program, chunk_size=size, boundary=boundary)
                 run = run if profiler is None else partial(profiler.chunks, run)
                 chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
                 state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
@@ -304,6 +313,7 @@ def _train(
       The last states, and a description of the divergence or None.
     """
     options, empty = plan.options, _updates_before_learning(plan)
+    keeping = keeping_period(options, plan.trainer.steps_per_update)
     steps_per_update = plan.trainer.steps_per_update * options.num_seeds
     diverged, saved = None, time.perf_counter()
     with Bar(
@@ -325,6 +335,9 @@ def _train(
                 bar.update(chunk.count * steps_per_update)
                 if diverged or interrupt.pressed or evaluator.reached is not None:
                     break
+                if keeping is not None and chunk.num_updates % keeping == 0:
+                    kept = gathered(state, options.num_seeds)
+                    kept_checkpoints(plan.out).save(chunk.num_updates, kept)
                 seconds = options.checkpoint_seconds
                 if seconds and time.perf_counter() - saved >= seconds:
                     _checkpoint(plan, journal, state)

@@ -24,7 +24,7 @@ from ...core.loop.state import RunnerState
 from ...core.loop.trainer import CompiledProgram, Trainer, init_seeds, updates_for
 from ...core.loop.vectorize import VectorEnvironment
 from ...core.network import Variables
-from ...core.trainers import divide_seeds
+from ...core.trainers import divide_seeds, trainers_by_levels
 from ...machine import version
 from ...machine.files import write_json
 from ...registry.environments import make_env
@@ -206,15 +206,17 @@ class Session:
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
         keys = jax.random.split(key, self.options.num_seeds)
-        played = self.trainer.evaluate_seeds(
-            self.state.agent,
-            keys,
-            num_episodes=self.options.eval_episodes,
-            max_steps=100_000,
-            explore=False,
-        )
+        names = ("final_returns", "final_returns_unseen")
+        for name, trainer in zip(names, trainers_by_levels(self.trainer), strict=False):
+            played = trainer.evaluate_seeds(
+                self.state.agent,
+                keys,
+                num_episodes=self.options.eval_episodes,
+                max_steps=100_000,
+                explore=False,
+            )
+            self.facts[name] = np.asarray(played.returns).mean(axis=1).tolist()
         self.facts |= {
-            "final_returns": np.asarray(played.returns).mean(axis=1).tolist(),
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),
             "program": describe(self.program.compiled),

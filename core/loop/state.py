@@ -20,6 +20,7 @@ class RunnerState:
       carry: the policy's carry, `[N, ...]`.
       env: the environments' `VectorState`; `()` for host environments.
       num_updates: int32 `[]`, updates done.
+      opponent: in self-play, the copy of the policy that plays the others; None without.
     """
 
     key: jax.Array
@@ -27,6 +28,7 @@ class RunnerState:
     carry: PyTree
     env: Any
     num_updates: jax.Array
+    opponent: PyTree = None
 
 
 def first_state(

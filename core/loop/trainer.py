@@ -20,6 +20,7 @@ from ..types import PyTree
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
 from .rollout import online_rollout, rollout
+from .self_play import check_self_play, copied, renewed
 from .sharding import Sharding, gathered, on_host
 from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
 from .vectorize import VectorEnvironment
@@ -59,6 +60,7 @@ class Trainer:
     def __post_init__(self) -> None:
         sized = self.env.for_rollouts(self.agent.rollout_length)
         object.__setattr__(self, "env", sized)
+        check_self_play(self.agent, self.single_env)
         if self.sharding is not None and self.every_update is not None:
             raise TriglotError(
                 "every_update is called in the order of the updates, which JAX does on one device "
@@ -77,7 +79,8 @@ class Trainer:
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
         """Initialize the agent and reset the environments."""
-        return first_state(self.agent, self.env.num_envs, self.env.reset, key, hyper)
+        state = first_state(self.agent, self.env.num_envs, self.env.reset, key, hyper)
+        return replace(state, opponent=copied(self.agent, self.single_env, state.agent))
 
     def update(self, runner_state: RunnerState, keys: UpdateKeys | None = None) -> Updated:
         """Collect one rollout and learn from it; an online agent learns after every step.
@@ -91,11 +94,14 @@ class Trainer:
         """
         if keys is None:
             keys = update_keys(runner_state.key, runner_state.num_updates)
-        state = replace(runner_state, env=self.env.refresh(runner_state.env, keys.pool))
+        env, opponent = renewed(self.agent, self.env, runner_state)
+        state = replace(
+            runner_state, env=env.refresh(runner_state.env, keys.pool), opponent=opponent
+        )
         if self.agent.online:
-            state, metrics, stats = online_rollout(self.agent, self.env, state, keys.rollout)
+            state, metrics, stats = online_rollout(self.agent, env, state, keys.rollout)
         else:
-            state, trajectory, stats = rollout(self.agent, self.env, state, keys.rollout)
+            state, trajectory, stats = rollout(self.agent, env, state, keys.rollout)
             if self.sharding is not None:
                 trajectory = self.sharding.keep_divided(trajectory)
             agent_state, metrics = self.agent.update(state.agent, trajectory, keys.learn)

@@ -41,6 +41,8 @@ OWN_LIBRARY = {
     ("envs", "maze"): {"jumanji"},
     ("envs", "vector"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},
+    ("envs", "frames"): {"gymnax"},
+    ("envs", "game"): {"pgx"},
     ("envs", "playground"): {"mujoco_playground", "brax"},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }

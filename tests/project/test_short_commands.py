@@ -36,9 +36,10 @@ GIVEN = {
     "compare": [*RUN, "--repetitions 0"],
     "resume": ["--no-compilation-cache"],
     "evaluate": ["--episodes 4"],
+    "rate": ["--games 4"],
     "render": ["--max-steps 8"],
 }
-MOST = {"--eval-every": 64, "--num-seeds": 2, "--num-settings": 2}
+MOST = {"--eval-every": 64, "--keep-every": 64, "--num-seeds": 2, "--num-settings": 2}
 
 
 def is_run(page: str, words: list[str]) -> bool:

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_IMPORT["training"] = {*MAY_IMPORT["registry"], *MAY_IMPORT["jobs"], "jobs"}
 MAY_IMPORT["export"] = MAY_IMPORT["sweep"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["rating"] = MAY_IMPORT["export"] | {"export"}
 MAY_IMPORT["porting"] = {"core", "backends", "diff", "registry", "terminal"}
 MAY_IMPORT["compare"] = MAY_IMPORT["sweep"] | {"diff"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)

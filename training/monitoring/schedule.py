@@ -1,4 +1,4 @@
-"""`--eval-every` and `--stop-at`: when a training is evaluated, and what these options allow."""
+"""When a training is evaluated, kept and stopped: `--eval-every`, `--keep-every`, `--stop-at`."""
 
 import math
 
@@ -18,12 +18,35 @@ def evaluation_period(options: TrainOptions, steps_per_update: int) -> int | Non
     return -(-options.eval_every // unit) * options.metrics_every
 
 
+def keeping_period(options: TrainOptions, steps_per_update: int) -> int | None:
+    """Count the updates between two checkpoints that are kept; None if none are."""
+    return None if options.keep_every is None else -(-options.keep_every // steps_per_update)
+
+
+def chunk_boundary(options: TrainOptions, steps_per_update: int) -> int | None:
+    """Count the updates at whose multiples a chunk must end; None if anywhere."""
+    periods = (
+        evaluation_period(options, steps_per_update),
+        keeping_period(options, steps_per_update),
+    )
+    given = [period for period in periods if period is not None]
+    return math.gcd(*given) if given else None
+
+
 def check_schedule(options: TrainOptions, steps_per_update: int, num_updates: int) -> None:
-    """Check `--eval-every` and `--stop-at`.
+    """Check `--eval-every`, `--keep-every` and `--stop-at`.
 
     Raises:
-      TriglotError: if a value is invalid, or no evaluation would happen.
+      TriglotError: if a value is invalid, or nothing would be evaluated or kept.
     """
+    if options.keep_every is not None:
+        check_count("keep_every", options.keep_every)
+        if options.keep_every > num_updates * steps_per_update:
+            raise TriglotError(
+                f"--keep-every {options.keep_every:,} is more than the "
+                f"{num_updates * steps_per_update:,} steps of the training, so no checkpoint would "
+                "be kept: give less, or leave it out."
+            )
     if options.stop_at is not None and not math.isfinite(options.stop_at):
         raise TriglotError(f"stop_at must be a finite return, got {options.stop_at}.")
     if options.eval_every is None:

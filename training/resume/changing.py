@@ -10,8 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...core.agent import Agent
 from ...core.errors import MissingExtra, TriglotError
 from ...core.hyper import Scheduled
+from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
 from ...machine.files import write_json
 from ...report.statistics import format_return
@@ -223,7 +225,9 @@ class Translation:
             return source.init(key, source.num_envs, self._plan.hyper)
 
         keys = jax.random.split(jax.random.key(0), self._plan.options.num_seeds)
-        return replace(self._like, agent=jax.eval_shape(jax.vmap(init), keys))
+        agent = jax.eval_shape(jax.vmap(init), keys)
+        opponent = jax.eval_shape(lambda states: self._copied(source, states), agent)
+        return replace(self._like, agent=agent, opponent=opponent)
 
     def of(self, number: int, states: RunnerState) -> RunnerState:
         """Translate the states read from the checkpoint after `number` updates."""
@@ -232,7 +236,11 @@ class Translation:
             return states
         target = self._plan.trainer.agent
         moved = jax.vmap(lambda state: translate_agent_state(state, source, target))(states.agent)
-        return replace(states, agent=moved)
+        return replace(states, agent=moved, opponent=self._copied(target, moved))
+
+    def _copied(self, agent: Agent, agent_states: Any) -> Any:
+        """Copy the policies `[S, ...]` that play the others in self-play; None without it."""
+        return jax.vmap(lambda state: copied(agent, self._plan.env, state))(agent_states)
 
     def _source(self, number: int) -> Any:
         """Build the agent of the library that wrote a checkpoint; None if it is the plan's.

@@ -1,10 +1,13 @@
 """The state of a run: initialized, or read from its last checkpoint."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
 
 from ...core.errors import TriglotError, check_known
+from ...core.hyper import MAX_COUNT
+from ...core.loop import checkpoint
 from ...core.loop.checkpoint import Checkpoints, DamagedError
 from ...core.loop.state import RunnerState
 from ...core.loop.trainer import init_seeds
@@ -14,7 +17,7 @@ from ..storage.config import read_config
 from ..storage.records import recorded_progress
 from .changing import Translation, with_schedule
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, KEPT = "checkpoints", "kept"
 KINDS = ("last", "best")
 
 
@@ -49,8 +52,6 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
     check_known("checkpoint", kind, KINDS)
     if kind == "best" and previous:
         raise TriglotError("--previous is about the last checkpoint, and --checkpoint is best.")
-    # The function itself: JAX takes compiler options of an outermost program only.
-    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
     recorded = recorded_progress(plan.out)
     is_best = kind == "best"
     checkpoints = best_checkpoints(plan.out) if is_best else Checkpoints(plan.out / CHECKPOINTS)
@@ -64,7 +65,7 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"the checkpoints of {plan.out} are gone; the last one was written after {recorded:,} "
             f"updates. Put {checkpoints.folder} back, or train again in another folder."
         )
-    translation = Translation(plan, like)
+    translation = _translation(plan)
     try:
         done, state = checkpoints.restore(translation.like, previous=previous)
     except DamagedError:
@@ -78,3 +79,29 @@ def restore(plan: Plan, *, previous: bool = False, kind: str = "last") -> Progre
             f"checkpoint cannot be read: {error} Use that version, or train again."
         ) from None
     return Progress(with_schedule(translation.of(done, state), plan.hyper), done)
+
+
+def kept_checkpoints(folder: Path) -> Checkpoints:
+    """Give the place of the checkpoints that `--keep-every` keeps.
+
+    Args:
+      folder: the run directory.
+    """
+    return Checkpoints(folder / KEPT, keep=MAX_COUNT)
+
+
+def restore_kept(plan: Plan, number: int) -> Progress:
+    """Read the checkpoint that was kept after `number` updates.
+
+    Raises:
+      TriglotError: if there is none, it is damaged, or it does not fit the run.
+    """
+    translation = _translation(plan)
+    state = checkpoint.restore(kept_checkpoints(plan.out).path(number), translation.like(number))
+    return Progress(with_schedule(translation.of(number, state), plan.hyper), number)
+
+
+def _translation(plan: Plan) -> Translation:
+    # The function itself: JAX takes compiler options of an outermost program only.
+    like = jax.eval_shape(lambda: init_seeds.function(plan.trainer, seed_keys(plan), plan.hyper))
+    return Translation(plan, like)

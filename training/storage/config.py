@@ -18,6 +18,7 @@ CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
 # Fields that were added to schema 1, with their default.
 ADDED = {
     **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
+    "keep_every": None,
     "metrics_every": 1,
     "init_names": (),
     "devices": 1,

@@ -5,21 +5,20 @@ https://github.com/RobertTLange/gymnax, version 1.x.
 """
 
 import inspect
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import fields, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ..core.errors import TriglotError, require, user_error_context
-from ..core.specs import Box, Dict, Spec
-from ..core.types import PyTree
-from . import adapting
-from .adapting import Adapted, Adapter, check_options, check_values
-from .gif import without_window, write_gif
-from .gymnasium import spec_from_space
+from ...core.errors import require, user_error_context
+from ...core.specs import Box, Dict, Spec
+from .. import adapting
+from ..adapting import Adapted, Adapter, check_options, check_values
+from ..gif import write_gif
+from ..gymnasium import spec_from_space
+from .frames import frames
 
 # Unsupported environments, with the reason.
 _EXCLUDED = {"MNISTBandit-bsuite": "it downloads its images in its constructor"}
@@ -79,7 +78,7 @@ def _build(env_id: str, given: dict[str, Any]) -> Adapter:
     )
 
     def draw(states: list[Any], path: str) -> None:
-        write_gif(path, _frames(env, params, states), num_frames=len(states))
+        write_gif(path, frames(env, params, states), num_frames=len(states))
 
     to_gymnasium = gymnax.environments.spaces.gymnax_space_to_gym_space
     obs_spec = spec_from_space(to_gymnasium(env.observation_space(params)))
@@ -105,44 +104,3 @@ def _as_returned(spec: Spec, returned: Any) -> Spec:
     if isinstance(spec, Dict):
         return Dict({name: _as_returned(child, returned[name]) for name, child in spec.items})
     return replace(spec, dtype=str(returned.dtype))
-
-
-def _frames(env: Any, params: Any, states: list[PyTree]) -> Iterator[np.ndarray]:
-    """Render each state with gymnax, uint8 `[height, width, 3]`."""
-    visualize = require("gymnax.visualize.visualizer", "gymnax")
-    if env.name in visualize.vis_gym.SUPPORTED_GYM_ENVS:
-        yield from _classic_frames(visualize.vis_gym, env.name, params, states)
-        return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.pyplot import close
-
-    picture = visualize.Visualizer(env, params, states)
-    try:
-        picture.init()
-        if not hasattr(picture, "im"):
-            raise TriglotError(f"gymnax cannot render {env.name}.")
-        canvas = FigureCanvasAgg(picture.fig)
-        for index in range(len(states)):
-            picture.update(index)
-            canvas.draw()
-            yield np.asarray(canvas.buffer_rgba())[..., :3]
-    finally:
-        close(picture.fig)
-
-
-def _classic_frames(
-    vis_gym: Any, name: str, params: Any, states: list[PyTree]
-) -> Iterator[np.ndarray]:
-    """Render with Gymnasium; gymnax's own function builds an environment for every frame."""
-    without_window()
-    require("pygame", "render")
-    renderer = vis_gym.gym.make(name, render_mode="rgb_array")
-    try:
-        renderer.reset()
-        vis_gym.set_gym_params(renderer.unwrapped, name, params)
-        for state in states:
-            renderer.unwrapped.state = vis_gym.get_gym_state(state, name)
-            renderer.unwrapped.last_u = getattr(state, "last_u", None)  # Pendulum's arrow
-            yield renderer.render()
-    finally:
-        renderer.close()

@@ -1,0 +1,22 @@
+"""Games inside of wrappers: find one, and replace the opponent."""
+
+from dataclasses import replace
+
+from ..environment import Environment, Game, Player
+from .base import Wrapper
+
+
+def game_in(env: Environment) -> Game | None:
+    """Take a game out of its wrappers; None if there is none."""
+    while isinstance(env, Wrapper) and not isinstance(env, Game):
+        env = env.env
+    return env if isinstance(env, Game) else None
+
+
+def against(env: Environment, player: Player) -> Environment:
+    """Let `player` play the others in the game inside of `env`; see `Game`."""
+    if isinstance(env, Game):
+        return env.against(player)
+    if not isinstance(env, Wrapper):
+        return env
+    return replace(env, env=against(env.env, player))

@@ -1,0 +1,119 @@
+"""The other players of a game: random, a function, a trained policy, or the policy in training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...core.environment import Player, TimeStep
+from ...core.errors import TriglotError, unknown
+from ...core.hyper import check_count
+from ...core.types import PyTree
+from ...core.wrappers.base import Wrapper
+from ..adapting import Adapted, library_promotion, strong
+from .game import AGENT, library_game, observe
+
+OPTIONS = ("opponent", "opponent_sampled", "copy_period")
+RANDOM, SELF = "random", "self"
+CHOICES = [RANDOM, SELF, "a run's folder", "a function, such as my_file:play"]
+COPY_PERIOD = 10  # updates
+
+
+def random_player(obs: jax.Array, legal: jax.Array, key: jax.Array) -> jax.Array:
+    """Play a legal action, all alike."""
+    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf))
+
+
+@dataclass(frozen=True)
+class Against(Wrapper):
+    """A game as one of its players sees it, at a random seat; a step holds the others' moves.
+
+    Attributes:
+      env: the game, in which the caller moves for every player.
+      player: moves for the others.
+      copy_period: see `Game`.
+    """
+
+    player: Player = random_player
+    copy_period: int | None = None
+
+    @property
+    def num_players(self) -> int:
+        return library_game(self._game).num_players
+
+    def against(self, player: Player) -> "Against":
+        return replace(self, player=player)
+
+    def inner(self, states: PyTree) -> PyTree:
+        return states
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        init_key, others_key = jax.random.split(key)
+        start = self._others_play(self.env.reset(init_key), others_key)
+        return replace(start, reward=jnp.zeros((), jnp.float32))
+
+    def step(self, state: PyTree, action: jax.Array, key: jax.Array) -> TimeStep:
+        own_key, others_key = jax.random.split(key)
+        return self._others_play(self.env.step(state, action, own_key), others_key)
+
+    def _others_play(self, now: TimeStep, key: jax.Array) -> TimeStep:
+        """Play until it is the agent's turn or the game has ended; rewards are summed."""
+
+        def waits(carry: tuple[TimeStep, jax.Array]) -> jax.Array:
+            now, _ = carry
+            return (now.state.current_player != AGENT) & ~now.terminated & ~now.truncated
+
+        def move(carry: tuple[TimeStep, jax.Array]) -> tuple[TimeStep, jax.Array]:
+            now, key = carry
+            next_key, choice_key, step_key = jax.random.split(key, 3)
+            action = self.player(now.obs, now.action_mask, choice_key)
+            after = self.env.step(now.state, action, step_key)
+            return replace(after, reward=now.reward + after.reward), next_key
+
+        last, _ = jax.lax.while_loop(waits, move, (strong(now), key))
+        with library_promotion():
+            return replace(last, obs=observe(self._game, last.state, AGENT))
+
+    @property
+    def _game(self) -> str:
+        game: Any = self.env
+        return game.env_id
+
+
+def against(game: Adapted, options: Mapping[str, Any]) -> Against:
+    """Let an opponent play the other players of a game.
+
+    Args:
+      game: its players are all moved by the caller.
+      options: `opponent`: `random` (the default); `self`, the policy in training, of which a copy
+        is made every `copy_period` updates (10) and samples its actions, while evaluations are
+        against `random`; or a hashable `Player`, which `make_env` also takes by name,
+        `my_file:play`, or as the folder of a run, whose policy is greedy unless `opponent_sampled`.
+
+    Raises:
+      TriglotError: if there is no such opponent, or an option does not go with it.
+    """
+    given: dict[str, Any] = {"opponent": RANDOM, **options}
+    opponent = given.pop("opponent")
+    period = COPY_PERIOD if opponent == SELF else None
+    if opponent == SELF and "copy_period" in given:
+        period = given.pop("copy_period")
+        check_count(f"copy_period of {game.name}", period)
+    sampling = getattr(opponent, "sampling", None)  # of a run's policy
+    if sampling is not None and "opponent_sampled" in given:
+        sampled = given.pop("opponent_sampled")
+        if not isinstance(sampled, bool):
+            raise TriglotError(
+                f"opponent_sampled of {game.name} must be True or False, got {sampled!r}."
+            )
+        opponent = sampling(sampled)
+    for name in given:
+        needed = {"copy_period": "opponent=self", "opponent_sampled": "opponent=FOLDER, of a run"}
+        raise TriglotError(f"{name} of {game.name} goes with {needed[name]}.")
+    if opponent in (RANDOM, SELF):
+        return Against(game, random_player, period)
+    if not callable(opponent):
+        raise unknown(f"opponent of {game.name}", str(opponent), CHOICES)
+    return Against(game, opponent)

@@ -1,0 +1,64 @@
+"""Plot Elo ratings over training; matplotlib is imported on first use."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.errors import writing
+from ..charts.theme import GRID, INK, QUIET, colours
+
+
+class RatedRun(NamedTuple):
+    """The ratings of a run's checkpoints, `[C]` each: after `num_steps` steps per seed."""
+
+    label: str
+    num_steps: np.ndarray
+    elo: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def draw_ratings(path: Path, runs: Sequence[RatedRun], *, title: str) -> None:
+    """Plot Elo points over environment steps, with their intervals; 0 is the random player.
+
+    Args:
+      path: the PNG to write.
+      runs: each is a line.
+      title: the plot's title.
+
+    Raises:
+      CannotWrite: if the disk is full, or the folder is missing or read-only.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    palette = colours([run.label for run in runs])
+    axes.axhline(0.0, color=QUIET, linewidth=1.0, linestyle=":", label="random player")
+    for run in runs:
+        around = np.stack([run.elo - run.low, run.high - run.elo]).clip(min=0.0)
+        axes.errorbar(
+            run.num_steps,
+            run.elo,
+            yerr=around,
+            color=palette[run.label],
+            label=run.label,
+            marker="o",
+            markersize=3.5,
+            capsize=2.0,
+            linewidth=1.4,
+        )
+    axes.set_title(title, fontsize="medium", loc="left", color=INK)
+    axes.set_xlabel("environment steps of each seed", color=QUIET)
+    axes.set_ylabel("Elo points above the random player", color=QUIET)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.tick_params(length=0, colors=QUIET)
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
+    axes.legend(frameon=False, title="bars: 95% intervals", title_fontsize="small")
+    with writing(path):
+        figure.savefig(path)
