@@ -26,6 +26,8 @@ from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked, ranking_table, trainings_table
+from .search.choices import search_of
+from .search.confirm import as_json as confirmations
 from .settings import algorithms_of, train_options
 
 RESULT = "sweep.json"
@@ -37,12 +39,17 @@ BEST = 5  # settings whose learning curves are drawn
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
     "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
-    "jobs", "address", "devices", "no_preset", "preset",
+    "jobs", "address", "devices", "no_preset", "preset", "storage",
 )  # fmt: skip
 
 
 def result_of(
-    plan: SweepPlan, found: Sequence[Outcome], *, batches: str, halving: str | None
+    plan: SweepPlan,
+    found: Sequence[Outcome],
+    *,
+    batches: str,
+    halving: str | None,
+    confirmed: Sequence[Outcome] = (),
 ) -> dict[str, Any]:
     """Build the contents of `sweep.json`.
 
@@ -51,6 +58,7 @@ def result_of(
       found: what became of each setting.
       batches: how the trainings were divided, for people.
       halving: the rungs of successive halving, for people; None without it.
+      confirmed: the best settings' outcomes with fresh seeds.
     """
     options = plan.options
     orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
@@ -58,6 +66,8 @@ def result_of(
         **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
         "halving": halving,
+        "search": search_of(options),
+        "rounds": plan.rounds,
         "batches": batches,
         "command": command(options),
         "settings": as_records(plan, found),
@@ -69,6 +79,7 @@ def result_of(
             env: {**_curves(order), "return_bounds": _bounds(plan, env)}
             for env, order in orders.items()
         },
+        "confirmed": confirmations(plan, confirmed),
         "versions": versions(),
         "device": device(),
         "cpu_cores": os.cpu_count(),
