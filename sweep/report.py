@@ -26,8 +26,9 @@ from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked, ranking_table, trainings_table
-from .search.choices import search_of
+from .search.choices import GRID, search_of
 from .search.confirm import as_json as confirmations
+from .search.confirm import sentence
 from .settings import algorithms_of, train_options
 
 RESULT = "sweep.json"
@@ -162,11 +163,16 @@ def page(
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
             curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
+    searches = {}
+    if result["search"] != GRID:
+        for index, env in enumerate(result["best"]):
+            if records := _of(result, env):
+                searches[env] = swept.search_chart(records, f"search{index}")
     return build(
         "sweep",
         result,
         title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
-        drawn=[*mains.values(), *curves.values()],
+        drawn=[*mains.values(), *curves.values(), *searches.values()],
         tables=[replace(ranking, records=ranking.records[:MAX_ROWS])],
         files={
             name: content
@@ -177,6 +183,7 @@ def page(
         winners=[_winner(result, env) for env in result["best"]],
         mains=mains,
         best=curves,
+        searches=searches,
         shown=MAX_ROWS,
     )
 
@@ -224,6 +231,7 @@ def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
         "around": around if result["num_seeds"] > 1 else "1 seed",
         "setting": describe_setting(best["values"]),
         "separation": result["separation"][env],
+        "confirmed": sentence(result, env),
         "file": result["best"][env],
     }
 
