@@ -21,7 +21,7 @@ ENVIRONMENT_LIBRARIES = {
     "pgx", "xminigrid",
 }  # fmt: skip
 OF_OTHER_EXTRAS = {
-    "h5py", "jax2onnx", "mctx", "onnxruntime", "pygame", "ray", "tensorboardX", "vl_convert",
+    "h5py", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame", "ray", "tensorboardX", "vl_convert",
     "wandb",
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
@@ -42,6 +42,7 @@ OWN_LIBRARY = {
     ("envs", "vector"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},
     ("envs", "playground"): {"mujoco_playground", "brax"},
+    **{("sweep", name): {"optuna"} for name in ("study", "storage")},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {
