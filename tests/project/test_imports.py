@@ -42,7 +42,6 @@ OWN_LIBRARY = {
     ("envs", "vector"): {"gymnasium"},
     ("envs", "viewer"): {"brax"},
     ("envs", "playground"): {"mujoco_playground", "brax"},
-    **{("sweep", name): {"optuna"} for name in ("study", "storage")},
     ("porting", "files"): {"flax", "torch"},  # reads the files of all
 }
 ALGORITHMS_MAY_IMPORT = {"jax", "rlax", "optax", "chex"} | {

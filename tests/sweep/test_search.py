@@ -16,9 +16,8 @@ from tests.sweep.small import ENV, STEPS_PER_UPDATE, arrays, options
 from tests.sweep.test_report import outcome
 from triglot.cli import main as cli
 from triglot.core.errors import MissingExtra, TriglotError
-from triglot.sweep import report, run
+from triglot.sweep import report, run, training
 from triglot.sweep.axes import Choices, Range
-from triglot.sweep.learning import Learning
 from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome
 from triglot.sweep.run import sweep
@@ -279,7 +278,7 @@ class Killed(BaseException):
 
 KILLS = {
     "before proposals are written": (rounds, "write_json", 1),
-    "in the last round": (Learning, "add", 20),
+    "before the results of the last round": (training, "save_file", 2),
     "the report": (report, "write", 0),
 }
 
