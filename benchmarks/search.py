@@ -24,7 +24,7 @@ from triglot.sweep import sweep
 from . import harness
 
 ROOT = Path(__file__).resolve().parents[1]
-NUM_SETTINGS, SEARCH_BATCH, NUM_SEEDS, FRESH = 48, 6, 2, 10
+NUM_SETTINGS, SEARCH_BATCH, NUM_SEEDS, FRESH = 32, 4, 5, 10
 HEADER = ("task", "search", "steps", "return, fresh seeds", "on the seeds that chose", "- random")
 PAGE = """\
 # Searches
