@@ -38,7 +38,7 @@ GIVEN = {
     "evaluate": ["--episodes 4"],
     "render": ["--max-steps 8"],
 }
-MOST = {"--eval-every": 64, "--num-seeds": 2, "--num-settings": 2}
+MOST = {"--eval-every": 64, "--num-seeds": 2, "--num-settings": 2, "--confirm": 2}
 
 
 def is_run(page: str, words: list[str]) -> bool:
