@@ -49,6 +49,10 @@ class Range:
             return int(rng.integers(int(self.low), int(self.high) + 1))
         else:
             number = rng.uniform(self.low, self.high)
+        return self.rounded(number)
+
+    def rounded(self, number: float) -> int | float:
+        """Round a number to four digits or to an integer, within the bounds."""
         number = round(number) if self.integer else float(f"{number:.{DIGITS}g}")
         low, high = (int(b) if self.integer else b for b in (self.low, self.high))
         return min(max(number, low), high)

@@ -111,6 +111,7 @@ def divide(
     settings: Sequence[int],
     spans: Sequence[tuple[int, int]],
     is_last: bool,
+    prefix: str = "",
 ) -> list[Batch]:
     """Divide the trainings of some settings into batches of about equal size.
 
@@ -123,6 +124,7 @@ def divide(
       settings: the settings that are still trained.
       spans: updates done before and after, by group.
       is_last: whether the trainings are then complete.
+      prefix: of the batches' names.
     """
     alive = set(settings)
     batches = []
@@ -137,7 +139,7 @@ def divide(
             if chosen:
                 batches.append(
                     Batch(
-                        name=f"{stage}-{number}-{index}",
+                        name=f"{prefix}{stage}-{number}-{index}",
                         group=number,
                         settings=tuple(pair[0] for pair in chosen),
                         seeds=tuple(pair[1] for pair in chosen),

@@ -76,7 +76,7 @@ def survivors(plan: SweepPlan, settings: Sequence[int], scores: Mapping[int, flo
 
 
 def expected(plan: SweepPlan) -> list[int]:
-    """Count the settings of each stage, if an episode ends before each rung."""
+    """Count the settings of each stage of a round, if an episode ends before each rung."""
     counts = [[len(_of_env(plan, env))] for env in plan.envs]
     for each in counts:
         for _ in range(count_rungs(plan)):
@@ -85,4 +85,5 @@ def expected(plan: SweepPlan) -> list[int]:
 
 
 def _of_env(plan: SweepPlan, env: str) -> list[int]:
-    return [number for number in range(len(plan.settings)) if plan.env_of(number) == env]
+    """List the settings of the first round, the largest, in an environment."""
+    return [number for number in plan.in_round(0) if plan.env_of(number) == env]

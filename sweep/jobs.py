@@ -2,11 +2,12 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TriglotError
+from ..core.loop.trainer import Program
 from ..jobs.choose import DEVICES, LOCAL, SEQUENTIAL, Executor, choose_executor, on_cpu
 from ..jobs.job import RunningJob, Task
 from ..jobs.ledger import Ledger, read_facts
@@ -21,6 +22,8 @@ from .batches import Batch
 from .options import SweepOptions
 from .plan import SweepPlan, make_plan
 from .report import MACHINE
+from .search.confirm import fresh_plan
+from .search.rounds import recorded
 from .training import Runner, has_checkpoint
 
 WHAT = "sweep"
@@ -69,12 +72,14 @@ class Sweep:
       ledger: its folder.
       executor: trains the batches; None trains one after the other in this process.
       interrupt: whether to stop.
+      programs: compiled programs of this process; see `Runner`.
     """
 
     plan: SweepPlan
     ledger: Ledger
     executor: Executor | None
     interrupt: Interrupt
+    programs: dict[tuple[int, int], Program] = field(default_factory=dict)
 
 
 def train_batches(
@@ -82,9 +87,11 @@ def train_batches(
     batches: Mapping[Batch, float],
     earlier: Sequence[Batch],
     *,
-    stage: int,
+    where: str,
     done: float,
     total: float,
+    best: Sequence[int] = (),
+    options: SweepOptions | None = None,
 ) -> None:
     """Train the batches of a stage that are not done.
 
@@ -92,18 +99,20 @@ def train_batches(
       sweep: of the batches.
       batches: with their environment steps.
       earlier: the batches of the stage before.
-      stage: 0, or the number of rungs of successive halving before.
+      where: begins the batches' labels.
       done: environment steps of the stages before.
       total: environment steps of the sweep.
+      best: the settings that are trained with fresh seeds; none for those of the plan.
+      options: of the sweep, if the plan is that of fresh seeds.
 
     Raises:
       TriglotError: if a batch failed, after the others were trained.
       Signalled: after an interruption, of which checkpoints are kept.
     """
     plan, ledger, interrupt = sweep.plan, sweep.ledger, sweep.interrupt
-    where = f"rung {stage + 1}, " if plan.options.halving else ""
     shared = {
-        "options": vars(plan.options),
+        "options": vars(options or plan.options),
+        "best": list(best),
         "out": ledger.out.resolve(),
         "earlier": [asdict(batch) for batch in earlier],
     }
@@ -117,7 +126,7 @@ def train_batches(
         )
         for number, (batch, size) in enumerate(batches.items(), 1)
     ]
-    runner, named = Runner(plan, ledger), {batch.name: batch for batch in batches}
+    runner, named = Runner(plan, ledger, sweep.programs), {batch.name: batch for batch in batches}
 
     def here(task: Task, job: RunningJob) -> None:
         runner.run(named[task.name], earlier, job)
@@ -149,10 +158,12 @@ def train_batch(arguments: Mapping[str, Any], job: RunningJob) -> None:
     options = from_overrides(SweepOptions, arguments["options"])
     configure(options)
     job.enter("build")
-    plan = make_plan(options)
+    ledger = Ledger(Path(arguments["out"]))
+    plan = recorded(make_plan(options), ledger)
+    if arguments["best"]:
+        plan = fresh_plan(plan, arguments["best"])
     batch = from_overrides(Batch, arguments["batch"])
     earlier = [from_overrides(Batch, each) for each in arguments["earlier"]]
-    ledger = Ledger(Path(arguments["out"]))
     if has_checkpoint(ledger, batch.name):
         job.say(f"batch {batch.name} continues from its checkpoint on {platform.node()}")
     Runner(plan, ledger).run(batch, earlier, job)

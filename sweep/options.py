@@ -22,8 +22,19 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
         NAME=log:LOW..HIGH (a log-uniform range). NAME is an option of the algorithm, or algorithm,
         env, backend, arithmetic or optimizer; it wins over the option of that name. The sizes of
         several layers are joined by slashes: hidden_sizes=64/64,256/256.
-      num_settings: draw this many settings at random, instead of training every combination.
+      num_settings: train this many settings, drawn at random or proposed by --search, instead of
+        every combination.
+      search: grid, every combination; random, drawn; or proposals of Optuna from the results of
+        earlier rounds, of which the first is drawn: tpe, for ranges and lists; cma-es, for ranges;
+        gp, a Gaussian process, for ranges and lists, with PyTorch.
+      search_batch: settings of each round of tpe, cma-es and gp, which train at the same time.
+      confirm: train the best setting again with this many fresh seeds (those of the next --seed),
+        since its return on the seeds that chose it is too high on average.
+      storage: write the settings and returns to a study of Optuna, for optuna-dashboard:
+        sqlite:///FILE.db, another URL of SQLAlchemy, or the path of a journal file.
       halving: stop the worse settings early, by the mean return of training episodes.
+      pruner: decides at the rungs of halving: halving, or by Optuna from the settings of earlier
+        rounds too: median, asha or hyperband.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings (one setting with one seed each) in one compiled program.
       devices: the most devices that the trainings of a batch are divided among.
@@ -44,7 +55,12 @@ class SweepOptions(SharedOptions, JobOptions, MachineOptions):
         tuple[str, ...], Arg("NAME=VALUES ...", "none; give at least one", repeated=True)
     ] = ()
     num_settings: Annotated[int | None, Arg("N", "all combinations")] = None
+    search: Annotated[str | None, Arg("NAME", "grid; random with --num-settings")] = None
+    search_batch: Annotated[int | None, Arg("N", "an eighth of --num-settings, at least 4")] = None
+    confirm: Annotated[int | None, Arg("N", "none")] = None
+    storage: Annotated[str | None, Arg("URL", "none")] = None
     halving: bool = False
+    pruner: Annotated[str | None, Arg("NAME", "halving")] = None
     eta: Count = 2
     batch: Annotated[int | None, Arg("N", "as many as fit into half of the free memory")] = None
     devices: Annotated[int | None, Arg("N", "one per CPU core if there is one batch; else 1")] = (

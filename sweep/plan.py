@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
@@ -20,7 +20,8 @@ from ..training.options import TrainOptions
 from ..training.plan import build, check_minimums
 from .axes import COMPONENTS
 from .options import SweepOptions
-from .settings import algorithms_of, settings_of, train_options
+from .search.choices import round_sizes
+from .settings import Settings, algorithms_of, settings_of, train_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Group:
       settings: their numbers in the sweep.
       hypers: the `Hyperparams` of each, in the same order.
       bounds: the lowest and highest possible return.
+      program: identifies the compiled program.
     """
 
     options: TrainOptions
@@ -42,6 +44,7 @@ class Group:
     settings: tuple[int, ...]
     hypers: tuple[Any, ...]
     bounds: Bounds
+    program: tuple[Any, ...]
 
     def keys(self, seeds: Sequence[int]) -> jax.Array:
         """Return the keys of these seeds; they are the same in every setting."""
@@ -61,13 +64,23 @@ class SweepPlan:
 
     Attributes:
       options: what was chosen.
-      settings: the swept values by name.
+      settings: the swept values by name; of a search with rounds, those that were proposed.
       groups: the programs.
     """
 
     options: SweepOptions
     settings: tuple[Mapping[str, Any], ...]
     groups: tuple[Group, ...]
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """The number of settings of each round; one round, unless the search proposes settings."""
+        return round_sizes(self.options) or (len(self.settings),)
+
+    def in_round(self, number: int) -> list[int]:
+        """The numbers of the settings of a round."""
+        begin = sum(self.rounds[:number])
+        return list(range(begin, begin + self.rounds[number]))
 
     @property
     def names(self) -> list[str]:
@@ -99,18 +112,34 @@ def make_plan(options: SweepOptions) -> SweepPlan:
         raise TriglotError(
             f"checkpoint_seconds must be finite and at least 0, got {options.checkpoint_seconds}."
         )
-    algorithms = algorithms_of(options)
-    settings = settings_of(options, algorithms)
-    members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {}
-    for number, values in enumerate(settings):
-        chosen = train_options(options, values, algorithms)
+    settings = settings_of(options, algorithms_of(options))
+    plan = extended(SweepPlan(options=options, settings=(), groups=()), settings)
+    _check_effects(options, plan.groups, plan.names)
+    return plan
+
+
+def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
+    """Add settings to a plan; a group that trains their program keeps its place and its agent.
+
+    Raises:
+      TriglotError: if a swept value is refused by the algorithm.
+    """
+    algorithms = algorithms_of(plan.options)
+    members: dict[Any, list[tuple[int, TrainOptions, Any]]] = {
+        group.program: [] for group in plan.groups
+    }
+    for number, values in enumerate(settings, len(plan.settings)):
+        chosen = train_options(plan.options, values, algorithms)
         algorithm = algorithms[chosen.algorithm]
         hyper = from_overrides(algorithm.Hyperparams, chosen.hyper)
         check_hyperparams(algorithm.__name__, hyper)
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
-    groups = [_group(each) for each in members.values()]
-    _check_effects(options, groups, list(settings[0]))
-    return SweepPlan(options=options, settings=tuple(settings), groups=tuple(groups))
+    before = {group.program: group for group in plan.groups}
+    groups = [
+        _group(program, each, before.get(program)) if each else before[program]
+        for program, each in members.items()
+    ]
+    return replace(plan, settings=(*plan.settings, *settings), groups=tuple(groups))
 
 
 def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
@@ -122,18 +151,27 @@ def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
     return (*parts, tuple(config), tuple(missing))
 
 
-def _group(members: Sequence[tuple[int, TrainOptions, Any]]) -> Group:
-    numbers, chosen, hypers = zip(*members, strict=True)
-    first: TrainOptions = chosen[0]
-    built = build(first, effects=False, divide=False)
-    return Group(
-        options=first,
-        trainer=built.trainer,
-        num_updates=built.num_updates,
-        settings=numbers,
-        hypers=tuple(fill_schedule_horizon(hyper, built.num_updates) for hyper in hypers),
-        bounds=return_bounds(built.trainer.single_env, first.env),
-    )
+def _group(
+    program: tuple[Any, ...],
+    members: Sequence[tuple[int, TrainOptions, Any]],
+    before: Group | None,
+) -> Group:
+    """Build the group of some settings, or add them to one."""
+    numbers, chosen, given = zip(*members, strict=True)
+    if before is None:
+        first: TrainOptions = chosen[0]
+        built = build(first, effects=False, divide=False)
+        before = Group(
+            options=first,
+            trainer=built.trainer,
+            num_updates=built.num_updates,
+            settings=(),
+            hypers=(),
+            bounds=return_bounds(built.trainer.single_env, first.env),
+            program=program,
+        )
+    hypers = (fill_schedule_horizon(hyper, before.num_updates) for hyper in given)
+    return replace(before, settings=(*before.settings, *numbers), hypers=(*before.hypers, *hypers))
 
 
 def _check_effects(options: SweepOptions, groups: Sequence[Group], swept: Sequence[str]) -> None:

@@ -35,11 +35,14 @@ class SweepResult:
       ranking: one dictionary per setting, the best first: `rank`, `setting`, `env`, `values`,
         `status`, `steps`, `num_diverged`, and `return` and `iqm` with `value`, `low`, `high` (95%
         interval; None below 5 seeds) and `count`. Several environments are ranked one by one.
+      confirmed: by environment, the best setting's `return` and `returns` with fresh seeds, if
+        `confirm` asked for them.
     """
 
     folder: Path
     rows: list[dict[str, Any]]
     ranking: list[dict[str, Any]]
+    confirmed: dict[str, dict[str, Any]]
     _options: SweepOptions = field(repr=False)
 
     def best(self, env: str | None = None) -> TrainOptions:
@@ -69,7 +72,12 @@ def sweep(
     total_steps: int = 500_000,
     eval_episodes: int = 128,
     num_settings: int | None = None,
+    search: str | None = None,
+    search_batch: int | None = None,
+    confirm: int | None = None,
+    storage: str | None = None,
     halving: bool = False,
+    pruner: str | None = None,
     eta: int = 2,
     batch: int | None = None,
     devices: int | None = None,
@@ -108,8 +116,17 @@ def sweep(
       total_steps: environment steps per seed, rounded up to whole rollouts.
       eval_episodes: greedy evaluation episodes per seed after training; with 0, settings are ranked
         by the return of the last tenth of training.
-      num_settings: draw this many settings at random; None trains every combination.
+      num_settings: train this many settings, drawn at random or proposed by `search`; None trains
+        every combination.
+      search: `grid`, `random`, or Optuna's `tpe`, `cma-es` or `gp`, which propose settings from the
+        results of earlier rounds; None for `random` with `num_settings`, else `grid`.
+      search_batch: settings of each round, which train at the same time; None for an eighth of
+        `num_settings`, at least 4.
+      confirm: train the best setting again with this many fresh seeds; None does not.
+      storage: write a study of Optuna there: a URL of SQLAlchemy, or the path of a journal file.
       halving: stop the worse settings early, by the mean return of training episodes.
+      pruner: decides at the rungs of halving: `halving`, or Optuna's `median`, `asha` or
+        `hyperband`, which compare with earlier rounds too.
       eta: halving keeps the best 1/eta of the settings, and multiplies their steps by eta.
       batch: trainings in one compiled program; None for as many as fit in memory.
       devices: the most devices that the trainings of a batch are divided among; None for those of a
@@ -145,7 +162,12 @@ def sweep(
         total_steps=total_steps,
         eval_episodes=eval_episodes,
         num_settings=num_settings,
+        search=search,
+        search_batch=search_batch,
+        confirm=confirm,
+        storage=storage,
         halving=halving,
+        pruner=pruner,
         eta=eta,
         batch=batch,
         devices=devices,
@@ -167,7 +189,13 @@ def sweep(
         raise Signalled(code - 128 if code > 128 else signal.SIGINT)
     assert options.out is not None  # for the type checker
     ranking = result["settings"]
-    return SweepResult(folder=options.out, rows=_rows(ranking), ranking=ranking, _options=options)
+    return SweepResult(
+        folder=options.out,
+        rows=_rows(ranking),
+        ranking=ranking,
+        confirmed=result["confirmed"],
+        _options=options,
+    )
 
 
 def _rows(ranking: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

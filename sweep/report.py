@@ -26,6 +26,9 @@ from . import results
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting
 from .results import Outcome, as_records, ranked, ranking_table, trainings_table
+from .search.choices import GRID, search_of
+from .search.confirm import as_json as confirmations
+from .search.confirm import sentence
 from .settings import algorithms_of, train_options
 
 RESULT = "sweep.json"
@@ -37,12 +40,17 @@ BEST = 5  # settings whose learning curves are drawn
 # What decides no number; the settings of a preset are among the others.
 MACHINE = (
     "out", "open", "compilation_cache", "no_compilation_cache", "checkpoint_seconds", "executor",
-    "jobs", "address", "devices", "no_preset", "preset",
+    "jobs", "address", "devices", "no_preset", "preset", "storage",
 )  # fmt: skip
 
 
 def result_of(
-    plan: SweepPlan, found: Sequence[Outcome], *, batches: str, halving: str | None
+    plan: SweepPlan,
+    found: Sequence[Outcome],
+    *,
+    batches: str,
+    halving: str | None,
+    confirmed: Sequence[Outcome] = (),
 ) -> dict[str, Any]:
     """Build the contents of `sweep.json`.
 
@@ -51,6 +59,7 @@ def result_of(
       found: what became of each setting.
       batches: how the trainings were divided, for people.
       halving: the rungs of successive halving, for people; None without it.
+      confirmed: the best settings' outcomes with fresh seeds.
     """
     options = plan.options
     orders = {env: ranked([one for one in found if one.env == env]) for env in plan.envs}
@@ -58,6 +67,8 @@ def result_of(
         **{name: getattr(options, name) for name in SHOWN},
         "names": plan.names,
         "halving": halving,
+        "search": search_of(options),
+        "rounds": plan.rounds,
         "batches": batches,
         "command": command(options),
         "settings": as_records(plan, found),
@@ -69,6 +80,7 @@ def result_of(
             env: {**_curves(order), "return_bounds": _bounds(plan, env)}
             for env, order in orders.items()
         },
+        "confirmed": confirmations(plan, confirmed),
         "versions": versions(),
         "device": device(),
         "cpu_cores": os.cpu_count(),
@@ -151,11 +163,16 @@ def page(
         best = [one for one in _of(result, env) if str(one["setting"]) in found["settings"]]
         if best:
             curves[env] = swept.best_curves_chart(best, found, f"curves{index}")
+    searches = {}
+    if result["search"] != GRID:
+        for index, env in enumerate(result["best"]):
+            if records := _of(result, env):
+                searches[env] = swept.search_chart(records, f"search{index}")
     return build(
         "sweep",
         result,
         title=f"{result['algorithm']} on {numbers.environments(list(result['best']))}",
-        drawn=[*mains.values(), *curves.values()],
+        drawn=[*mains.values(), *curves.values(), *searches.values()],
         tables=[replace(ranking, records=ranking.records[:MAX_ROWS])],
         files={
             name: content
@@ -166,6 +183,7 @@ def page(
         winners=[_winner(result, env) for env in result["best"]],
         mains=mains,
         best=curves,
+        searches=searches,
         shown=MAX_ROWS,
     )
 
@@ -213,6 +231,7 @@ def _winner(result: Mapping[str, Any], env: str) -> dict[str, Any]:
         "around": around if result["num_seeds"] > 1 else "1 seed",
         "setting": describe_setting(best["values"]),
         "separation": result["separation"][env],
+        "confirmed": sentence(result, env),
         "file": result["best"][env],
     }
 

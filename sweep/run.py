@@ -1,11 +1,10 @@
 """`triglot sweep`: train many settings, rank them, and write a report."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from ..jobs.choose import ALL, CORES, DEVICES, ONE, Executor, choose_devices
@@ -23,12 +22,16 @@ from ..training.devices import most_devices
 from ..training.plan import default_folder
 from ..training.storage.records import locked
 from . import halving, report
-from .batches import Batch, capacities, describe, divide
-from .jobs import WHAT, Sweep, computing, sweep_executor, train_batches
+from .batches import capacities, describe
+from .jobs import WHAT, Sweep, computing, sweep_executor
 from .options import SweepOptions
 from .plan import SweepPlan, describe_setting, make_plan
-from .results import SHOWN, outcomes, ranking_table
-from .training import STATE, has_checkpoint
+from .results import SHOWN, Outcome, ranking_table
+from .search.choices import HALVING, check_installed, has_rounds
+from .search.confirm import sentence
+from .settings import algorithms_of, axes_of
+from .stages import Course, stage_of, train
+from .training import has_checkpoint
 
 # Options of `report.MACHINE` that a command which continues has as well.
 CONTINUING = set(report.MACHINE) - {"preset", "no_preset"}
@@ -53,11 +56,12 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)
+    check_installed(options)
     with phase("building"):
         plan = make_plan(options)
         halving.count_rungs(plan)  # refuses what cannot be halved
         sizes = capacities(plan)
-        batches = _stage(plan, sizes, 0, range(len(plan.settings)))
+        batches = stage_of(plan, sizes, 0, plan.in_round(0))
     begun = read_facts(out, WHAT)
     executor = sweep_executor(plan, begun, len(batches))
     with closing(executor) if executor else nullcontext():
@@ -79,87 +83,57 @@ def _sweep(
         executor.prepare(folder)
         memory = executor.bytes_per_job
         sizes = capacities(plan, memory)
+    keep = _study(options, folder.name)
     if out is None:
         out = make_new_folder(folder)
     facts = {"sizes": sizes, CORES: ONE if executor else ALL, DEVICES: options.devices}
     ledger = Ledger.open(out, what=WHAT, options=computing(options), facts=facts)
-    stages, names = [_stage(plan, ledger.facts["sizes"], 0, range(len(plan.settings)))], list[str]()
+    interrupt = Interrupt()
+    course = Course(Sweep(plan, ledger, executor, interrupt), ledger.facts["sizes"])
+    course.stages.append(stage_of(plan, course.sizes, 0, plan.in_round(0)))
     continues = ledger.continuable(
-        names,
+        course.names,
         "batches",
         partial(has_checkpoint, ledger),
         continuing(report.command(options), replace(options, out=out), CONTINUING),
     )
     with locked(out), continues:
         ledger.tidy()
-        batches = describe(plan, stages[0], memory)
+        batches = describe(plan, course.stages[0], memory)
         if executor is not None:
             batches += f"; {executor.title}"
         elif options.devices is not None and options.devices > 1:
             batches += f", divided among at most {options.devices} devices"
         print(wrapped(_announcement(plan, batches)), flush=True)
-        if num_done := sum(ledger.is_done(batch.name) for batch in stages[0]):
-            print(f"continuing: {num_done} of {len(stages[0])} batches are done", flush=True)
-        with Interrupt() as interrupt:
-            _train(Sweep(plan, ledger, executor, interrupt), stages, names)
+        if num_done := sum(ledger.is_done(batch.name) for batch in course.stages[0]):
+            print(f"continuing: {num_done} of {len(course.stages[0])} batches are done", flush=True)
+        with interrupt:
+            train(course, lambda text: print(wrapped(text), flush=True), keep)
         with raising(), phase("writing the report"):
-            found = outcomes(plan, ledger, stages)
+            found = course.outcomes()
             rungs = _describe_rungs(plan) if options.halving else None
-            result = report.result_of(plan, found, batches=batches, halving=rungs)
-            report.write(out, plan, result, found)
+            result = report.result_of(
+                course.plan,
+                found,
+                batches=batches,
+                halving=rungs,
+                confirmed=course.confirmed,
+            )
+            report.write(out, course.plan, result, found)
     print(_ending(result, out))
     if options.open:
         open_report(out)
     return result
 
 
-def _stage(
-    plan: SweepPlan, sizes: Sequence[int], stage: int, settings: Sequence[int]
-) -> list[Batch]:
-    spans, is_last = halving.spans(plan, stage), stage == halving.count_rungs(plan)
-    return divide(plan, sizes, stage=stage, settings=settings, spans=spans, is_last=is_last)
+def _study(options: SweepOptions, name: str) -> Callable[[Sequence[Outcome]], None]:
+    """Return what writes outcomes to `--storage`; without one it does nothing."""
+    if options.storage is None:
+        return lambda found: None
+    from .search.storage import StoredStudy  # imports Optuna
 
-
-def _train(sweep: Sweep, stages: list[list[Batch]], names: list[str]) -> None:
-    """Train every stage, whose batches are added to `stages`, and their names to `names`."""
-    plan, ledger = sweep.plan, sweep.ledger
-    alive, done = list(range(len(plan.settings))), 0
-    for stage in range(halving.count_rungs(plan) + 1):
-        if stage:
-            scores = {
-                one.number: one.training_score
-                for one in outcomes(plan, ledger, stages)
-                if one.number in alive
-            }
-            alive = halving.survivors(plan, alive, scores)
-            stages.append(_stage(plan, ledger.facts["sizes"], stage, alive))
-        batches, earlier = stages[-1], stages[-2] if stage else []
-        names += [batch.name for batch in batches]
-        steps = {batch: _steps(plan, batch) for batch in batches}
-        total = done + sum(steps.values()) + _later_steps(plan, stage)
-        train_batches(sweep, steps, earlier, stage=stage, done=done, total=total)
-        done += sum(steps.values())
-        for batch in earlier:  # its trainings were stopped, or are continued by now
-            rmtree(ledger.folder(batch.name) / STATE, ignore_errors=True)
-
-
-def _steps(plan: SweepPlan, batch: Batch) -> int:
-    """Count the environment steps of all trainings in a batch."""
-    per_update = plan.groups[batch.group].trainer.steps_per_update
-    return len(batch) * (batch.stop - batch.start) * per_update
-
-
-def _later_steps(plan: SweepPlan, stage: int) -> int:
-    """Estimate the environment steps of later stages from the steps per setting of this one."""
-    counts, total = halving.expected(plan), 0.0
-    for later in range(stage + 1, len(counts)):
-        spans = halving.spans(plan, later)
-        each = [
-            (stop - start) * group.trainer.steps_per_update * len(group.settings)
-            for group, (start, stop) in zip(plan.groups, spans, strict=True)
-        ]
-        total += counts[later] * sum(each) / len(plan.settings)
-    return int(total * plan.options.num_seeds)
+    axes = axes_of(options, algorithms_of(options))
+    return StoredStudy.open(options.storage, name, axes, computing(options)).add
 
 
 def _announcement(plan: SweepPlan, batches: str) -> str:
@@ -183,20 +157,26 @@ def _announcement(plan: SweepPlan, batches: str) -> str:
                 f"after {starts:,} steps (--learning-starts) and the run has {total:,}"
             )
             break
+    if has_rounds(options):
+        rounds = f"{len(plan.rounds)} rounds of {plan.rounds[0]}, the first drawn at random"
+        lines.append(f"search: {options.search}, {options.num_settings} settings in {rounds}")
     if options.halving:
-        lines.append(f"successive halving: {_describe_rungs(plan)}")
+        lines.append(_describe_rungs(plan))
     return "\n".join(lines)
 
 
 def _describe_rungs(plan: SweepPlan) -> str:
     counts, num_rungs = halving.expected(plan), halving.count_rungs(plan)
     shares = [plan.options.eta ** (num_rungs - rung) for rung in range(num_rungs)]
+    if plan.options.pruner not in (None, HALVING):
+        places = ", ".join(f"1/{share}" for share in shares)
+        return f"{plan.options.pruner} pruning after {places} of the steps"
     parts = [
         f"{count:,} settings until 1/{share} of the steps"
         for count, share in zip(counts, shares, strict=False)
     ]
     last = f"{counts[-1]:,} setting{'' if counts[-1] == 1 else 's'} to the end"
-    return ", ".join([*parts, last])
+    return f"successive halving: {', '.join([*parts, last])}"
 
 
 def _ending(result: dict[str, Any], out: Path) -> str:
@@ -211,5 +191,7 @@ def _ending(result: dict[str, Any], out: Path) -> str:
         where = f" on {env}" if len(result["best"]) > 1 else ""
         lines.append(wrapped(f"best{where}: {describe_setting(best['values'])}; train it again by"))
         lines.append(wrapped(f"  triglot train --config {out / name} --seed 1"))
-        lines += [wrapped(said) for said in [result["separation"][env]] if said]
+        lines += [
+            wrapped(said) for said in (result["separation"][env], sentence(result, env)) if said
+        ]
     return "\n".join([*lines, f"Report: {out / PAGE}"])

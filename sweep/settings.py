@@ -1,9 +1,9 @@
 """The settings of a sweep: every combination, or a random draw."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,32 +13,33 @@ from ..registry.overrides import overrides_of
 from ..training.options import TrainOptions
 from .axes import COMPONENTS, Axis, Choices, Range, parse_axes, split_name, split_values
 from .options import SweepOptions
+from .search.choices import check_search, round_sizes
 
 # Options of a sweep that are those of each training too, besides the components.
 KEPT = ("network", "num_seeds", "seed", "total_steps", "eval_episodes")
 MAX_SETTINGS = 10_000
 MAX_DRAWS = 100  # per setting, to find one that was not drawn before
+Settings: TypeAlias = list[dict[str, Any]]
 
 
-def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[dict[str, Any]]:
+def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> Settings:
     """List the settings: the swept values by name, in the order of `--over`.
+
+    Those of a search with rounds are the settings of the first round, drawn as by random search.
 
     Args:
       options: of the sweep.
       algorithms: the classes of the sweep by name; see `algorithms_of`.
 
     Raises:
-      TriglotError: if `--over` is missing or invalid, or there are more than 10,000 settings.
+      TriglotError: if `--over` or an option of the search is missing or invalid, or there are more
+        than 10,000 settings.
     """
-    if not options.over:
-        raise TriglotError(
-            "give what to vary: --over learning_rate=1e-4,3e-4,1e-3 (a list) or "
-            "--over learning_rate=log:1e-5..1e-2 --num-settings 30 (a range)."
-        )
-    axes = parse_axes(options.over, algorithms)
-    _check_positional(options, axes)
+    axes = axes_of(options, algorithms)
+    check_search(options, axes)
     if options.num_settings is not None:
-        return _drawn(axes, options.num_settings, options.seed)
+        drawn = _drawn(axes, options.num_settings, options.seed)
+        return drawn[: round_sizes(options)[0]] if round_sizes(options) else drawn
     for axis in axes:
         if isinstance(axis, Range):
             raise TriglotError(
@@ -49,6 +50,22 @@ def settings_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[di
     _check_number(math.prod(map(len, chosen)), "these lists have")
     names = [axis.name for axis in axes]
     return [dict(zip(names, values, strict=True)) for values in product(*chosen)]
+
+
+def axes_of(options: SweepOptions, algorithms: Mapping[str, Any]) -> list[Axis]:
+    """Parse what is swept.
+
+    Raises:
+      TriglotError: if `--over` is missing or invalid.
+    """
+    if not options.over:
+        raise TriglotError(
+            "give what to vary: --over learning_rate=1e-4,3e-4,1e-3 (a list) or "
+            "--over learning_rate=log:1e-5..1e-2 --num-settings 30 (a range)."
+        )
+    axes = parse_axes(options.over, algorithms)
+    _check_positional(options, axes)
+    return axes
 
 
 def algorithms_of(options: SweepOptions) -> dict[str, Any]:
@@ -100,7 +117,7 @@ def _check_positional(options: SweepOptions, axes: Sequence[Axis]) -> None:
             )
 
 
-def _drawn(axes: Sequence[Axis], number: int, seed: int) -> list[dict[str, Any]]:
+def _drawn(axes: Sequence[Axis], number: int, seed: int) -> Settings:
     """Draw different settings; the first ones stay the same if more are drawn."""
     if number < 1:
         raise TriglotError(f"num_settings must be at least 1, got {number}.")
@@ -111,17 +128,35 @@ def _drawn(axes: Sequence[Axis], number: int, seed: int) -> list[dict[str, Any]]
             f"--num-settings {number:,}: only {possible:,} different settings exist; leave it out "
             "to train them all."
         )
-    rng = np.random.default_rng(seed)
-    drawn: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for _ in range(MAX_DRAWS * number):
-        values = {axis.name: axis.draw(rng) for axis in axes}
-        drawn.setdefault(tuple(values.values()), values)
-        if len(drawn) == number:
-            return list(drawn.values())
+    drawn = draw_new(axes, np.random.default_rng(seed), number, ())
+    if len(drawn) == number:
+        return drawn
     raise TriglotError(
         f"--num-settings {number:,}: only {len(drawn):,} different settings were found in ranges "
         "this narrow, with numbers of 4 digits: widen them, or draw fewer."
     )
+
+
+def draw_new(
+    axes: Sequence[Axis], rng: np.random.Generator, number: int, known: Iterable[tuple[Any, ...]]
+) -> Settings:
+    """Draw settings that differ from each other and from known ones; fewer if few are left.
+
+    Args:
+      axes: what is swept.
+      rng: random numbers.
+      number: of settings.
+      known: the values of settings that are not wanted.
+    """
+    taken, drawn = set(known), list[dict[str, Any]]()
+    for _ in range(MAX_DRAWS * number):
+        values = {axis.name: axis.draw(rng) for axis in axes}
+        if (key := tuple(values.values())) not in taken:
+            taken.add(key)
+            drawn.append(values)
+            if len(drawn) == number:
+                break
+    return drawn
 
 
 def _num_values(axis: Axis) -> float:

@@ -49,6 +49,47 @@ def best_curves_chart(
     return seeds_chart(name, series, seeds, curves["env_steps"], bounds=bounds)
 
 
+def search_chart(records: Sequence[Mapping[str, Any]], name: str) -> Chart:
+    """Build the plot of a search: the return of each setting in its order, and the best up to it.
+
+    A setting that was stopped early has its return in training and does not count as the best.
+
+    Args:
+      records: the settings of one environment that have a return.
+      name: of the chart.
+    """
+    rows, best = [], -math.inf
+    for one in sorted(records, key=lambda record: record["setting"]):
+        value, is_whole = one["return"]["value"], one["status"] == "finished"
+        best = max(best, value) if is_whole else best
+        kind = "trained to the end" if is_whole else "stopped early"
+        rows.append((one["setting"], value, best if math.isfinite(best) else None, kind))
+    kinds = {"trained to the end": "circle", "stopped early": "cross"}
+    legend = {} if any(row[-1] == "stopped early" for row in rows) else None
+    scale = {"domain": list(kinds), "range": list(kinds.values())}
+    shape = word("kind", None, scale=scale, legend=legend)
+    tooltip = [number("x", "setting"), number("y", "return", format=".4~g")]
+    dots: Spec = {
+        "mark": {"type": "point", "color": BLUE, "size": 42, "opacity": 0.6},
+        "encoding": {"y": number("y", RETURN), "shape": shape, "tooltip": tooltip},
+    }
+    line: Spec = {
+        "transform": [{"filter": "isValid(datum.best)"}],
+        "mark": {"type": "line", "interpolate": "step-after", "color": INK, "strokeWidth": 1.8},
+        "encoding": {"y": number("best", RETURN)},
+    }
+    x = number("x", "settings, in the order of the search", scale={"nice": False, "padding": 12})
+    return Chart(
+        name=name,
+        description="The return of each setting in the order of the search, and the best so far.",
+        content={
+            "data": table(("x", "y", "best", "kind"), rows, words=("kind",)),
+            "encoding": {"x": x},
+            "layer": [line, dots],
+        },
+    )
+
+
 def _label(record: Mapping[str, Any]) -> str:
     values = ", ".join(f"{name} {format_value(v)}" for name, v in record["values"].items())
     return f"{record['rank']}. {values}"

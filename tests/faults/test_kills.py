@@ -52,15 +52,26 @@ def test_a_killed_comparison_is_continued(tmp_path: Path) -> None:
         assert results(out) and results(out) == results(tmp_path / "whole")
 
 
-def test_a_killed_sweep_is_continued(tmp_path: Path) -> None:
+SWEEPS = {
+    "halving": ("--over learning_rate=1e-3,1e-2,0.1,1 --batch 6 --halving --num-seeds 3", 5),
+    "tpe": (
+        "--over learning_rate=log:1e-4..1 --over clip_epsilon=0.05..0.5 --num-settings 24 "
+        "--search tpe --search-batch 6 --num-seeds 1 --confirm 2 --executor sequential",
+        10,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_killed_sweep_is_continued(name: str, tmp_path: Path) -> None:
     """One folder, killed again and again, ends with the results of an undisturbed sweep."""
+    given, kills = SWEEPS[name]
     shapes = "--num-envs 2 --rollout-length 8 --num-minibatches 2 --hidden-sizes 8"
-    command = f"sweep ppo gymnax:CartPole-v1 --over learning_rate=1e-3,1e-2,0.1,1 {shapes}"
-    command += " --num-seeds 3 --batch 6 --halving --total-steps 32_000 --eval-episodes 4"
-    command += " --checkpoint-seconds 0.5"
+    command = f"sweep ppo gymnax:CartPole-v1 {given} {shapes}"
+    command += " --total-steps 32_000 --eval-episodes 4 --checkpoint-seconds 0.5"
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(f"{command} --out {whole}")
-    for seconds in np.random.default_rng(0).uniform(4, 15, size=5):
+    for seconds in np.random.default_rng(0).uniform(4, 15, size=kills):
         process = start(f"{command} --out {killed}")
         time.sleep(seconds)
         process.kill()

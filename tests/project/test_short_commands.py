@@ -39,7 +39,13 @@ GIVEN = {
     "rate": ["--games 4"],
     "render": ["--max-steps 8"],
 }
-MOST = {"--eval-every": 64, "--keep-every": 64, "--num-seeds": 2, "--num-settings": 2}
+MOST = {
+    "--eval-every": 64,
+    "--keep-every": 64,
+    "--num-seeds": 2,
+    "--num-settings": 2,
+    "--confirm": 2,
+}
 
 
 def is_run(page: str, words: list[str]) -> bool:

@@ -152,11 +152,11 @@ def test_one_batch_runs_here_by_default_and_several_in_processes(
 def test_the_memory_is_shared_by_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def stop(sweep: Any, stages: Any, names: Any) -> None:
-        seen.append(stages[0])
+    def stop(course: Any, *given: Any) -> None:
+        seen.append(course.stages[0])
         raise Signalled(signal.SIGINT)
 
-    monkeypatch.setattr(run, "_train", stop)
+    monkeypatch.setattr(run, "train", stop)
     # The folder is not removed, since something else is in it.
     monkeypatch.setattr(run, "locked", lambda out: (out / "file").touch() or nullcontext())
     plan = run.make_plan(options(None))
