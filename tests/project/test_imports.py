@@ -21,8 +21,8 @@ ENVIRONMENT_LIBRARIES = {
     "pgx", "xminigrid",
 }  # fmt: skip
 OF_OTHER_EXTRAS = {
-    "h5py", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame", "ray", "tensorboardX", "vl_convert",
-    "wandb",
+    "h5py", "jax2onnx", "mctx", "onnxruntime", "optuna", "pygame", "ray", "tensorboardX",
+    "vl_convert", "wandb",
 }  # fmt: skip
 # The library that a file adapts, by its room and name.
 OWN_LIBRARY = {

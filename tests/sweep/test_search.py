@@ -114,10 +114,11 @@ def test_bad_options_are_one_sentence(
 
 def test_what_is_missing_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "find_spec", lambda name: None)
-    for given, said in (
+    cases: list[tuple[dict[str, Any], str]] = [
         (TPE, r"--search tpe needs optuna, .*: run `pip install 'triglot\[tune\]'`"),
         ({"storage": "study.log"}, r"--storage needs optuna, .*triglot\[tune\]"),
-    ):
+    ]
+    for given, said in cases:
         with pytest.raises(MissingExtra, match=said):
             sweep(options(**given))
     monkeypatch.setattr(choices, "find_spec", lambda name: name == "optuna" or None)
@@ -261,9 +262,8 @@ def test_the_winner_is_confirmed_on_the_seeds_of_the_next_number(
     again = options(over=[f"{n}={v}" for n, v in best["values"].items()], seed=1, num_seeds=2)
     plan = make_plan(again)
     fresh = confirm.fresh_plan(make_plan(options(whole, **TPE, confirm=2)), [0])
-    np.testing.assert_array_equal(
-        *(jax.random.key_data(one.groups[0].keys([0, 1])) for one in (fresh, plan))
-    )
+    keys, theirs = (jax.random.key_data(one.groups[0].keys([0, 1])) for one in (fresh, plan))
+    np.testing.assert_array_equal(keys, theirs)
     final = arrays(whole)["confirm-0-0-0/final"]
     assert confirmed["returns"] == final.tolist() and confirmed["num_seeds"] == 2
     assert confirmed["return"]["value"] == final.mean()
