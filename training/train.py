@@ -37,7 +37,7 @@ from .monitoring.evaluating import (
     play_after_training,
 )
 from .options import ResumeOptions, TrainOptions
-from .plan import Plan, prepare
+from .plan import Plan, prepare, with_members
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .render import Videos
@@ -71,6 +71,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
+    options = with_members(options)
     with phase("building"):
         start = read_start(options)
         if start is not None:
@@ -166,8 +167,10 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if state is None or done < plan.num_updates:
             with closing(plan.trainer.program()) as program, profiler or nullcontext():
                 state = _prepare(plan, program, state, background, watch)
-                size, period = plan.trainer.chunk_size, evaluator.period
-                run = partial(run_chunks, program, chunk_size=size, boundary=period)
+                size, population = plan.trainer.chunk_size, plan.population
+                generation = None if population is None else population.exploit_every
+                ends = [period for period in (evaluator.period, generation) if period]
+                run = partial(run_chunks, program, chunk_size=size, boundaries=ends)
                 run = run if profiler is None else partial(profiler.chunks, run)
                 chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
                 state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
