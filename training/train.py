@@ -38,6 +38,9 @@ from .monitoring.evaluating import (
 )
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare, with_members
+from .population import POPULATION, ranked
+from .population import describe as describe_population
+from .population import draw as draw_population
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .render import Videos
@@ -199,17 +202,24 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         "diverged": diverged,
         REACHED: evaluator.reached,
         "warning": None if diverged else absurd_parameters(state),
+        POPULATION: ranked(plan, state, evaluated),
     }
     write_json(plan.out / SUMMARY, results)
     _draw(plan, journal, state)
+    population = results[POPULATION]
+    if population is not None and journal.returns:
+        draw_population(plan, population["best_member"])
     print(wrapped(describe_summary(results, plan.out, journal.returns)))
+    if population is not None:
+        print(wrapped(describe_population(population)))
     if profiler is not None:
         print(wrapped(profiler.describe()))
     if interrupt.pressed:
         print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
     if not diverged:
-        print(wrapped(next_commands(plan.out)))
+        best = 0 if population is None else population["best_member"]
+        print(wrapped(next_commands(plan.out, seed_index=best)))
     return DIVERGED if diverged else 0
 
 

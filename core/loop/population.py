@@ -92,8 +92,8 @@ class Population:
         """Say in a line what a generation does."""
         names = ", ".join(one.name for one in self.perturbed)
         return (
-            f"population of {self.size:,}: every {self.exploit_every:,} updates, {self.num_copied:,} "
-            f"members copy better ones and change {names}"
+            f"population of {self.size:,}: every {self.exploit_every:,} updates, up to "
+            f"{self.num_copied:,} members copy better ones and change {names}"
         )
 
     def for_agent(self, agent: Agent, hyper: Any = None, num_updates: int | None = None) -> Any:
@@ -108,11 +108,6 @@ class Population:
           TriglotError: if a name is unknown, static, or cannot be multiplied, a range is invalid,
             or the training ends before the first generation.
         """
-        if num_updates is not None and self.exploit_every > num_updates:
-            raise TriglotError(
-                f"exploit_every must be at most the updates of the training, {num_updates:,}; got "
-                f"{self.exploit_every:,}."
-            )
         hyper = agent.hyper if hyper is None else hyper
         read = tuple(_read(text, agent, hyper) for text in self.perturb)
         if not read:
@@ -123,6 +118,11 @@ class Population:
         for one in read:
             if [other.name for other in read].count(one.name) > 1:
                 raise TriglotError(f"perturb has {one.name} twice: give it once.")
+        if num_updates is not None and self.exploit_every > num_updates:
+            raise TriglotError(
+                f"exploit_every must be at most the updates of the training, {num_updates:,}; got "
+                f"{self.exploit_every:,}."
+            )
         return replace(self, perturbed=read)
 
     def draw(self, key: jax.Array, hyper: Any) -> Any:

@@ -5,6 +5,7 @@ A hyperparameter is a number or a `Schedule`. The training loop keeps the schedu
 an agent reads numbers only.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -201,7 +202,7 @@ def _of_table(kind: str, parts: list[str], text: str) -> Schedule:
     counted = [_count(count.strip(), kind, text) for count, _ in rows]
     counts = tuple(count for count, _ in counted)
     units = {unit for count, unit in counted if unit or count}  # that of 0 may be left out
-    if counts[0] != 0 or any(one >= other for one, other in zip(counts, counts[1:], strict=False)):
+    if counts[0] != 0 or any(one >= other for one, other in itertools.pairwise(counts)):
         raise TriglotError(f"the counts of {kind} begin at 0 and increase, got {shown(text)}.")
     if len(units - {None}) > 1 or (None in units and "updates" in units):
         raise TriglotError(f"the counts of {kind} have one unit, got {shown(text)}.")

@@ -9,10 +9,8 @@ import pytest
 from triglot.cli import main as cli
 from triglot.training.storage.journal import read_metrics
 
-TRAIN = (
-    "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2 "
-    "--hidden-sizes 4 --eval-episodes 0 --checkpoint-seconds 0"
-).split()
+WORDS = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
+TRAIN = [*WORDS.split(), "--hidden-sizes", "4", "--eval-episodes", "0", "--checkpoint-seconds", "0"]
 RATE = ["--learning-rate", "linear(0.25, 0)", "--entropy-coef", "piecewise(0: 0.5, 16: 0.25)"]
 
 

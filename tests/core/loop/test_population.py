@@ -22,6 +22,7 @@ from triglot.core.loop.rollout import EpisodeStats
 from triglot.core.loop.state import RunnerState
 from triglot.core.rl.schedules import schedule
 from triglot.core.train import TrainResult
+from triglot.core.trainers import check_members_divide
 from triglot.core.types import pytree_dataclass
 
 KEY = jax.random.key(5)
@@ -206,6 +207,12 @@ def test_what_cannot_be_multiplied_is_refused() -> None:
     hyper = {"learning_rate": "linear(1, 0)"}
     assert "is a schedule" in refused({"perturb": ["learning_rate=log:1e-4..1e-2"]}, hyper)
     assert "keep its order" in refused({"perturb": ["v_min"]}, algorithm="rainbow")
+
+
+def test_devices_that_do_not_divide_a_population_are_refused() -> None:
+    check_members_divide(FOUR, 2)
+    with pytest.raises(TriglotError, match="3 devices must divide the population, 4"):
+        check_members_divide(FOUR, 3)
 
 
 def test_host_environments_are_refused() -> None:
