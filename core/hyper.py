@@ -140,7 +140,7 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
         _check_replaced(owner, one, hyper)
         other = one.metadata.get("below")
         most = _extremes(getattr(hyper, other)) if other else ()
-        if most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
+        if other and most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
             raise TriglotError(
                 f"{owner}'s {one.name} must be below {other}, got {shown(given)} and "
                 f"{shown(getattr(hyper, other))}."
@@ -299,7 +299,8 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
                 found[one.name] = schedule(value)
             except TriglotError as error:
                 raise TriglotError(f"{one.name}: {error}") from None
-    return replace(hyper, **found) if found else hyper
+    given: Any = hyper
+    return replace(given, **found) if found else hyper
 
 
 def schedules_of(hyper: Any) -> dict[str, Schedule]:
@@ -374,4 +375,5 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
             now[one.name] = neutral
     if "decay_updates" in values and values["decay_updates"] is None:
         now.setdefault("decay_updates", float(num_updates))
-    return replace(hyper, **now) if now else hyper
+    given: Any = hyper
+    return replace(given, **now) if now else hyper

@@ -58,10 +58,12 @@ class Schedule:
         self.unit, self.function = unit, function
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Split it into its numbers and what is static, for JAX."""
         return (self.values, self.counts), (self.kind, self.unit, self.function)
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> "Schedule":
+        """Put it together again, for JAX."""
         kind, unit, function = static
         return cls(kind, *children, unit=unit, function=function)
 

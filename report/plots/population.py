@@ -17,7 +17,7 @@ def lineage(parents: np.ndarray, member: int) -> np.ndarray:
     """Trace which member held the ancestor of a member, int `[U]`.
 
     Args:
-      parents: `[P, U]`: whom each member copied after each update; itself, where nobody.
+      parents: `[P, U]`: whom each member copied after each update; itself, if none.
       member: at the end.
 
     >>> lineage(np.array([[0, 0, 0], [1, 0, 1]]), 1).tolist()

@@ -38,7 +38,13 @@ GIVEN = {
     "evaluate": ["--episodes 4"],
     "render": ["--max-steps 8"],
 }
-MOST = {"--eval-every": 64, "--num-seeds": 2, "--num-settings": 2}
+MOST = {
+    "--eval-every": 64,
+    "--num-seeds": 2,
+    "--num-settings": 2,
+    "--population": 4,
+    "--exploit-every": 2,
+}
 
 
 def is_run(page: str, words: list[str]) -> bool:
