@@ -6,6 +6,7 @@ Differences: a truncated episode bootstraps from its true last observation; kern
 at the start; with a recurrent network, targets come from the values of the rollout, as without.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +22,13 @@ class PQNHyperparams:
     """Hyperparameters of PQN, which a sweep may vary under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
+      learning_rate: at the start, or a schedule.
+      decay_updates: updates over which a number falls linearly to 0. None: the whole run.
+        Infinity: it is constant.
       discount: of future rewards, within [0, 1].
       q_lambda: mixes returns of all lengths: 0 is one step of Q-learning, 1 the whole return.
+      epsilon: probability of a random action, such as `linear(1, 0.05, 250_000)`. None: it changes
+        linearly, as the next three say.
       epsilon_start: probability of a random action at the start.
       epsilon_end: the same, from `epsilon_decay_steps` on.
       epsilon_decay_steps: environment steps, of all environments together, over which it changes
@@ -35,9 +38,12 @@ class PQNHyperparams:
     """
 
     learning_rate: rl.Number = 5e-4
-    decay_updates: rl.Number | None = rl.between(None, 0.0, above_low=True)
+    decay_updates: rl.Number | None = rl.replaced_by(
+        "learning_rate", math.inf, rl.between(None, 0.0, above_low=True)
+    )
     discount: rl.Number = rl.unit_interval(0.99)
     q_lambda: rl.Number = rl.unit_interval(0.65)
+    epsilon: rl.Number | None = rl.between(None, 0.0, 1.0)
     epsilon_start: rl.Number = rl.unit_interval(1.0)
     epsilon_end: rl.Number = rl.unit_interval(0.05)
     epsilon_decay_steps: rl.Number = rl.between(250_000.0, 1.0)
@@ -128,6 +134,8 @@ class PQN(rl.AgentBase):
     def epsilon(self, state: rl.AgentState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
         hyper, num_steps = state.hyper, self._num_updates(state) * self.config.steps_per_update
+        if hyper.epsilon is not None:
+            return hyper.epsilon
         span = hyper.epsilon_decay_steps
         return rl.linear_schedule(hyper.epsilon_start, hyper.epsilon_end, span, num_steps)
 

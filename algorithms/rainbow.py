@@ -26,7 +26,8 @@ class RainbowHyperparams(rl.ReplayedQHyperparams):
     Attributes:
       epsilon_start: probability of a random action at the start; 0, since the noise explores.
       epsilon_end: the same, from `epsilon_decay_steps` on.
-      importance_sampling_exponent: of the weights that correct for priorities, at the start.
+      importance_sampling_exponent: of the weights that correct for priorities, at the start; or a
+        schedule, in place of the next two.
       importance_sampling_exponent_end: the same, from `importance_sampling_steps` on.
       importance_sampling_steps: environment steps, of all environments together, over which it
         changes linearly.
@@ -37,8 +38,13 @@ class RainbowHyperparams(rl.ReplayedQHyperparams):
     epsilon_start: rl.Number = rl.unit_interval(0.0)
     epsilon_end: rl.Number = rl.unit_interval(0.0)
     priority_exponent: rl.Number = rl.only_for("prioritized", 0.5)
-    importance_sampling_exponent_end: rl.Number = rl.only_for("prioritized", rl.unit_interval(1.0))
-    importance_sampling_steps: rl.Number = rl.only_for("prioritized", rl.between(250_000.0, 1.0))
+    importance_sampling_exponent_end: rl.Number | None = rl.only_for(
+        "prioritized", rl.replaced_by("importance_sampling_exponent", None, rl.unit_interval(1.0))
+    )
+    importance_sampling_steps: rl.Number | None = rl.only_for(
+        "prioritized",
+        rl.replaced_by("importance_sampling_exponent", None, rl.between(250_000.0, 1.0)),
+    )
     v_min: rl.Number = rl.below("v_max", -10.0)
     v_max: rl.Number = rl.finite(10.0)
 
@@ -81,6 +87,8 @@ class Rainbow(rl.ReplayedQ):
     def importance_sampling_exponent(self, state: rl.ReplayedQState) -> jax.Array:
         hyper, num_steps = state.hyper, state.replay.num_added
         start, end = hyper.importance_sampling_exponent, hyper.importance_sampling_exponent_end
+        if end is None:
+            return start
         return rl.linear_schedule(start, end, hyper.importance_sampling_steps, num_steps)
 
     def q_values(self, variables: nn.Variables, obs: Any, hyper: RainbowHyperparams) -> jax.Array:

@@ -29,7 +29,9 @@ class REINFORCEHyperparams(rl.PolicyGradientHyperparams):
     """
 
     learning_rate: rl.Number = 3e-3
-    decay_updates: rl.Number | None = rl.between(math.inf, 0.0, above_low=True)
+    decay_updates: rl.Number | None = rl.replaced_by(
+        "learning_rate", math.inf, rl.between(math.inf, 0.0, above_low=True)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ NAMES = (
     "published",
     "suites",
     "search",
+    "population",
     "gallery",
 )
 

@@ -181,6 +181,10 @@ GROUPS = {
         "What is written, where and how often.",
         ("out", "checkpoint_seconds", "keep_every", "metrics_every", "log", "print_config", "open"),
     ),
+    "population": Group(
+        "Population-based training: the worst seeds copy the best and change hyperparameters.",
+        ("population", "exploit_every", "perturb", "exploit_fraction", "selection"),
+    ),
     "start": Group(
         "Start from the weights of another run.",
         ("init_from", "init_names", "init_seed_index"),

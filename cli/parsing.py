@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, field, fields, make_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_args, get_type_hints
 
@@ -90,11 +90,24 @@ def parse(
     if rest:
         raise TriglotError(f"unexpected argument {shown(rest[0])}; see `{prog} --help`.")
     values = _values(options, parsed)
+    _check_no_schedules(values)
     for name, value in values.items():
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path):
                 check_path(name.replace("_", " "), str(path))
     return options(**values)
+
+
+def _check_no_schedules(values: Mapping[str, Any]) -> None:
+    """Refuse a schedule as the value of an option that is no hyperparameter."""
+    config = values.get("config")
+    static = vars(config) if is_dataclass(config) else {}
+    for name, value in {**values, **static}.items():
+        if name not in ("config", "hyper") and _is_schedule(value):
+            raise TriglotError(
+                f"{flag(name)} must be a number, got the schedule {value}: only hyperparameters "
+                "change over a training."
+            )
 
 
 FILE_OPTION = Annotated[
@@ -240,7 +253,7 @@ def registry() -> ConstructorRegistry:
         if ... in members or not (kind in members or is_list):
             return None
         is_optional, takes_one = type(None) in members, kind in members
-        read = _float if kind is float else _int
+        read = _number if kind is float else _int
 
         def from_words(words: list[str]) -> Any:
             if is_optional and [word.lower() for word in words] == ["none"]:
@@ -260,7 +273,9 @@ def registry() -> ConstructorRegistry:
             nargs="*" if is_list else 1,
             metavar=name,
             instance_from_str=from_words,
-            is_instance=lambda value: value is None or isinstance(value, int | float | tuple),
+            is_instance=lambda value: (
+                value is None or isinstance(value, int | float | tuple) or _is_schedule(value)
+            ),
             str_from_instance=to_words,
         )
 
@@ -273,6 +288,26 @@ def _int(text: str) -> int:
     if not number.is_integer():
         raise ValueError(f"expected an integer, got {shown(text)}")
     return int(number) if "e" in text.lower() or "." in text else int(text)
+
+
+def _number(text: str) -> Any:
+    """Parse a number, or a schedule such as linear(3e-4, 0)."""
+    if "(" not in text:
+        return _float(text)
+    from ..core.rl.schedules import schedule  # imports JAX
+
+    try:
+        return schedule(text)
+    except TriglotError as error:
+        raise ValueError(str(error).removesuffix(".")) from None
+
+
+def _is_schedule(value: object) -> bool:
+    if value is None or isinstance(value, int | float | str | tuple | Path | Mapping):
+        return False
+    from ..core.rl.schedules import Schedule  # imports JAX
+
+    return isinstance(value, Schedule)
 
 
 def _float(text: str) -> float:

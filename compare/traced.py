@@ -68,12 +68,17 @@ class Traced:
         return Trainer(self.agent, VectorEnvironment(self.env, self.agent.num_envs))
 
     @functools.cached_property
+    def hyper(self) -> Any:
+        """The hyperparameters with which the training starts, schedules among them."""
+        num_updates = updates_for(self.trainer, self.options.total_steps)
+        return fill_schedule_horizon(self.agent.hyper, num_updates)
+
+    @functools.cached_property
     def learning(self) -> Learning:
         """The gradients and optimizer steps that the training probed."""
-        num_updates = updates_for(self.trainer, self.options.total_steps)
         return Learning(
             agent=self.agent,
-            hyper=as_float32(fill_schedule_horizon(self.agent.hyper, num_updates)),
+            hyper=as_float32(self.hyper),
             names=names_of(self.options, self.env, self.backend, self.agent, self.rung),
         )
 
@@ -153,8 +158,8 @@ class Traced:
     def start(self) -> RunnerState:
         """The state with which the first seed starts."""
         key = jax.random.split(jax.random.key(self.options.seed), self.options.num_seeds)[0]
-        hyper = self.learning.hyper
-        return jax.jit(lambda weights: begin(self.trainer, weights, key, hyper))(self.variables)
+        start = functools.partial(begin, self.trainer, key=key, hyper=self.hyper)
+        return jax.jit(start)(self.variables)
 
     def update(self, batches: Sequence[Batch], *, wide: bool) -> Tape:
         """Record the agent's update from the last batch.

@@ -6,7 +6,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
-from .hyper import as_float32, check_config, check_count, check_hyperparams
+from .hyper import (
+    as_float32,
+    check_config,
+    check_count,
+    check_hyperparams,
+    first_numbers,
+    with_schedules,
+)
 from .learner import Learner, LearnerState
 from .network import Network
 from .networks.architecture import NetworkSpec
@@ -269,8 +276,9 @@ class AgentBase:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
+        object.__setattr__(self, "hyper", with_schedules(self.hyper))
         check_hyperparams(name, self.hyper)
-        check_optimizer(name, self.optimizer, self.hyper)
+        check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:
             check_heads(self.network, self.obs_spec, heads, algorithm=name)
 

@@ -6,7 +6,7 @@ A field of a `Config` or of a `Hyperparams` dataclass states what it allows by i
 """
 
 import math
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import TriglotError, shown, unknown
+from .rl.schedules import Schedule, is_schedule_text, schedule
 from .types import by_path
 
 Number: TypeAlias = float | jax.Array
-"""A hyperparameter: a Python number, or float32 `[]` in an agent's state."""
+"""A hyperparameter: a Python number or a `Schedule`; float32 `[]` in an agent's state."""
 PerLayer: TypeAlias = int | tuple[int, ...]  # one count for all layers, or one for each
 HyperparamsT = TypeVar("HyperparamsT")
 
@@ -76,6 +77,18 @@ def below(other: str, default: float) -> Any:
     return field(default=default, metadata={**finite(default).metadata, "below": other})
 
 
+def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
+    """Declare a field that is an older way to change another one over the training.
+
+    Args:
+      schedule_of: the other field. Where that is a `Schedule`, this one has no effect.
+      neutral: the value with which it has none.
+      declared: the field, declared by another function of this module.
+    """
+    metadata = {**declared.metadata, "replaced_by": (schedule_of, neutral)}
+    return field(default=declared.default, metadata=metadata)
+
+
 def one_of(default: str, *others: str) -> Any:
     """Declare a field that holds one of several names."""
     return field(default=default, metadata={"allowed": (default, *others)})
@@ -97,7 +110,7 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
     """Refuse hyperparameters out of range, as float32 numbers.
 
     One without a declared range must be finite and not negative. Arrays, which may be traced, and
-    None are accepted as they are.
+    None are accepted as they are. All values of a `Schedule` must be in range.
 
     Args:
       owner: the algorithm's name, for the message.
@@ -107,26 +120,64 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
       TriglotError: naming the hyperparameter and what it allows.
     """
     for one in fields(hyper):
-        number = getattr(hyper, one.name)
+        given = getattr(hyper, one.name)
         allowed = one.metadata.get("allowed", NON_NEGATIVE)
-        if number is None or isinstance(number, jax.Array | np.ndarray):
+        if given is None or isinstance(given, jax.Array | np.ndarray):
             continue
-        if not is_number(number):
-            raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(number)}.")
-        rounded = to_float32(number)
-        lost = _is_lost(number, rounded)
-        if isinstance(allowed, Range) and (rounded not in allowed or lost):
-            raise TriglotError(
-                f"{owner}'s {one.name} must be {allowed}, got {shown(number)}"
-                + (f", which is {rounded:g} in float32." if lost else ".")
-            )
+        if isinstance(given, Schedule):
+            _check_schedule(owner, one)
+        elif not is_number(given):
+            raise TriglotError(f"{owner}'s {one.name} must be a number, got {shown(given)}.")
+        for number in _extremes(given):
+            rounded = to_float32(number)
+            lost = _is_lost(number, rounded)
+            if isinstance(allowed, Range) and (rounded not in allowed or lost):
+                where = f" in {given}" if isinstance(given, Schedule) else ""
+                raise TriglotError(
+                    f"{owner}'s {one.name} must be {allowed}, got {shown(number)}{where}"
+                    + (f", which is {rounded:g} in float32." if lost else ".")
+                )
+        _check_replaced(owner, one, hyper)
         other = one.metadata.get("below")
-        most = getattr(hyper, other) if other else None
-        if is_number(most) and not rounded < to_float32(most):
+        most = _extremes(getattr(hyper, other)) if other else ()
+        if other and most and not to_float32(max(_extremes(given))) < to_float32(min(most)):
             raise TriglotError(
-                f"{owner}'s {one.name} must be below {other}, got {shown(number)} and "
-                f"{shown(most)}."
+                f"{owner}'s {one.name} must be below {other}, got {shown(given)} and "
+                f"{shown(getattr(hyper, other))}."
             )
+
+
+def _extremes(value: Any) -> tuple[float, ...]:
+    """List the numbers between which a hyperparameter's values lie; none of an array or None."""
+    if isinstance(value, Schedule):
+        return tuple(number for number in value.ends() if is_number(number))
+    return (value,) if is_number(value) else ()
+
+
+def _check_schedule(owner: str, one: "Field[Any]") -> None:
+    """Refuse a schedule of a number that itself describes a schedule."""
+    if (other := _replaced_by(one)[0]) is not None:
+        raise TriglotError(
+            f"{owner}'s {one.name} must be a number: it describes how {other} changes. Give "
+            f"{other} a schedule."
+        )
+
+
+def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
+    """Refuse a number that has no effect, because another hyperparameter is a schedule."""
+    other, neutral = _replaced_by(one)
+    value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
+    if other and isinstance(instead, Schedule) and value not in (one.default, neutral):
+        raise TriglotError(
+            f"{owner}'s {one.name} has no effect, because {other} is a schedule, {instead}: give "
+            "one of them."
+        )
+
+
+def _replaced_by(one: "Field[Any]") -> tuple[str | None, float | None]:
+    """Return what `replaced_by` declares; `decay_updates` of custom hyperparameters has a name."""
+    decay = ("learning_rate", math.inf) if one.name == "decay_updates" else (None, None)
+    return one.metadata.get("replaced_by", decay)
 
 
 def _is_lost(number: float, rounded: float) -> bool:
@@ -157,6 +208,11 @@ def check_config(owner: str, config: Any) -> None:
     """
     for one in fields(config):
         value, allowed = getattr(config, one.name), one.metadata.get("allowed")
+        if isinstance(value, Schedule) or is_schedule_text(value):
+            raise TriglotError(
+                f"{owner}'s {one.name} is fixed when the training compiles, so it cannot be a "
+                f"schedule, got {value}: the hyperparameters can."
+            )
         if one.type in (int, "int", PerLayer, "PerLayer"):
             least = int(allowed.low) if isinstance(allowed, Range) else 1
             for number in value if isinstance(value, tuple) else (value,):
@@ -208,8 +264,55 @@ def check_divides(owner: str, name: str, divisor: int, number: int, of_what: str
 
 
 def as_float32(hyper: HyperparamsT) -> HyperparamsT:
-    """Convert every hyperparameter to a float32 array, as an agent's state holds it; None stays."""
-    return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), hyper)
+    """Convert every hyperparameter to a float32 array, as an agent's state holds it; None stays.
+
+    A `Schedule` becomes its first value.
+    """
+
+    numbers = first_numbers(hyper)
+    return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
+
+
+def first_numbers(hyper: HyperparamsT) -> HyperparamsT:
+    """Replace each `Schedule` by its value at the start; numbers stay as they are."""
+    found = {
+        name: one.at(jnp.zeros((), jnp.int32), jnp.zeros(()))
+        for name, one in schedules_of(hyper).items()
+    }
+    scheduled: Any = hyper
+    return replace(scheduled, **found) if found else hyper
+
+
+def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
+    """Convert text such as "linear(3e-4, 0)", and functions of the updates, to a `Schedule` each.
+
+    Raises:
+      TriglotError: if the text is no schedule, naming the hyperparameter.
+    """
+    if not is_dataclass(hyper):
+        return hyper
+    found: dict[str, Any] = {}
+    for one in fields(hyper):
+        value = getattr(hyper, one.name)
+        if is_schedule_text(value) or (callable(value) and not isinstance(value, jax.Array)):
+            try:
+                found[one.name] = schedule(value)
+            except TriglotError as error:
+                raise TriglotError(f"{one.name}: {error}") from None
+    given: Any = hyper
+    return replace(given, **found) if found else hyper
+
+
+def schedules_of(hyper: Any) -> dict[str, Schedule]:
+    """List the hyperparameters that are schedules, by name, with float32 arrays as numbers."""
+    if not is_dataclass(hyper):
+        return {}
+    found = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    return {
+        name: jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), value)
+        for name, value in found.items()
+        if isinstance(value, Schedule)
+    }
 
 
 def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
@@ -231,7 +334,11 @@ def per_seed(hyper: HyperparamsT, num_seeds: int) -> HyperparamsT:
             )
     if not any(shapes.values()):
         return hyper
-    return jax.tree.map(lambda number: jnp.broadcast_to(number, (num_seeds,)), as_float32(hyper))
+
+    def broadcast(number: Any) -> jax.Array:
+        return jnp.broadcast_to(jnp.asarray(number, jnp.float32), (num_seeds,))
+
+    return jax.tree.map(broadcast, hyper)
 
 
 @runtime_checkable
@@ -245,13 +352,28 @@ class Scheduled(Protocol):
 
 
 def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT:
-    """Set `decay_updates` to the whole run where it is None, so that a schedule spans the run.
+    """Let schedules without a span last the whole run, and set `decay_updates` so if it is None.
+
+    Numbers that a schedule replaces (`replaced_by`) get the value with which they have no effect.
 
     Args:
-      hyper: hyperparameters; those without a `decay_updates` are returned unchanged.
+      hyper: hyperparameters; without schedules and `decay_updates` they are returned unchanged.
       num_updates: updates of the whole run.
     """
-    if not isinstance(hyper, Scheduled) or hyper.decay_updates is not None:
+    if not is_dataclass(hyper):
         return hyper
-    scheduled: Any = hyper
-    return replace(scheduled, decay_updates=float(num_updates))
+    values: dict[str, Any] = {one.name: getattr(hyper, one.name) for one in fields(hyper)}
+    schedules = {
+        name: value.over(num_updates)
+        for name, value in values.items()
+        if isinstance(value, Schedule)
+    }
+    now: dict[str, Any] = dict(schedules)
+    for one in fields(hyper):
+        other, neutral = _replaced_by(one)
+        if other in schedules:
+            now[one.name] = neutral
+    if "decay_updates" in values and values["decay_updates"] is None:
+        now.setdefault("decay_updates", float(num_updates))
+    given: Any = hyper
+    return replace(given, **now) if now else hyper

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,10 +10,19 @@ from jax.sharding import Mesh
 
 from .agent import Agent
 from .environment import Environment
+from .errors import TriglotError
 from .host_environment import HostEnvironment
-from .hyper import check_count, fill_schedule_horizon, per_seed
+from .hyper import (
+    check_count,
+    check_hyperparams,
+    fill_schedule_horizon,
+    per_seed,
+    schedules_of,
+    with_schedules,
+)
 from .loop.callbacks import Callback
 from .loop.chunks import run_chunks
+from .loop.population import Population
 from .loop.sharding import Shard, gathered, make_sharding
 from .loop.state import RunnerState
 from .loop.trainer import init_seeds, updates_for
@@ -49,6 +59,7 @@ def train(
     shard: Shard | None = None,
     callback: Callback | None = None,
     every_update: Callback | None = None,
+    population: Population | None = None,
 ) -> TrainResult:
     """Train an agent from scratch, all seeds in one program.
 
@@ -74,6 +85,9 @@ def train(
         the number of updates done and the update's metrics, `[S]` each. The program does not wait
         for it, but a slow function slows it down; an exception in it ends the training with JAX's
         error. `callback` is cheaper.
+      population: the seeds are members of a population of this size, which copy each other and
+        change their hyperparameters. The metrics then have `parent`, whom a member copied after an
+        update (mostly itself), and what is perturbed. None: they are independent.
 
     Returns:
       The final states and the metrics of every update.
@@ -85,17 +99,33 @@ def train(
       HostFailure: if a host environment fails; it holds the state after the last whole update.
     """
     check_count("num_seeds", num_seeds)
+    if population is not None:
+        if num_seeds not in (1, population.size):
+            raise TriglotError(
+                f"num_seeds is the size of the population, {population.size}, got {num_seeds}: "
+                "leave it out."
+            )
+        num_seeds = population.size
     sharding = None
     if devices is not None:
         sharding = make_sharding(devices, shard, num_seeds=num_seeds, num_envs=agent.num_envs)
     trainer = make_trainer(agent, env, every_update=every_update, sharding=sharding)
     num_updates = updates_for(trainer, total_steps)
-    hyper = fill_schedule_horizon(agent.hyper if hyper is None else hyper, num_updates)
+    hyper = with_schedules(agent.hyper if hyper is None else hyper)
+    if schedules_of(hyper):
+        check_hyperparams(type(agent).__name__, hyper)
+    hyper = fill_schedule_horizon(hyper, num_updates)
+    if population is not None:
+        population = population.for_agent(agent, hyper, num_updates)
+        how: dict[str, Any] = {"every_update": every_update, "sharding": sharding}
+        trainer = make_trainer(agent, env, population=population, **how)
+    boundaries = () if population is None else (population.exploit_every,)
     hyper = per_seed(hyper, num_seeds)
     with closing(trainer.program()) as program:
         state = init_seeds(trainer, jax.random.split(key, num_seeds), hyper)
         history = []
-        for chunk in run_chunks(program, state, num_updates, trainer.chunk_size):
+        size = trainer.chunk_size
+        for chunk in run_chunks(program, state, num_updates, size, boundaries=boundaries):
             state = chunk.runner_states
             history.append(chunk.metrics)
             if callback is not None:

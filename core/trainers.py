@@ -15,6 +15,7 @@ from .errors import TriglotError
 from .host.trainer import HostTrainer
 from .host_environment import HostEnvironment
 from .loop.callbacks import Callback, OnStage, ignore_stage
+from .loop.population import Population
 from .loop.sharding import Sharding, fewest_devices, make_sharding
 from .loop.state import RunnerState
 from .loop.trainer import Program, Trainer, TrainerLike, init_seeds, play_seeds
@@ -30,6 +31,7 @@ def make_trainer(
     *,
     every_update: Callback | None = None,
     sharding: Sharding | None = None,
+    population: Population | None = None,
 ) -> TrainerLike:
     """Build the trainer for either kind of environment.
 
@@ -38,9 +40,11 @@ def make_trainer(
       env: a single environment.
       every_update: called after each update, see `train`.
       sharding: how the training is divided among devices; None for one device.
+      population: how the seeds learn from each other, from `Population.for_agent`; or None.
 
     Raises:
-      TriglotError: if a host environment is to be divided, or the agent cannot plan in it.
+      TriglotError: if a host environment is to be divided or gets a population, or the agent cannot
+        plan in it.
     """
     check_model(agent, env)
     if isinstance(env, HostEnvironment):
@@ -50,9 +54,32 @@ def make_trainer(
                 f"divided among {sharding.num_devices} devices: choose an environment in JAX, or "
                 "one device."
             )
+        if population is not None:
+            raise TriglotError(
+                f"{env.name} is stepped in Python, and its state cannot be copied from one member "
+                "of a population to another: choose an environment in JAX, or leave the population "
+                "out."
+            )
         return HostTrainer(agent, env, every_update=every_update)
+    if population is not None and sharding is not None and sharding.shard == "seeds":
+        check_members_divide(population, sharding.num_devices)
     vector = VectorEnvironment(env, agent.num_envs)
-    return Trainer(agent, vector, every_update=every_update, sharding=sharding)
+    return Trainer(
+        agent, vector, every_update=every_update, sharding=sharding, population=population
+    )
+
+
+def check_members_divide(population: Population, num_devices: int) -> None:
+    """Refuse devices that do not divide a population.
+
+    Raises:
+      TriglotError: naming both numbers.
+    """
+    if population.size % num_devices:
+        raise TriglotError(
+            f"{num_devices} devices must divide the population, {population.size}: choose another "
+            "number of either."
+        )
 
 
 def trainers_by_levels(trainer: TrainerLike) -> list[TrainerLike]:
@@ -79,6 +106,8 @@ def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike
       TriglotError: if there are not as many devices.
     """
     devices = fewest_devices(num_seeds, most)
+    if isinstance(trainer, Trainer) and trainer.population is not None:
+        devices = max(count for count in range(1, devices + 1) if num_seeds % count == 0)
     if devices == 1 or not isinstance(trainer, Trainer):
         return trainer
     num_envs = trainer.agent.num_envs

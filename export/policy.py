@@ -13,6 +13,7 @@ from ..core.errors import TriglotError, shown
 from ..core.hyper import check_count
 from ..core.specs import Box, Dict, Discrete, MultiDiscrete, Spec
 from ..training.load import load_run
+from ..training.population import default_seed_index
 from .acting import Acting
 
 
@@ -136,7 +137,7 @@ class Policy:
 
 def load_policy(
     folder: str | Path,
-    seed_index: int = 0,
+    seed_index: int | None = None,
     sampled: bool = False,
     *,
     seed: int = 0,
@@ -147,7 +148,8 @@ def load_policy(
 
     Args:
       folder: the run directory.
-      seed_index: which of the run's seeds acts, counted from 0.
+      seed_index: which of the run's seeds acts, counted from 0; None for the first, and for the
+        best member of a population.
       sampled: sample actions as in training instead of acting greedily.
       seed: random seed of the samples.
       previous: if the last checkpoint is damaged, use the one before it.
@@ -158,6 +160,8 @@ def load_policy(
     """
     check_count("seed", seed, 0, 2**32 - 1)
     run = load_run(folder, previous=previous, trust=trust)
+    if seed_index is None:
+        seed_index = default_seed_index(Path(folder))
     check_seed_index(seed_index, jax.tree.leaves(run.agent_states)[0].shape[0])
     return Policy(Acting.of(run, seed_index, explore=sampled), run.num_updates, seed=seed)
 

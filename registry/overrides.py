@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,7 +27,12 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
     for name in overrides or {}:
         check_known(f"field of {options.__name__}", name, names)
     hints = type_hints(options)
-    values = {name: _decode(hints.get(name), value) for name, value in (overrides or {}).items()}
+    values = {}
+    for name, value in (overrides or {}).items():
+        try:
+            values[name] = _decode(hints.get(name), value)
+        except TriglotError as error:
+            raise TriglotError(f"{name} of {options.__name__}: {error}") from None
     for name, value in values.items():
         if not _fits(hints.get(name), value):
             raise TriglotError(
@@ -38,12 +43,33 @@ def from_overrides(options: type[Options], overrides: Mapping[str, Any] | None) 
 
 
 def overrides_of(options: Any) -> dict[str, Any]:
-    """List the fields of a dataclass that differ from their defaults; a mapping is copied."""
+    """List the fields of a dataclass that differ from their defaults; a mapping is copied.
+
+    A schedule is written as its text, which `from_overrides` reads.
+    """
     if isinstance(options, Mapping):
-        return dict(options)
+        return _as_text(options)
     default = type(options)()
     values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return {name: value for name, value in values.items() if value != getattr(default, name)}
+    return _as_text(
+        {name: value for name, value in values.items() if value != getattr(default, name)}
+    )
+
+
+def fields_as_text(options: Any) -> dict[str, Any]:
+    """Convert a dataclass to nested dictionaries, as `asdict`, with schedules as their text."""
+    return _as_text(asdict(options))
+
+
+def _as_text(value: Any) -> Any:
+    """Replace schedules by their text, also within dictionaries; functions have none."""
+    if isinstance(value, Mapping):
+        return {name: _as_text(child) for name, child in value.items()}
+    if value is None or isinstance(value, str | int | float | tuple | list | Path | Enum):
+        return value
+    from ..core.rl.schedules import Schedule  # imports JAX
+
+    return str(value) if isinstance(value, Schedule) and value.function is None else value
 
 
 def type_hints(options: type) -> dict[str, Any]:
@@ -73,6 +99,10 @@ def _decode(hint: Any, value: Any) -> Any:
             return kind[value]
         if issubclass(kind, float) and value in ("inf", "-inf"):
             return float(value)
+        if issubclass(kind, float) and "(" in value:  # a schedule, such as linear(3e-4, 0)
+            from ..core.rl.schedules import schedule  # imports JAX
+
+            return schedule(value)
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 import numpy as np
 
 from ..core.errors import TriglotError, shown, unknown
+from ..core.rl.schedules import schedule
 from ..registry.arg import OTHER_NAMES
 from ..registry.overrides import type_hints, type_members
 from ..report.numbers import format_value
@@ -102,7 +103,7 @@ def split_values(name: str, values: str) -> list[str]:
     >>> split_values("env", "jumanji:Maze-v0,num_rows=5,num_cols=5,gymnax:CartPole-v1")
     ['jumanji:Maze-v0,num_rows=5,num_cols=5', 'gymnax:CartPole-v1']
     """
-    pattern = r",(?![A-Za-z_]\w*=)" if name == "env" else ","
+    pattern = r",(?![A-Za-z_]\w*=)" if name == "env" else r",(?![^()]*\))"  # not of a schedule
     return [value.strip() for value in re.split(pattern, values)]
 
 
@@ -112,7 +113,7 @@ def _axis(name: str, values: str, algorithms: Mapping[str, Any]) -> Axis:
         found = [_field(owner, algorithm, name) for owner, algorithm in algorithms.items()]
         members = {member for cls, one in found for member in _types(cls, one)}
     is_number = not members.isdisjoint((int, float))
-    if is_number and (".." in values or values.startswith("log:")):
+    if is_number and "(" not in values and (".." in values or values.startswith("log:")):
         return _range(name, values, integer=float not in members)
     texts = split_values(name, values)
     if "" in texts:
@@ -180,6 +181,11 @@ def _value(name: str, text: str, members: set[Any]) -> Any:
     if sequences:
         kinds = set(get_args(sequences[0])[:1])
         return tuple(_value(name, part, kinds) for part in text.split("/"))
+    if float in members and "(" in text:
+        try:
+            return str(schedule(text))
+        except TriglotError as error:
+            raise TriglotError(f"--over {name}: {error}") from None
     if members & {int, float}:
         number = _number(name, text)
         if float in members:

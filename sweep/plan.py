@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.errors import TriglotError
-from ..core.hyper import check_count, check_hyperparams, fill_schedule_horizon
+from ..core.hyper import (
+    check_count,
+    check_hyperparams,
+    fill_schedule_horizon,
+    with_schedules,
+)
 from ..core.loop.trainer import TrainerLike
 from ..registry.bounds import Bounds, return_bounds
 from ..registry.overrides import from_overrides, overrides_of
@@ -131,7 +136,7 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
     for number, values in enumerate(settings, len(plan.settings)):
         chosen = train_options(plan.options, values, algorithms)
         algorithm = algorithms[chosen.algorithm]
-        hyper = from_overrides(algorithm.Hyperparams, chosen.hyper)
+        hyper = with_schedules(from_overrides(algorithm.Hyperparams, chosen.hyper))
         check_hyperparams(algorithm.__name__, hyper)
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
     before = {group.program: group for group in plan.groups}
@@ -144,11 +149,11 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
 
 def _program(options: TrainOptions, hyper: Any) -> tuple[Any, ...]:
     """Identify the compiled program of a setting."""
-    # A hyperparameter without a value changes the structure of the state.
-    missing = [one.name for one in fields(hyper) if getattr(hyper, one.name) is None]
+    # A hyperparameter without a value, or a schedule, changes the structure of the state.
+    structure = jax.tree.structure(hyper)
     parts = [getattr(options, name) for name in COMPONENTS]
     config = sorted((name, str(value)) for name, value in options.config.items())
-    return (*parts, tuple(config), tuple(missing))
+    return (*parts, tuple(config), structure)
 
 
 def _group(

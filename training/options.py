@@ -67,6 +67,14 @@ class TrainOptions(SharedOptions, MachineOptions):
       init_from: a run whose weights the training starts from, of any library.
       init_names: take only the parameters with these canonical names, with * for any text.
       init_seed_index: which of that run's seeds starts all seeds, counted from 0.
+      population: members of population-based training. They are the seeds; from time to time the
+        worst copy the best and change their hyperparameters.
+      exploit_every: updates between two generations of the population.
+      perturb: hyperparameters that the population changes: NAME, or NAME=log:LOW..HIGH or
+        NAME=LOW..HIGH, from which each member draws its first value; separated by commas.
+      exploit_fraction: share of the members that copy another one in a generation, at most 0.5.
+      selection: truncation, each of the worst copies one of the best, drawn at random; or rank, the
+        worst copies the best, the second worst the second best.
       print_config: print all options as TOML, which --config reads, and do nothing else.
       debug: nans stops at the first NaN. no-jit disables compilation, so that print and breakpoints
         work everywhere; it is about a thousand times slower.
@@ -91,6 +99,11 @@ class TrainOptions(SharedOptions, MachineOptions):
     init_seed_index: Annotated[
         int | None, Arg("N", "seed by seed, if both have as many; the only one")
     ] = None
+    population: Annotated[int | None, Arg("N", "none: independent seeds")] = None
+    exploit_every: Annotated[int, Arg("N")] = 20
+    perturb: Annotated[tuple[str, ...], Arg("NAME,NAME ...", "none")] = ()
+    exploit_fraction: Annotated[float, Arg("SHARE")] = 0.2
+    selection: Annotated[str, Arg("truncation|rank")] = "truncation"
     print_config: bool = False
     profile: bool = False
 

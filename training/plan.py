@@ -13,6 +13,7 @@ import jax
 from ..core.agent import Agent
 from ..core.errors import TriglotError, check_known, user_error_context
 from ..core.hyper import check_count, fill_schedule_horizon
+from ..core.loop.population import Population
 from ..core.loop.sharding import make_sharding
 from ..core.loop.trainer import TrainerLike, updates_for
 from ..core.trainers import divide_seeds, make_trainer
@@ -58,6 +59,11 @@ class Plan:
         return self.trainer.single_env
 
     @property
+    def population(self) -> Population | None:
+        """How the seeds learn from each other; None for independent ones."""
+        return getattr(self.trainer, "population", None)
+
+    @property
     def num_steps(self) -> int:
         """Environment steps per seed."""
         return self.num_updates * self.trainer.steps_per_update
@@ -71,7 +77,9 @@ class Plan:
 
     def in_env(self, env: Any) -> "Plan":
         """Put the agent into another environment, with the same observations and actions."""
-        trainer = make_trainer(self.trainer.agent, env, sharding=self.trainer.sharding)
+        trainer = make_trainer(
+            self.trainer.agent, env, sharding=self.trainer.sharding, population=self.population
+        )
         return replace(self, trainer=trainer)
 
     def announcement(self) -> str:
@@ -84,6 +92,8 @@ class Plan:
         if self.num_steps != options.total_steps:
             lines.append(rounded_up(options.total_steps, per_update, self.num_steps))
         lines += describe_schedule(options, per_update)
+        if self.population is not None:
+            lines.append(self.population.describe())
         starts = self.trainer.agent.learning_starts
         if starts > self.num_steps:
             lines.append(
@@ -138,6 +148,7 @@ def prepare(
             "--profile traces compiled programs, and --debug no-jit compiles none: leave one out."
         )
     logs.check(options.log)
+    options = with_members(options)
     check_minimums(options, num_seeds=1, eval_episodes=0, metrics_every=1)
     if not 0 <= options.checkpoint_seconds < math.inf:
         raise TriglotError(
@@ -215,6 +226,10 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
             devices, options.shard, num_seeds=options.num_seeds, num_envs=agent.num_envs
         )
     trainer = make_trainer(agent, env, sharding=sharding)
+    hyper = fill_schedule_horizon(agent.hyper, updates_for(trainer, options.total_steps))
+    population = population_of(options, trainer, hyper)
+    if population is not None:
+        trainer = make_trainer(agent, env, sharding=sharding, population=population)
     if divide and devices is None and not options.debug:
         trainer = divide_seeds(trainer, options.num_seeds, most_devices())
     if trainer.steps_on_host:
@@ -224,7 +239,44 @@ def build(options: TrainOptions, *, effects: bool = True, divide: bool = True) -
     if _has_custom_components(options):
         with user_error_context(f"{options.algorithm} on {options.env} failed when it was traced"):
             trainer.check()
-    return Built(trainer, fill_schedule_horizon(agent.hyper, num_updates), num_updates)
+    return Built(trainer, hyper, num_updates)
+
+
+def with_members(options: TrainOptions) -> TrainOptions:
+    """Make the members of a population the seeds.
+
+    Raises:
+      TriglotError: if there are other seeds, or options of a population without one.
+    """
+    if options.population is None:
+        if options.perturb:
+            raise TriglotError("--perturb needs a population: give --population, such as 32.")
+        return options
+    if options.num_seeds not in (1, options.population):
+        raise TriglotError(
+            f"the seeds of a population are its members: leave --num-seeds out, or give "
+            f"{options.population}; got {options.num_seeds}."
+        )
+    if options.exploit_every % options.metrics_every:
+        raise TriglotError(
+            f"--metrics-every must divide --exploit-every, {options.exploit_every}, so that each "
+            f"generation is written; got {options.metrics_every}."
+        )
+    return replace(options, num_seeds=options.population)
+
+
+def population_of(options: TrainOptions, trainer: TrainerLike, hyper: Any) -> Population | None:
+    """Build the population of a training and check it; None without."""
+    if options.population is None:
+        return None
+    population = Population(
+        size=options.population,
+        exploit_every=options.exploit_every,
+        perturb=[name for text in options.perturb for name in text.split(",")],
+        fraction=options.exploit_fraction,
+        selection=options.selection,
+    )
+    return population.for_agent(trainer.agent, hyper, updates_for(trainer, options.total_steps))
 
 
 def agent_of(options: TrainOptions, env: Any) -> Agent:

@@ -38,7 +38,10 @@ from .monitoring.evaluating import (
 )
 from .monitoring.schedule import chunk_boundary, keeping_period
 from .options import ResumeOptions, TrainOptions
-from .plan import Plan, prepare
+from .plan import Plan, prepare, with_members
+from .population import POPULATION, ranked
+from .population import describe as describe_population
+from .population import draw as draw_population
 from .profiling import FOLDER as PROFILE
 from .profiling import Profiler
 from .render import Videos
@@ -79,6 +82,7 @@ def train(options: TrainOptions, *, started: float, arguments: Sequence[str]) ->
       TriglotError: before anything compiles, if an option is invalid.
     """
     watch = Stopwatch(started)
+    options = with_members(options)
     with phase("building"):
         start = read_start(options)
         if start is not None:
@@ -174,9 +178,11 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         if state is None or done < plan.num_updates:
             with closing(plan.trainer.program()) as program, profiler or nullcontext():
                 state = _prepare(plan, program, state, background, watch)
+                size, population = plan.trainer.chunk_size, plan.population
+                generation = None if population is None else population.exploit_every
                 boundary = chunk_boundary(options, plan.trainer.steps_per_update)
-                size = plan.trainer.chunk_size
-                run = partial(run_chunks, program, chunk_size=size, boundary=boundary)
+                ends = [period for period in (boundary, generation) if period]
+                run = partial(run_chunks, program, chunk_size=size, boundaries=ends)
                 run = run if profiler is None else partial(profiler.chunks, run)
                 chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)
                 state, diverged = _train(plan, chunks, evaluator, state, journal, interrupt)
@@ -205,17 +211,24 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
         "diverged": diverged,
         REACHED: evaluator.reached,
         "warning": None if diverged else absurd_parameters(state),
+        POPULATION: ranked(plan, state, evaluated),
     }
     write_json(plan.out / SUMMARY, results)
     _draw(plan, journal, state)
+    population = results[POPULATION]
+    if population is not None and journal.returns:
+        draw_population(plan, population["best_member"])
     print(wrapped(describe_summary(results, plan.out, journal.returns)))
+    if population is not None:
+        print(wrapped(describe_population(population)))
     if profiler is not None:
         print(wrapped(profiler.describe()))
     if interrupt.pressed:
         print(wrapped(f"to continue: triglot resume {plan.out}"))
         return interrupt.exit_code
     if not diverged:
-        print(wrapped(next_commands(plan.out)))
+        best = 0 if population is None else population["best_member"]
+        print(wrapped(next_commands(plan.out, seed_index=best)))
     return DIVERGED if diverged else 0
 
 

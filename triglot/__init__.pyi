@@ -17,6 +17,7 @@ from .core.environment import Environment, TimeStep
 from .core.errors import Guessed, TriglotError
 from .core.evaluate import evaluate
 from .core.learner import Learner
+from .core.loop.population import Population
 from .core.loop.trainer import Trainer
 from .core.network import Network, Variables
 from .core.networks.combinators import combine, ensemble, freeze, scalar, start_from
@@ -36,7 +37,8 @@ from .training.load import load_run
 __version__: str
 
 __all__ = [
-    "make_env", "make_agent", "preset", "train", "evaluate", "Trainer", "load_run", "load_policy",
+    "make_env", "make_agent", "preset", "train", "evaluate", "Population", "Trainer", "load_run",
+    "load_policy",
     "from_haiku", "from_linen", "from_nnx", "from_equinox", "from_keras", "from_torch",
     "from_functions", "translate", "load_weights", "Guessed",
     "PPO", "DQN", "SAC", "QLearning",

@@ -51,6 +51,7 @@ from .core.hyper import (
     one_of,
     only_for,
     positive,
+    replaced_by,
     unit_interval,
 )
 from .core.learner import Learner, LearnerState, steps_if_ready
@@ -112,6 +113,7 @@ from .core.rl.replay import (
     Sample,
     importance_weights,
 )
+from .core.rl.schedules import Schedule, schedule
 from .core.rl.search import (
     Found,
     Node,
@@ -165,7 +167,7 @@ __all__ = [
     "Extension", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "check_divides", "as_float32", "TriglotError",
+    "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",

@@ -27,6 +27,8 @@ class ReplayedQHyperparams:
     Attributes:
       learning_rate: of the optimizer.
       discount: of future rewards, within [0, 1].
+      epsilon: probability of a random action, such as `linear(1, 0.05, 250_000)`. None: it changes
+        linearly, as the next three say.
       epsilon_start: probability of a random action at the start.
       epsilon_end: the same, from `epsilon_decay_steps` on.
       epsilon_decay_steps: environment steps, of all environments together, over which it changes
@@ -42,6 +44,7 @@ class ReplayedQHyperparams:
 
     learning_rate: Number = 2.5e-4
     discount: Number = unit_interval(0.99)
+    epsilon: Number | None = between(None, 0.0, 1.0)
     epsilon_start: Number = unit_interval(1.0)
     epsilon_end: Number = unit_interval(0.05)
     epsilon_decay_steps: Number = between(250_000.0, 1.0)
@@ -172,6 +175,8 @@ class ReplayedQ(AgentBase, ABC):
     def epsilon(self, state: ReplayedQState) -> jax.Array:
         """Compute the probability of a random action, float32 `[]`."""
         hyper, num_steps = state.hyper, state.replay.num_added
+        if hyper.epsilon is not None:
+            return hyper.epsilon
         start, end = hyper.epsilon_start, hyper.epsilon_end
         return linear_schedule(start, end, hyper.epsilon_decay_steps, num_steps)
 

@@ -1,5 +1,6 @@
 """Policy gradients: what PPO, A2C, REINFORCE, IMPALA and V-MPO share."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
@@ -7,7 +8,16 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 
 from ..agent import AgentBase, AgentConfig, AgentState, PolicyInput, PolicyOutput, Trajectory
-from ..hyper import Number, between, check_divides, one_of, only_for, positive, unit_interval
+from ..hyper import (
+    Number,
+    between,
+    check_divides,
+    one_of,
+    only_for,
+    positive,
+    replaced_by,
+    unit_interval,
+)
 from ..learner import LearnerState
 from ..network import Variables
 from ..networks.actor_critic import actor_critic
@@ -27,9 +37,9 @@ class PolicyGradientHyperparams:
     """Hyperparameters that every policy gradient has; a sweep may vary them under `vmap`.
 
     Attributes:
-      learning_rate: at the start.
-      decay_updates: updates over which it falls linearly to 0. None: the whole run. Infinity: it
-        is constant.
+      learning_rate: at the start, or a schedule.
+      decay_updates: updates over which a number falls linearly to 0. None: the whole run.
+        Infinity: it is constant.
       discount: of future rewards, within [0, 1].
       value_coef: weight of the value loss.
       max_grad_norm: clip threshold of the global gradient norm.
@@ -37,7 +47,9 @@ class PolicyGradientHyperparams:
     """
 
     learning_rate: Number = 1e-3
-    decay_updates: Number | None = between(None, 0.0, above_low=True)
+    decay_updates: Number | None = replaced_by(
+        "learning_rate", math.inf, between(None, 0.0, above_low=True)
+    )
     discount: Number = unit_interval(0.99)
     value_coef: Number = 0.5
     max_grad_norm: Number = between(0.5, 0.0)

@@ -19,10 +19,10 @@ from ..errors import TriglotError
 from ..host_environment import HostEnvironment
 from ..loop.callbacks import Callback, OnStage, ignore_stage
 from ..loop.episode import Episodes
-from ..loop.state import RunnerState, first_state, update_keys
+from ..loop.state import RunnerState, first_state, scheduled, update_keys
 from ..specs import zeros
 from ..tracing.hoist import vmap_seeds
-from ..types import PyTree
+from ..types import PyTree, pytree_dataclass
 from .player import Actor, actor, play_episodes
 from .vector import HostRunner, over_time
 
@@ -97,6 +97,13 @@ class HostTrainer:
             for seed, key in enumerate(keys)
         ]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
+
+
+@pytree_dataclass
+class _HyperOnly:
+    """The part of an agent's state that schedules change."""
+
+    hyper: Any
 
 
 class HostProgram:
@@ -188,7 +195,11 @@ class HostProgram:
         act_keys, learn_keys = map(np.asarray, _keys(agent, state.key, state.num_updates))
         per_update = 1 if agent.online else agent.rollout_length
         rollouts, learned = [], []
+        hyper: dict[str, jax.Array] = {}
         for start in range(0, agent.rollout_length, per_update):
+            if self._state.schedules:
+                self._state, values = _scheduled(agent, self._state, start * agent.num_envs)
+                hyper = hyper or values
             read, carry, steps = actor.of(self._state.agent), self._state.carry, []
             for time in range(start, start + per_update):
                 obs, first = runner.obs, runner.first
@@ -205,7 +216,7 @@ class HostProgram:
             self._state = replace(self._state, agent=agent_state, carry=carry)
         self._state = replace(self._state, num_updates=state.num_updates + 1)
         metrics = learned[0] if len(learned) == 1 else _mean(jax.device_get(learned))
-        return {**runner.episodes(_joined(rollouts)), **metrics}
+        return {**runner.episodes(_joined(rollouts)), **hyper, **metrics}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -230,6 +241,28 @@ def _keys(agent: Agent, keys: jax.Array, num_updates: jax.Array) -> tuple[jax.Ar
         return jax.random.key_data(act_keys), jax.random.key_data(learn_keys)
 
     return jax.vmap(split)(keys, num_updates)
+
+
+def _scheduled(
+    agent: Agent, state: RunnerState, num_steps: int
+) -> tuple[RunnerState, dict[str, jax.Array]]:
+    """Write the values of the schedules into each seed's agent state, as `Trainer` does."""
+    # Only what changes goes through the program.
+    own = replace(state, env=(), carry=(), agent=_HyperOnly(hyper=state.agent.hyper))
+    per_update = agent.rollout_length * agent.num_envs
+    hyper, values = _scheduled_hyper(per_update, own, jnp.float32(num_steps))
+    return replace(state, agent=replace(state.agent, hyper=hyper)), values
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _scheduled_hyper(
+    steps_per_update: int, states: RunnerState, num_steps: jax.Array
+) -> tuple[Any, dict[str, jax.Array]]:
+    def one(state: RunnerState) -> tuple[Any, dict[str, jax.Array]]:
+        state, values = scheduled(state, steps_per_update, num_steps)
+        return state.agent.hyper, values
+
+    return jax.vmap(one)(states)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)

@@ -1,7 +1,7 @@
 """Run a training chunk by chunk: one compiled call per chunk, with host work in between."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -64,7 +64,7 @@ def run_chunks(
     *,
     done: int = 0,
     target_seconds: float | None = None,
-    boundary: int | None = None,
+    boundaries: Sequence[int] = (),
 ) -> Iterator[Chunk]:
     """Run chunks until `num_updates` updates are done. The chunk sizes do not change any number.
 
@@ -76,13 +76,11 @@ def run_chunks(
       done: updates done before.
       target_seconds: choose chunk sizes that take about this long, beginning with one update; None
         for `chunk_size` always.
-      boundary: end a chunk at each multiple of this many updates; None for no such ends.
+      boundaries: end a chunk at each multiple of each of these numbers of updates.
     """
     size = chunk_size if target_seconds is None else 1
     while done < num_updates:
-        stop = num_updates
-        if boundary is not None:
-            stop = min(stop, done - done % boundary + boundary)
+        stop = min([num_updates, *(done - done % period + period for period in boundaries)])
         chunk = run_chunk(call, runner_states, min(size, stop - done), done)
         runner_states, done = chunk.runner_states, chunk.num_updates
         if target_seconds is not None:

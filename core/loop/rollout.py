@@ -12,7 +12,7 @@ from ..agent import Agent, PolicyInput, Trajectory
 from ..numerics import divide_or_nan
 from ..tracing.hoist import scan_keys
 from ..types import pytree_dataclass
-from .state import RunnerState
+from .state import RunnerState, scheduled
 from .vectorize import Transition, VectorEnvironment
 
 
@@ -95,13 +95,14 @@ def online_rollout(
       episodes that ended.
     """
 
-    def step(before: tuple, keys: tuple[jax.Array, ...]) -> tuple[tuple, None]:
+    def step(before: tuple, inputs: tuple) -> tuple[tuple, None]:
         env_state, carry, agent_state, sums, stats = before
-        act_key, env_key, update_key = keys
+        (act_key, env_key, update_key), num_steps = inputs
         now = replace(start, env=env_state, carry=carry, agent=agent_state)
+        now, _ = scheduled(now, env.num_envs * agent.rollout_length, num_steps)
         after, seen, transition = _act_and_step(agent, env, now, act_key, env_key)
         one_step = make_trajectory(**jax.tree.map(lambda leaf: leaf[None], seen), carry=carry)
-        agent_state, metrics = agent.update(agent_state, one_step, update_key)
+        agent_state, metrics = agent.update(now.agent, one_step, update_key)
         sums = metrics if sums is None else jax.tree.map(jnp.add, sums, metrics)
         ended = EpisodeStats.of(
             transition.done, transition.episode_return, transition.episode_length
@@ -112,11 +113,15 @@ def online_rollout(
     num_steps = agent.rollout_length
     # Split by use first, so that XLA drops the keys of unused uses.
     keys = tuple(jax.random.split(part, num_steps) for part in jax.random.split(key, 3))
+    # Without schedules, the number of steps is not needed.
+    num_done = jnp.arange(num_steps, dtype=jnp.float32) * env.num_envs if start.schedules else None
+    inputs = (keys, num_done)
     before = (start.env, start.carry, start.agent, None, EpisodeStats.zero())
-    ((_, _, _, shapes, _), _) = jax.eval_shape(step, before, tuple(k[0] for k in keys))
+    first = jax.tree.map(lambda leaf: leaf[0], inputs)
+    ((_, _, _, shapes, _), _) = jax.eval_shape(step, before, first)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     before = (start.env, start.carry, start.agent, zeros, EpisodeStats.zero())
-    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, before, keys)
+    (env_state, carry, agent_state, sums, stats), _ = scan_keys(step, before, inputs)
     after = replace(start, env=env_state, carry=carry, agent=agent_state)
     return after, jax.tree.map(lambda total: total / num_steps, sums), stats
 

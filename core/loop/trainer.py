@@ -19,10 +19,11 @@ from ..tracing.hoist import draw_ahead, vmap_seeds
 from ..types import PyTree
 from .callbacks import Callback, OnStage, ignore_stage, run_callback
 from .episode import Episodes, play_episodes
+from .population import Member, Population, end_chunk
 from .rollout import online_rollout, rollout
 from .self_play import check_self_play, copied, renewed
 from .sharding import Sharding, gathered, on_host
-from .state import RunnerState, Updated, UpdateKeys, first_state, update_keys
+from .state import RunnerState, Updated, UpdateKeys, first_state, scheduled, update_keys
 from .vectorize import VectorEnvironment
 
 # Draw a whole chunk's random numbers at once only for rollouts up to this length, where drawing
@@ -46,6 +47,8 @@ class Trainer:
       every_update: called on the host after each update, from inside the compiled program, see
         `train`; None compiles no callback.
       sharding: how the training is divided among devices; None for one device.
+      population: how the seeds learn from each other, checked by `Population.for_agent`; None for
+        independent seeds.
     """
 
     agent: Agent
@@ -54,6 +57,7 @@ class Trainer:
     monitor: Monitor | None = None
     every_update: Callback | None = None
     sharding: Sharding | None = None
+    population: Population | None = None
 
     steps_on_host = False  # environment steps are part of the compiled program
 
@@ -79,8 +83,12 @@ class Trainer:
 
     def init(self, key: jax.Array, hyper: PyTree | None = None) -> RunnerState:
         """Initialize the agent and reset the environments."""
+        if self.population is not None:
+            hyper = self.population.draw(key, self.agent.hyper if hyper is None else hyper)
         state = first_state(self.agent, self.env.num_envs, self.env.reset, key, hyper)
-        return replace(state, opponent=copied(self.agent, self.single_env, state.agent))
+        member = () if self.population is None else Member.start()
+        opponent = copied(self.agent, self.single_env, state.agent)
+        return replace(state, member=member, opponent=opponent)
 
     def update(self, runner_state: RunnerState, keys: UpdateKeys | None = None) -> Updated:
         """Collect one rollout and learn from it; an online agent learns after every step.
@@ -98,6 +106,7 @@ class Trainer:
         state = replace(
             runner_state, env=env.refresh(runner_state.env, keys.pool), opponent=opponent
         )
+        state, hyper = scheduled(state, self.steps_per_update)
         if self.agent.online:
             state, metrics, stats = online_rollout(self.agent, env, state, keys.rollout)
         else:
@@ -107,8 +116,11 @@ class Trainer:
             agent_state, metrics = self.agent.update(state.agent, trajectory, keys.learn)
             state = replace(state, agent=agent_state)
         extra = {} if self.monitor is None else self.monitor(state.agent)
+        if self.population is not None:
+            hyper |= self.population.values(state)
+            state = replace(state, member=state.member.add(stats))
         after = replace(state, num_updates=state.num_updates + 1)
-        return after, {**stats.metrics(), **metrics, **extra}
+        return after, {**stats.metrics(), **hyper, **metrics, **extra}
 
     def train_chunk(
         self, runner_state: RunnerState, num_updates: int | jax.Array | None = None
@@ -231,9 +243,17 @@ def train_seeds(
       The new states `[S, ...]`, and each metric `[S, chunk_size]`, of which the first `num_updates`
       columns are valid.
     """
-    if trainer.sharding is not None:
-        return trainer.sharding.run(_train_seeds, trainer, runner_states, num_updates)
-    return _train_seeds(trainer, runner_states, num_updates)
+    sharding, population = trainer.sharding, trainer.population
+    if sharding is None:
+        states, metrics = _train_seeds(trainer, runner_states, num_updates)
+    else:
+        states, metrics = sharding.run(_train_seeds, trainer, runner_states, num_updates)
+    if population is None:
+        return states, metrics
+    states, metrics = end_chunk(population, states, metrics, num_updates)
+    if sharding is not None:  # members are exchanged between devices
+        states = jax.lax.with_sharding_constraint(states, sharding.of(states))
+    return states, metrics
 
 
 @functools.partial(

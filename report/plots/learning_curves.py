@@ -77,7 +77,7 @@ def learning_curves(
     axes = figure.add_subplot()
     palette = colours(list(curves))
     for index, (label, curve) in enumerate(curves.items()):
-        steps, values = _averaged(curve, updates_per_point)
+        steps, values = averaged(curve, updates_per_point)
         mean, low, high = mean_and_interval(values)
         seen, colour = np.isfinite(mean), palette[label]
         if not seen.any():
@@ -116,7 +116,7 @@ def learning_curves(
         figure.savefig(path)
 
 
-def _averaged(curve: Curve, updates_per_point: int | None) -> Curve:
+def averaged(curve: Curve, updates_per_point: int | None) -> Curve:
     num_updates = len(curve.env_steps)
     count = -(-num_updates // updates_per_point) if updates_per_point else MAX_POINTS
     bins = np.array_split(np.arange(num_updates), min(num_updates, count))

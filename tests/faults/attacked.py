@@ -16,6 +16,9 @@ RUNS = {
     "sac": f"sac gymnax:Pendulum-v1 --num-envs 2 {NETWORK} --buffer-size 256 "
     "--learning-starts 64 --batch-size 16 --total-steps 2_000",
     "q_learning": "q_learning gridworld:8x8 --num-seeds 2 --total-steps 64_000",
+    "population": f"ppo probe:two-step --num-envs 2 --rollout-length 8 {NETWORK} "
+    "--num-minibatches 2 --num-epochs 1 --total-steps 32_000 --population 4 --exploit-every 7 "
+    "--perturb learning_rate=log:1e-4..1e-2,entropy_coef",
     "host": f"ppo gymnasium:CartPole-v1 --num-envs 2 --rollout-length 8 {NETWORK} "
     "--num-minibatches 2 --num-epochs 1 --total-steps 4_000",
 }

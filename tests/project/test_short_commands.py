@@ -42,9 +42,11 @@ GIVEN = {
 MOST = {
     "--eval-every": 64,
     "--keep-every": 64,
+    "--confirm": 2,
     "--num-seeds": 2,
     "--num-settings": 2,
-    "--confirm": 2,
+    "--population": 4,
+    "--exploit-every": 2,
 }
 
 

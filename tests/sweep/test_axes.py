@@ -29,6 +29,9 @@ AXES = {
     "learning_rate=1e-4,3e-4": Choices("learning_rate", (1e-4, 3e-4)),
     "--learning-rate=1": Choices("learning_rate", (1.0,)),
     "decay_updates=none,100,inf": Choices("decay_updates", (None, 100.0, math.inf)),
+    "learning_rate=1e-4,linear(3e-4,0),cosine(1, 0, 9)": Choices(
+        "learning_rate", (1e-4, "linear(0.0003, 0)", "cosine(1, 0, 9 steps)")
+    ),
     "num_envs=8,1_6,4e1": Choices("num_envs", (8, 16, 40)),
     "hidden_sizes=64/64,256,none": Choices("hidden_sizes", ((64, 64), (256,), None)),
     "clip_value=true,False": Choices("clip_value", (True, False)),
@@ -49,6 +52,7 @@ WRONG = {
     "total_steps=1,2": "unknown option of ppo in --over 'total_steps'",
     "learning_rate=fast": "expected a number, got 'fast'",
     "learning_rate=nan": "expected a number",
+    "learning_rate=liner(1,0)": "--over learning_rate: unknown schedule 'liner'",
     "learning_rate=none": "expected a number",
     "learning_rate=1,,2": "has an empty value",
     "learning_rate=1e-3,0.001": "has 0.001 twice",

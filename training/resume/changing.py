@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from ...core.agent import Agent
 from ...core.errors import MissingExtra, TriglotError
-from ...core.hyper import Scheduled
+from ...core.hyper import Scheduled, first_numbers
 from ...core.loop.self_play import copied
 from ...core.loop.state import RunnerState
+from ...core.rl.schedules import RAMPS, Schedule
 from ...machine.files import write_json
 from ...report.statistics import format_return
 from ..options import ResumeOptions, TrainOptions
@@ -47,6 +48,11 @@ def changed(options: TrainOptions, change: ResumeOptions) -> TrainOptions:
         if change.total_steps is None:
             raise TriglotError(
                 "--decay-updates changes the schedule of an extended run: give --total-steps too."
+            )
+        if isinstance(getattr(options.hyper, "learning_rate", None), Schedule):
+            raise TriglotError(
+                f"the learning rate of {folder} is a schedule, {options.hyper.learning_rate}, "
+                "which a resumed run keeps: leave --decay-updates out."
             )
         if not isinstance(options.hyper, Scheduled):
             raise TriglotError(
@@ -90,6 +96,16 @@ def check_change(plan: Plan, change: ResumeOptions, done: int) -> None:
             f"{folder} has done {done * per_update:,} steps already: give --total-steps above "
             f"that, got {change.total_steps:,}."
         )
+    rate = getattr(plan.hyper, "learning_rate", None)
+    if isinstance(rate, Schedule) and rate.kind in RAMPS and rate.values[1] == 0:
+        ends = rate.counts[0] / (1 if rate.unit == "updates" else per_update)
+        if max(ends, done) < plan.num_updates:
+            raise TriglotError(
+                f"the learning rate of {folder} follows {rate}, and {change.total_steps:,} steps "
+                f"are {plan.num_updates:,} updates, the last of which would learn nothing. A "
+                "resumed run keeps its schedules: start another from its weights, triglot train "
+                f"... --init-from {folder}."
+            )
     horizon = _horizon(plan.hyper)
     if horizon is not None and max(horizon, done) < plan.num_updates:
         raise TriglotError(
@@ -222,7 +238,7 @@ class Translation:
             return self._like
 
         def init(key: jax.Array) -> Any:
-            return source.init(key, source.num_envs, self._plan.hyper)
+            return source.init(key, source.num_envs, first_numbers(self._plan.hyper))
 
         keys = jax.random.split(jax.random.key(0), self._plan.options.num_seeds)
         agent = jax.eval_shape(jax.vmap(init), keys)

@@ -2,14 +2,14 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import TriglotError
 from ...machine.files import check_fields, read_record, visible_files, write_json
 from ...registry.algorithms import find_algorithm
-from ...registry.overrides import from_overrides
+from ...registry.overrides import fields_as_text, from_overrides
 from ..options import LEFT_OUT, TrainOptions
 from .trust import CONFIG, require_trust
 
@@ -19,6 +19,11 @@ CHANGES = "changes"  # of a resumed run, see `training.resume.changing`
 ADDED = {
     **dict.fromkeys(("init_from", "init_seed_index", "preset", "shard", "eval_every", "stop_at")),
     "keep_every": None,
+    **{
+        one.name: one.default
+        for one in fields(TrainOptions)
+        if one.name in ("population", "exploit_every", "perturb", "exploit_fraction", "selection")
+    },
     "metrics_every": 1,
     "init_names": (),
     "devices": 1,
@@ -58,7 +63,7 @@ def write_config(
     Returns:
       The contents of the file.
     """
-    chosen = {name: value for name, value in asdict(options).items() if name not in LEFT_OUT}
+    chosen = {n: value for n, value in fields_as_text(options).items() if n not in LEFT_OUT}
     command = shlex.join(["triglot", *arguments])
     content = {"schema": SCHEMA, "command": command, **chosen, **facts}
     write_json(folder / CONFIG, content)

@@ -7,7 +7,7 @@ of another user, so it may name code only if this user began the run.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import tomli_w
 
 from ...core.errors import TriglotError, unknown
 from ...registry.arg import flag, marked
+from ...registry.overrides import fields_as_text
 from ..options import LEFT_OUT
 
 OPTION = "--config"
@@ -98,13 +99,21 @@ def read(path: Path) -> ConfigFile:
 
 def _of_run(path: Path) -> dict[str, Any]:
     """Read what a run was started with."""
+    from ...core.rl.schedules import RAMPS
     from .config import options_of_run, read_config
 
     if path.name != "config.json":
         raise TriglotError(f"{OPTION} {path}: give a TOML file, or the config.json of a run.")
-    content = asdict(options_of_run(path.parent, how="write its options in the command"))
-    if content["hyper"].get("decay_updates") == read_config(path.parent).get("num_updates"):
-        del content["hyper"]["decay_updates"]  # the whole run, which may have another length now
+    options = options_of_run(path.parent, how="write its options in the command")
+    num_updates = read_config(path.parent).get("num_updates")
+    content = fields_as_text(options)
+    # The whole run may have another length now.
+    if content["hyper"].get("decay_updates") == num_updates:
+        del content["hyper"]["decay_updates"]
+    whole = f", {num_updates} updates)"
+    for name, value in content["hyper"].items():
+        if isinstance(value, str) and value.startswith(RAMPS) and value.endswith(whole):
+            content["hyper"][name] = value.removesuffix(whole) + ")"
     return {name: value for name, value in content.items() if name not in LEFT_OUT} | COMPLETE
 
 
@@ -174,7 +183,7 @@ def toml_of(options: Any, algorithm: Any) -> str:
         "config": from_overrides(algorithm.Config, overrides_of(options.config)),
         "hyper": from_overrides(algorithm.Hyperparams, overrides_of(options.hyper)),
     }
-    tables = {table: own for table, one in complete.items() if (own := _plain(asdict(one)))}
+    tables = {table: own for table, one in complete.items() if (own := _plain(fields_as_text(one)))}
     preset = COMPLETE if options.preset is None else {PRESET: options.preset}
     return tomli_w.dumps({**_plain(given), **preset, **tables})
 

@@ -1,0 +1,91 @@
+"""Schedules on the command line, in files, and when a run is resumed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from triglot.cli import main as cli
+from triglot.training.storage.journal import read_metrics
+
+WORDS = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
+TRAIN = [*WORDS.split(), "--hidden-sizes", "4", "--eval-episodes", "0", "--checkpoint-seconds", "0"]
+RATE = ["--learning-rate", "linear(0.25, 0)", "--entropy-coef", "piecewise(0: 0.5, 16: 0.25)"]
+
+
+def run(out: Path, *words: str, updates: int = 4) -> int:
+    return cli.main([*TRAIN, "--total-steps", str(8 * updates), "--out", str(out), *words])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    assert run(out, *RATE) == 0
+    return out
+
+
+def test_a_run_follows_its_schedules_and_keeps_them(finished: Path) -> None:
+    _, metrics = read_metrics(finished)
+    np.testing.assert_array_equal(metrics["learning_rate"], [[0.25, 0.1875, 0.125, 0.0625]])
+    np.testing.assert_array_equal(metrics["entropy_coef"], [[0.5, 0.5, 0.25, 0.25]])
+    hyper = json.loads((finished / "config.json").read_text())["hyper"]
+    assert hyper["learning_rate"] == "linear(0.25, 0, 4 updates)"
+    assert hyper["entropy_coef"] == "piecewise(0: 0.5, 16: 0.25)"
+
+
+def test_a_file_may_have_a_schedule(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('entropy_coef = "piecewise(0: 0.5, 16: 0.25)"\n[hyper]\nlearning_rate = 0.5\n')
+    words = [*TRAIN, "--config", str(file), "--learning-rate", "linear(0.25, 0)", "--print-config"]
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    assert 'learning_rate = "linear(0.25, 0)"' in printed
+    assert 'entropy_coef = "piecewise(0: 0.5, 16: 0.25)"' in printed
+    # The config.json of a run: the whole run may have another length now.
+    words = ["train", "--config", str(finished / "config.json"), "--print-config"]
+    assert cli.main(words) == 0
+    assert 'learning_rate = "linear(0.25, 0)"' in capsys.readouterr().out
+
+
+def test_a_resumed_run_keeps_its_schedules(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, spans = tmp_path / "first", "linear(0.25, 0, 4 updates)"
+    assert run(out, *RATE, "--learning-rate", spans, updates=2) == 2  # given twice
+    assert run(out, "--learning-rate", spans, *RATE[2:], updates=2) == 0
+    extend = ["resume", str(out), "--total-steps"]
+    assert cli.main([*extend, "40"]) == 2
+    assert "the last of which would learn nothing" in capsys.readouterr().err
+    assert cli.main([*extend, "32", "--decay-updates", "4"]) == 2
+    assert "which a resumed run keeps" in capsys.readouterr().err
+    assert cli.main([*extend, "32"]) == 0
+    whole, resumed = read_metrics(finished)[1], read_metrics(out)[1]
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, resumed[name])
+
+
+WRONG = {
+    "--learning-rate liner(3e-4,0)": "unknown schedule 'liner'; did you mean 'linear'?",
+    "--learning-rate linear(3e-4)": "has not two or three arguments",
+    "--learning-rate linear(3e-4,-1)": "learning_rate must be finite and at least 0, got -1.0 in",
+    "--discount linear(0.9,1.1)": "discount must be within [0, 1], got 1.1 in linear(0.9, 1.1)",
+    "--learning-rate linear(3e-4,0,-100)": "a span is a number of environment steps above 0",
+    "--learning-rate linear(nan,0)": "the numbers of a schedule are finite, got nan",
+    "--num-epochs linear(1,4)": "expected a number, got 'linear(1,4)'",
+    "--initial-std linear(1,0.5)": "initial_std is fixed when the training compiles",
+    "--stop-at linear(1,0.5)": "--stop-at must be a number, got the schedule",
+    "--learning-rate linear(1,0) --decay-updates 4": "decay_updates has no effect",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_bad_schedules_are_refused_in_a_sentence(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path / "out", *words.split()) == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert WRONG[words] in printed and "Traceback" not in printed
+    assert not (tmp_path / "out").exists()
