@@ -8,7 +8,7 @@ from .core.agent import (
     PolicyOutput,
     Trajectory,
 )
-from .core.environment import Curriculum, Environment, Game, Player, TimeStep, first_step
+from .core.environment import Curriculum, Environment, Game, TimeStep, first_step
 from .core.errors import TriglotError
 from .core.families.action_values import (
     ReplayedBatch,
@@ -195,7 +195,7 @@ __all__ = [
     "root_of", "step_model",
     # Environments
     "Environment", "TimeStep", "first_step", "VectorEnvironment", "Curriculum",
-    "Game", "Player",
+    "Game",
     "Wrapper", "TimeLimit", "StickyActions", "ActionRepeat", "ScaleReward", "ClipReward",
     "FlattenObservation", "AbsorbingStates", "FrameStack", "Levels", "held_out",
     "Box", "Dict", "Discrete", "MultiDiscrete", "Spec", "zeros", "one_hot", "one_hot_spec",

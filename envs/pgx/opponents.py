@@ -96,12 +96,12 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Against:
       TriglotError: if there is no such opponent, or an option does not go with it.
     """
     given: dict[str, Any] = {"opponent": RANDOM, **options}
-    opponent = given.pop("opponent")
+    opponent: Any = given.pop("opponent")
     period = COPY_PERIOD if opponent == SELF else None
     if opponent == SELF and "copy_period" in given:
         period = given.pop("copy_period")
         check_count(f"copy_period of {game.name}", period)
-    sampling = getattr(opponent, "sampling", None)  # of a run's policy
+    sampling: Any = getattr(opponent, "sampling", None)  # of a run's policy
     if sampling is not None and "opponent_sampled" in given:
         sampled = given.pop("opponent_sampled")
         if not isinstance(sampled, bool):
@@ -116,4 +116,5 @@ def against(game: Adapted, options: Mapping[str, Any]) -> Against:
         return Against(game, random_player, period)
     if not callable(opponent):
         raise unknown(f"opponent of {game.name}", str(opponent), CHOICES)
-    return Against(game, opponent)
+    player: Any = opponent
+    return Against(game, player)

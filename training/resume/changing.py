@@ -256,7 +256,8 @@ class Translation:
 
     def _copied(self, agent: Agent, agent_states: Any) -> Any:
         """Copy the policies `[S, ...]` that play the others in self-play; None without it."""
-        return jax.vmap(lambda state: copied(agent, self._plan.env, state))(agent_states)
+        arrays = jax.vmap(lambda state: copied(agent, self._plan.env, state))(agent_states)
+        return jax.tree.map(jnp.copy, arrays)  # the training donates both
 
     def _source(self, number: int) -> Any:
         """Build the agent of the library that wrote a checkpoint; None if it is the plan's.

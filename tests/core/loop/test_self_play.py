@@ -52,7 +52,7 @@ def trainer_of(env: Any, algorithm: str = "ppo", **config: Any) -> Trainer:
     return Trainer(agent, VectorEnvironment(env, agent.num_envs))
 
 
-SMALL = {"num_envs": 2, "rollout_length": 4, "num_epochs": 1, "num_minibatches": 1}
+SMALL: dict[str, Any] = {"num_envs": 2, "rollout_length": 4, "num_epochs": 1, "num_minibatches": 1}
 
 
 def test_a_copy_is_renewed_every_period() -> None:
