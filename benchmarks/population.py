@@ -1,7 +1,7 @@
 """Population-based training against random search and a fixed setting, at equal environment steps.
 
     python -m benchmarks.population
-    python -m benchmarks.population --repetitions 5 --members 12
+    python -m benchmarks.population --repetitions 5 --members 20
 
 Each method trains PPO on Pendulum with as many members. Of random search, each keeps the values
 that it draws, the first values of the population. The fixed setting is the best that the random
@@ -122,9 +122,9 @@ def speed(members: int, total_steps: int) -> dict[str, float]:
 
 def main(
     repetitions: int = 5,
-    members: int = 12,
+    members: int = 20,
     total_steps: int = 51_200,
-    exploit_every: int = 20,
+    exploit_every: int = 40,
     speed_members: int = 64,
     out: Path = Path("benchmarks/results/population.json"),
 ) -> None:

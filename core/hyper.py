@@ -300,7 +300,7 @@ def with_schedules(hyper: HyperparamsT) -> HyperparamsT:
             except TriglotError as error:
                 raise TriglotError(f"{one.name}: {error}") from None
     given: Any = hyper
-    return replace(given, **found) if found else hyper
+    return replace(given, **found) if found else given
 
 
 def schedules_of(hyper: Any) -> dict[str, Schedule]:
@@ -376,4 +376,4 @@ def fill_schedule_horizon(hyper: HyperparamsT, num_updates: int) -> HyperparamsT
     if "decay_updates" in values and values["decay_updates"] is None:
         now.setdefault("decay_updates", float(num_updates))
     given: Any = hyper
-    return replace(given, **now) if now else hyper
+    return replace(given, **now) if now else given
