@@ -84,19 +84,28 @@ PACKAGING = (
 )  # fmt: skip
 
 
-# Tests over long tables of like cases, by file: one case of n is quick, the others are marked `slow`.
-# n has no factor in common with the lengths of a table's axes, so that all values of each axis stay.
-ONE_OF = {}
+# Long tables of like cases: one of n is quick, the others are marked `slow`. n has no factor in
+# common with the lengths of the table's axes, so that all values of each axis stay.
+ONE_OF = {
+    "test_translate_command::test_a_model_becomes_the_other_library_s": 5,
+    "test_translate_command::test_without_the_network_that_was_saved": 5,
+    "test_cell_biases::test_diff_says_that_a_sum_of_two_learns_faster": 5,
+    "test_dqn_probes::test_dqn_solves_the_probe": 3,
+    "test_probes::test_ppo_solves_the_probe": 3,
+    "test_new_like::test_the_copy_is_the_same_program_under_another_name": 5,
+    "test_gallery::test_clean_networks_compute_the_same_function": 2,
+    "test_extensions::test_every_algorithm_is_extended": 5,
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the files above."""
-    numbers: Counter[tuple[Path, str]] = Counter()
+    numbers: Counter[str] = Counter()
     for item in items:
-        if number := ONE_OF.get(f"{item.path.parent.name}/{item.path.stem}"):
-            test = item.path, getattr(item, "originalname", item.name)
-            if numbers[test] % number:
+        test = f"{item.path.stem}::{getattr(item, 'originalname', item.name)}"
+        if test in ONE_OF:
+            if numbers[test] % ONE_OF[test]:
                 item.add_marker(pytest.mark.slow)
             numbers[test] += 1
         if not {item.path.stem, item.path.parent.name}.isdisjoint(PACKAGING):
