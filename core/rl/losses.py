@@ -38,7 +38,8 @@ def gae(
       gae_lambda: float `[]` within [0, 1].
 
     Returns:
-      Advantages and value targets (advantage + value), float `[T, N]` each, without gradient.
+      Advantages and value targets (advantage + value), float `[T, N]` each, without gradient by the
+      values and rewards; those by `discount` and `gae_lambda` are kept, for meta-gradients.
 
     Source: Schulman et al. 2016, equations 11-16, https://arxiv.org/abs/1506.02438; through
     `lambda_returns`, since `rlax.truncated_generalized_advantage_estimation` takes one
@@ -70,13 +71,13 @@ def lambda_returns(
       trace_decay: float `[]` within [0, 1], lambda.
 
     Returns:
-      float `[T, N]`, without gradient.
+      float `[T, N]`, without gradient by the values and rewards.
     """
+    reward, next_value = jax.lax.stop_gradient((reward, next_value))
     discount_t = discount * (1.0 - terminated.astype(jnp.float32))
     lambda_t = trace_decay * (1.0 - truncated.astype(jnp.float32))
     returns = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)
-    target = jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
-    return jax.lax.stop_gradient(target)
+    return jnp.asarray(returns(reward, discount_t, next_value, lambda_t))
 
 
 def vtrace(

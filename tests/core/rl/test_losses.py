@@ -161,3 +161,19 @@ def test_entropy_and_log_probability_of_two_actions(probability: float) -> None:
     expected = -probability * np.log(probability) - (1 - probability) * np.log(1 - probability)
     np.testing.assert_allclose(policy.entropy(), expected, rtol=1e-5)
     np.testing.assert_allclose(policy.log_prob(jnp.asarray(0)), np.log(probability), rtol=1e-5)
+
+
+def test_returns_are_differentiated_by_discount_alone() -> None:
+    """G_3 = 3 + 4d, G_2 = 2 + d (15 + G_3 / 2), G_1 = 1 + d (1 + G_2 / 2), at d = 0.9."""
+    reward, value, next_value = column(1.0, 2.0, 3.0), column(1.0, 2.0, 3.0), column(2.0, 30.0, 4.0)
+
+    def returns(discount: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+        steps = (reward * scale, NONE, NONE, value * scale, next_value * scale)
+        return gae(*steps, discount, jnp.asarray(LAMBDA))
+
+    advantage, target = jax.jacfwd(returns)(jnp.asarray(DISCOUNT), jnp.asarray(1.0))
+    expected = [1 + 18.47 / 2 + 0.9 * 20.1 / 2, 15 + 6.6 / 2 + 0.9 * 4 / 2, 4.0]
+    np.testing.assert_allclose(target[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(advantage[:, 0], expected, rtol=1e-6)
+    by_scale = jax.jacfwd(returns, argnums=1)(jnp.asarray(DISCOUNT), jnp.asarray(1.0))
+    assert not np.any(by_scale[0]) and not np.any(by_scale[1])
