@@ -5,7 +5,7 @@ run is read, an interrupted one is continued:
 
     python -m benchmarks.published --only ppo-hopper
 
-An hour and more for each MuJoCo task on two cores, 5 to 60 minutes for the others.
+An hour and more for each MuJoCo task on two cores.
 """
 
 import json
@@ -109,46 +109,6 @@ TASKS: Mapping[str, Task] = {
         differences="The same number of steps; double Q-learning, 3-step returns and a target that "
         "moves at each step here, ten environments at a time.",
     ),
-    "ppo-doorkey": Task(
-        algorithm="ppo",
-        env="navix:Navix-DoorKey-8x8-v0",
-        published="0.960 ± 0.037",
-        counts="greedy",
-        source="Navix, PPO of rejax after 1,048,640 steps: mean and standard deviation of 5 seeds, "
-        "in the table of its repository "
-        "([baselines](https://github.com/epignatelli/navix/tree/main/baselines/rejax)).",
-        differences="The setting of that table, with a learning rate that falls to 0.",
-    ),
-    "ppo-craftax": Task(
-        algorithm="ppo",
-        env="craftax:Craftax-Symbolic-v1",
-        published="5.0 (2.2 % of 226)",
-        counts="training",
-        source="Matthews et al. 2024 (https://arxiv.org/abs/2402.16801), PPO after 1 M steps, in "
-        "the scoreboard of [its repository](https://github.com/MichaelTMatthews/Craftax).",
-        differences="The setting of the authors' code, with 64 environments.",
-    ),
-    **{
-        f"ppo-{name}": Task(
-            algorithm="ppo",
-            env=env,
-            published="none",
-            counts="greedy",
-            source="No figure is known to us for this number of steps.",
-            differences=differences,
-        )
-        for name, env, differences in (
-            ("craftax-classic", "craftax:Craftax-Classic-Symbolic-v1", "The highest return is 22."),
-            ("xland", "xminigrid:MiniGrid-DoorKey-5x5", "The highest return is below 1."),
-            ("snake", "jumanji:Snake-v1", "A return counts the fruits."),
-            ("game2048", "jumanji:Game2048-v1", "A return is the sum of the merged tiles."),
-            ("pgx-2048", "pgx:2048", "A return is the sum of the merged tiles."),
-            ("connect-four", "pgx:connect_four", "A return is 1, 0 or -1, against random moves."),
-            ("pgx-breakout", "pgx:minatar-breakout", "MinAtar's Breakout, as in pgx."),
-            ("gymnax-breakout", "gymnax:Breakout-MinAtar", "MinAtar's Breakout, as in gymnax."),
-            ("cartpole-balance", "playground:CartpoleBalance", "The highest return is 1,000."),
-        )
-    },
     "pqn-breakout": Task(
         algorithm="pqn",
         env="gymnax:Breakout-MinAtar",

@@ -1,7 +1,6 @@
 """What each suite of environments costs: checks and steps per second of one environment.
 
-It measures one environment of each suite on one core, reads from `docs/published.json` what PPO
-learned there (`python -m benchmarks.published`), and writes `docs/suites.md`:
+It measures one environment of each suite on one core, and writes `docs/suites.md`:
 
     python -m benchmarks.suites
     python -m benchmarks.suites --only navix pgx --rounds 3
@@ -27,9 +26,9 @@ from triglot.core.loop.trainer import Trainer
 from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.machine.cores import one_core
 from triglot.registry.environments import load_suite
+from triglot.registry.presets.find import find
 
 from . import harness
-from .published import NUM_SEEDS, TASKS, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = 64
@@ -44,7 +43,6 @@ HEADER = (
     "with resets",
     "PPO",
     "env steps",
-    "published",
     "return",
 )
 PAGE = """\
@@ -54,8 +52,7 @@ One environment of each suite (`python -m benchmarks.suites`). Steps per second 
 the medians of {rounds} interleaved rounds of {length} steps: of one environment, of {num_envs}
 under `vmap` without and with resets after each end, and of PPO in training on them. *Checks that
 fail* are those of `triglot check`, in the library's own code. *Return* is that of the preset after
-that many environment steps, with the 95 % interval over {num_seeds} seeds; [beside published
-figures](published.md) has more environments, and where the figures come from.
+that many environment steps, where there is one.
 
 {table}
 
@@ -140,14 +137,14 @@ def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     return timed | {"ppo": lambda: update(first)}
 
 
-def returned(env: str) -> tuple[str, str, str]:
-    """Show the environment steps, the published and the measured return, or nothing."""
-    measured = json.loads((ROOT / "docs/published.json").read_text())
-    for name, task in TASKS.items():
-        if task.env == env and name in measured:
-            found = measured[name]
-            return f"{found['num_steps']:,}", task.published, shown(found[task.counts])
-    return "", "", ""
+def returned(env: str) -> tuple[str, str]:
+    """Show the environment steps of PPO's preset and the return it reached; nothing without one."""
+    found = find("ppo", env)
+    if found is None:
+        return "", ""
+    sample = found.measured[0]
+    low, high = sample.interval
+    return f"{found.train['total_steps']:,}", f"{sample.mean:,.1f} [{low:,.1f}, {high:,.1f}]"
 
 
 def installed(suites: Iterable[str]) -> dict[str, Any]:
@@ -193,7 +190,6 @@ def main(options: Options) -> None:
             rounds=options.rounds,
             length=LENGTH,
             num_envs=NUM_ENVS,
-            num_seeds=NUM_SEEDS,
             table=harness.table(HEADER, cells),
             machine=f"{machine['cpu']}, Python {machine['python']}, {', '.join(versions)}",
         )

@@ -72,6 +72,7 @@ QUICK = [pytest.param(n, marks=pytest.mark.slow if n == COVERED else ()) for n i
 @pytest.mark.library_promotion("a documented program may promote, as it does for a user")
 def test_the_programs_of_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     program = re.sub(r"total_steps=[\d_]+", "total_steps=1024", PROGRAMS[name])
+    program = re.sub(r"exploit_every=\d+", "exploit_every=1", program)
     exec(compile(program, name, "exec"), {"__name__": "page"})
     assert capsys.readouterr().out
 
@@ -90,6 +91,8 @@ def test_its_commands_can_start(
     for extra, package in EXTRAS.items():
         if any(extra in word for word in words):
             pytest.importorskip(package, reason=f"{package} is not installed")
+    if any("opponent=runs/" in word for word in words):
+        pytest.skip("plays against a run, which tests/project/test_short_commands.py trains before")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.syspath_prepend(tmp_path)
