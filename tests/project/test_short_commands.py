@@ -91,7 +91,14 @@ def shortened(words: list[str]) -> list[str]:
     return [*words, *(w for one in given if one.split()[0] not in words for w in one.split())]
 
 
-@pytest.mark.parametrize("page", [page for page, found in RUN_OF.items() if found])
+FILLED = [page for page, found in RUN_OF.items() if found]
+ALIKE = [page for page in FILLED if page.startswith("docs/algorithms/")]
+SLOW = {page for index, page in enumerate(ALIKE) if index % 5}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in FILLED]
+)
 def test_the_commands_of_a_page_run_in_order(
     page: str,
     tmp_path: Path,
