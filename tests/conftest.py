@@ -95,6 +95,8 @@ ONE_OF = {
     "test_new_like::test_the_copy_is_the_same_program_under_another_name": 5,
     "test_gallery::test_clean_networks_compute_the_same_function": 2,
     "test_extensions::test_every_algorithm_is_extended": 5,
+    "test_matrix::test_it_is_traced": 5,
+    "test_identity_agents::test_libraries_are_equal_bit_for_bit": 2,
 }
 
 

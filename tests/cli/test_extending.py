@@ -53,6 +53,7 @@ def train(command: str, out: Path) -> dict:
     return json.loads((out / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_custom_networks_are_compared(page: Path) -> None:
     command = (
         "compare ppo gymnax:CartPole-v1 --network two_networks:networks --arithmetic native "

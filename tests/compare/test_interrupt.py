@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 WORDS = shlex.split(
     "compare ppo probe:two-step --backends haiku linen --num-seeds 2 --total-steps 200000 "
     "--hidden-sizes 8 --rollout-length 8 --eval-episodes 4 --devices 1"
@@ -40,6 +42,7 @@ def continued(words: list[str], folder: Path, moment: Callable[[str], bool]) -> 
     return " ".join(said[said.rindex("Stopped") :].split()), command.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_is_continued_by_what_it_prints(tmp_path: Path) -> None:
     out, words = tmp_path / "out", [*WORDS, "--out", str(tmp_path / "out")]
     said, command = continued(words, tmp_path, lambda text: "import and build" in text)

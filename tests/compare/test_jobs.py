@@ -29,7 +29,13 @@ def opened(options: CompareOptions) -> Ledger:
     return Ledger.open(options.out, what=WHAT, options=computing(options), facts=facts)
 
 
-@pytest.mark.parametrize("executor", [None, LocalExecutor(2)], ids=["in order", "at once"])
+@pytest.mark.parametrize(
+    "executor",
+    [
+        pytest.param(None, id="in order", marks=pytest.mark.slow),
+        pytest.param(LocalExecutor(2), id="at once"),
+    ],
+)
 def test_processes_change_no_bit(
     executor: Executor | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
