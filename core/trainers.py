@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 import jax
+import numpy as np
 
 from .agent import Agent
 from .environment import Environment
@@ -82,16 +83,25 @@ def check_members_divide(population: Population, num_devices: int) -> None:
         )
 
 
-def trainers_by_levels(trainer: TrainerLike) -> list[TrainerLike]:
-    """List where to evaluate a training: as it is trained, and on levels held out if it has any.
+def greedy_returns(
+    trainer: TrainerLike, agent_states: PyTree, keys: jax.Array, num_episodes: int
+) -> list[np.ndarray]:
+    """Play greedy episodes as the training was, and on levels held out if it has any.
 
     Args:
       trainer: of either kind.
+      agent_states, keys: `[S, ...]`, as for `evaluate_seeds`.
+      num_episodes: of each seed.
+
+    Returns:
+      The mean return of each seed, float32 `[S]`; then that on levels held out.
     """
-    unseen = held_out(trainer.single_env)
-    if unseen is None or not isinstance(trainer, Trainer):
-        return [trainer]
-    return [trainer, make_trainer(trainer.agent, unseen, sharding=trainer.sharding)]
+    trainers, unseen = [trainer], held_out(trainer.single_env)
+    if unseen is not None and isinstance(trainer, Trainer):
+        trainers.append(make_trainer(trainer.agent, unseen, sharding=trainer.sharding))
+    how = {"num_episodes": num_episodes, "max_steps": 100_000, "explore": False}
+    played = [each.evaluate_seeds(agent_states, keys, **how) for each in trainers]
+    return [np.asarray(episodes.returns).mean(axis=1) for episodes in played]
 
 
 def divide_seeds(trainer: TrainerLike, num_seeds: int, most: int) -> TrainerLike:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.environment import Game, TimeStep
+from ..core.wrappers.games import random_player
 
 Act: TypeAlias = Callable[[Any, Any, Any, jax.Array], jax.Array]
 """Choose an action from a policy's arrays, an observation, its action mask and a key."""
@@ -15,7 +16,7 @@ Act: TypeAlias = Callable[[Any, Any, Any, jax.Array], jax.Array]
 
 def act_randomly(arrays: Any, obs: Any, mask: jax.Array, key: jax.Array) -> jax.Array:
     """Choose an allowed action, all alike."""
-    return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf))
+    return random_player(obs, mask, key)
 
 
 @functools.partial(jax.jit, static_argnames=("game", "one", "other", "num_games"))

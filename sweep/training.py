@@ -18,7 +18,7 @@ from ..core.loop.chunks import run_chunks
 from ..core.loop.sharding import gathered
 from ..core.loop.state import RunnerState
 from ..core.loop.trainer import Program, TrainerLike, init_seeds
-from ..core.trainers import divide_seeds, trainers_by_levels
+from ..core.trainers import divide_seeds, greedy_returns
 from ..jobs.job import RunningJob
 from ..jobs.ledger import Ledger
 from ..machine.interrupt import Signalled
@@ -187,18 +187,9 @@ class Runner:
         # The keys of the seeds are folded from the numbers below num_seeds.
         key = jax.random.fold_in(jax.random.key(options.seed), options.num_seeds)
         keys = jax.random.split(key, options.num_seeds)[jnp.asarray(batch.seeds)]
-        found = {}
-        trainers = trainers_by_levels(self._trainer(batch))
-        for name, trainer in zip((FINAL, UNSEEN), trainers, strict=False):
-            episodes = trainer.evaluate_seeds(
-                state.agent,
-                keys,
-                num_episodes=options.eval_episodes,
-                max_steps=100_000,
-                explore=False,
-            )
-            found[name] = np.asarray(episodes.returns).mean(axis=1).astype(np.float64)
-        return found
+        found = greedy_returns(self._trainer(batch), state.agent, keys, options.eval_episodes)
+        named = zip((FINAL, UNSEEN), found, strict=False)
+        return {name: returns.astype(np.float64) for name, returns in named}
 
 
 def has_checkpoint(ledger: Ledger, name: str) -> bool:

@@ -18,7 +18,7 @@ from ..core.families.extension import ExtendedState
 from ..core.learner import LearnerState
 from ..core.loop.trainer import Monitor
 from ..core.network import Codec, Network, Variables
-from ..core.networks.combinators import part_of
+from ..core.networks.combinators import join_parts, part_of
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -122,7 +122,9 @@ def learned(agent_state: Any) -> Variables:
     if isinstance(agent_state, ExtendedState):
         inner, added = agent_state.divided()
         own = learned(inner)
-        return _joined({**_parts(own), **added}) if added else own
+        if not added:
+            return own
+        return join_parts({**{name: part_of(own, name) for name in own.params}, **added})
     if isinstance(agent_state, AgentState):
         return agent_state.learner.variables
     leaves = jax.tree_util.tree_leaves_with_path(agent_state, is_leaf=_is_learner)
@@ -135,18 +137,7 @@ def learned(agent_state: Any) -> Variables:
             f"the agent's state ({type(agent_state).__name__}) holds {len(found)} LearnerStates: "
             "to be compared it needs one, or one dictionary of them by the names of its networks."
         )
-    return _joined({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
-
-
-def _joined(variables: Mapping[str, Variables]) -> Variables:
-    return Variables(
-        params={name: own.params for name, own in variables.items()},
-        state={name: own.state for name, own in variables.items()},
-    )
-
-
-def _parts(variables: Variables) -> dict[str, Variables]:
-    return {name: part_of(variables, name) for name in variables.params}
+    return join_parts({name: node.variables for name, (_, node) in zip(names, found, strict=True)})
 
 
 def _is_learner(node: Any) -> bool:

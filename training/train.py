@@ -36,7 +36,7 @@ from .monitoring.evaluating import (
     compile_play,
     play_after_training,
 )
-from .monitoring.schedule import chunk_boundary, keeping_period
+from .monitoring.schedule import keeping_period
 from .options import ResumeOptions, TrainOptions
 from .plan import Plan, prepare, with_members
 from .population import POPULATION, ranked
@@ -180,8 +180,8 @@ def _run(plan: Plan, journal: Journal, watch: Stopwatch, progress: Progress) -> 
                 state = _prepare(plan, program, state, background, watch)
                 size, population = plan.trainer.chunk_size, plan.population
                 generation = None if population is None else population.exploit_every
-                boundary = chunk_boundary(options, plan.trainer.steps_per_update)
-                ends = [period for period in (boundary, generation) if period]
+                keeping = keeping_period(options, plan.trainer.steps_per_update)
+                ends = [one for one in (evaluator.period, keeping, generation) if one]
                 run = partial(run_chunks, program, chunk_size=size, boundaries=ends)
                 run = run if profiler is None else partial(profiler.chunks, run)
                 chunks = run(state, plan.num_updates, done=done, target_seconds=CHUNK_SECONDS)

@@ -128,9 +128,9 @@ class RND(rl.Extension):
         stats = state.obs.add(flat)
         seen = stats.normalize(flat, limit=5.0)
 
+        wanted = self._part("rnd_target").apply(state.target, seen)[0]["embedding"]
+
         def error(variables: nn.Variables, own_key: jax.Array | None) -> tuple[jax.Array, Any]:
-            network = self._part("rnd_target")
-            wanted = network.apply(state.target, seen)[0]["embedding"]
             how = {"key": own_key, "train": own_key is not None}
             found, new_state = self._part("rnd_predictor").apply(variables, seen, **how)
             return jnp.square(found["embedding"] - wanted).mean(axis=1), new_state

@@ -24,7 +24,7 @@ from ...core.loop.state import RunnerState
 from ...core.loop.trainer import CompiledProgram, Trainer, init_seeds, updates_for
 from ...core.loop.vectorize import VectorEnvironment
 from ...core.network import Variables
-from ...core.trainers import divide_seeds, trainers_by_levels
+from ...core.trainers import divide_seeds, greedy_returns
 from ...machine import version
 from ...machine.files import write_json
 from ...registry.environments import make_env
@@ -207,15 +207,8 @@ class Session:
         key = jax.random.fold_in(jax.random.key(self.options.seed), self.options.num_seeds)
         keys = jax.random.split(key, self.options.num_seeds)
         names = ("final_returns", "final_returns_unseen")
-        for name, trainer in zip(names, trainers_by_levels(self.trainer), strict=False):
-            played = trainer.evaluate_seeds(
-                self.state.agent,
-                keys,
-                num_episodes=self.options.eval_episodes,
-                max_steps=100_000,
-                explore=False,
-            )
-            self.facts[name] = np.asarray(played.returns).mean(axis=1).tolist()
+        found = greedy_returns(self.trainer, self.state.agent, keys, self.options.eval_episodes)
+        self.facts |= {name: one.tolist() for name, one in zip(names, found, strict=False)}
         self.facts |= {
             "num_params": sum(array[0].size for array in params.values()),
             "params_sha256": identity.params_sha256(params),

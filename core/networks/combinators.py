@@ -39,9 +39,7 @@ def combine(networks: Mapping[str, Network]) -> Network:
     def init(key: Key) -> Variables:
         keys = jax.random.split(key, len(parts))
         drawn = {n: part.init(k) for (n, part), k in zip(parts.items(), keys, strict=True)}
-        params = {n: variables.params for n, variables in drawn.items()}
-        state = {n: variables.state for n, variables in drawn.items()}
-        return Variables(params=params, state=state)
+        return join_parts(drawn)
 
     def apply(
         variables: Variables, inputs: PyTree, *, key: Key | None = None, train: bool = False
@@ -91,6 +89,14 @@ def part_of(variables: Variables, name: str) -> Variables:
     return Variables(params=variables.params[name], state=variables.state[name])
 
 
+def join_parts(variables: Mapping[str, Variables]) -> Variables:
+    """Join the variables of networks by name, as `combine` does; `part_of` selects them again."""
+    return Variables(
+        params={name: own.params for name, own in variables.items()},
+        state={name: own.state for name, own in variables.items()},
+    )
+
+
 def subset(combined: Network, names: Collection[str]) -> Network:
     """Select some networks of a combination; their variables start as they do in it.
 
@@ -101,8 +107,7 @@ def subset(combined: Network, names: Collection[str]) -> Network:
 
     def init(key: Key) -> Variables:
         whole = combined.init(key)
-        params = {name: whole.params[name] for name in sorted(names)}
-        return Variables(params=params, state={name: whole.state[name] for name in sorted(names)})
+        return join_parts({name: part_of(whole, name) for name in sorted(names)})
 
     return replace(combine({name: combined.parts[name] for name in names}), init=init)
 

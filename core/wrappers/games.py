@@ -2,8 +2,17 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
+
 from ..environment import Environment, Game, Player
+from ..types import PyTree
 from .base import Wrapper
+
+
+def random_player(obs: PyTree, legal: jax.Array, key: jax.Array) -> jax.Array:
+    """Play a legal action, all alike."""
+    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf))
 
 
 def game_in(env: Environment) -> Game | None:

@@ -12,6 +12,7 @@ from ...core.errors import TriglotError, unknown
 from ...core.hyper import check_count
 from ...core.types import PyTree
 from ...core.wrappers.base import Wrapper
+from ...core.wrappers.games import random_player
 from ..adapting import Adapted, library_promotion, strong
 from .game import AGENT, library_game, observe
 
@@ -19,11 +20,6 @@ OPTIONS = ("opponent", "opponent_sampled", "copy_period")
 RANDOM, SELF = "random", "self"
 CHOICES = [RANDOM, SELF, "a run's folder", "a function, such as my_file:play"]
 COPY_PERIOD = 10  # updates
-
-
-def random_player(obs: jax.Array, legal: jax.Array, key: jax.Array) -> jax.Array:
-    """Play a legal action, all alike."""
-    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf))
 
 
 @dataclass(frozen=True)

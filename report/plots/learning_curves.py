@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.errors import writing
-from ..charts.theme import GRID, INK, QUIET, colours
+from ..charts.theme import INK, QUIET, colours
 from ..statistics.curves import finite_mean, mean_and_interval
 from ..statistics.returns import MIN_SEEDS
+from .axes import over_steps, quiet
 
 DASHES = ((1, 0), (5, 2), (2, 2), (6, 2, 1, 2))
 MAX_POINTS = 80
@@ -71,7 +72,6 @@ def learning_curves(
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
@@ -99,13 +99,9 @@ def learning_curves(
         elif len(values) > 1:
             axes.plot(steps[seen], values[:, seen].T, color=colour, alpha=0.4, linewidth=0.7)
     axes.set_title(title, fontsize="medium", loc="left", color=INK)
-    axes.set_xlabel("environment steps of each seed", color=QUIET)
     axes.set_ylabel(AXES.get(metric, metric.replace("_", " ")), color=QUIET)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.tick_params(length=0, colors=QUIET)
-    axes.grid(axis="y", color=GRID)
-    axes.set_axisbelow(True)
-    axes.spines[:].set_visible(False)
+    over_steps(axes, "environment steps of each seed")
+    quiet(axes)
     axes.legend(
         title=_legend_title([len(curve.values) for curve in curves.values()]),
         title_fontsize="small",

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import writing
-from ..charts.theme import GRID, INK, OTHERS, QUIET
+from ..charts.theme import INK, OTHERS, QUIET
+from .axes import over_steps, quiet
 from .learning_curves import AXES, Curve, averaged
 
 RETURN = "episode_return"
@@ -49,7 +50,6 @@ def draw_population(
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
 
     size = (7.2, 1.4 + 1.9 * len(metrics))
     figure = Figure(figsize=size, dpi=150, layout="constrained")
@@ -65,13 +65,9 @@ def draw_population(
         axes.set_ylabel(AXES.get(name, name.replace("_", " ")), color=QUIET)
         if name != RETURN and np.nanmin(values) > 0:
             axes.set_yscale("log")
-        axes.tick_params(length=0, which="both", colors=QUIET)
-        axes.grid(axis="y", color=GRID)
-        axes.set_axisbelow(True)
-        axes.spines[:].set_visible(False)
+        quiet(axes)
     all_axes[0].set_title(title, fontsize="medium", loc="left", color=INK)
     all_axes[0].legend(frameon=False)
-    all_axes[-1].set_xlabel("environment steps of each member", color=QUIET)
-    all_axes[-1].xaxis.set_major_formatter(EngFormatter(sep=""))
+    over_steps(all_axes[-1], "environment steps of each member")
     with writing(path):
         figure.savefig(path)

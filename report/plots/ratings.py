@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.errors import writing
-from ..charts.theme import GRID, INK, QUIET, colours
+from ..charts.theme import INK, QUIET, colours
+from .axes import over_steps, quiet
 
 
 class RatedRun(NamedTuple):
@@ -32,7 +33,6 @@ def draw_ratings(path: Path, runs: Sequence[RatedRun], *, title: str) -> None:
       CannotWrite: if the disk is full, or the folder is missing or read-only.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
@@ -52,13 +52,9 @@ def draw_ratings(path: Path, runs: Sequence[RatedRun], *, title: str) -> None:
             linewidth=1.4,
         )
     axes.set_title(title, fontsize="medium", loc="left", color=INK)
-    axes.set_xlabel("environment steps of each seed", color=QUIET)
     axes.set_ylabel("Elo points above the random player", color=QUIET)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.tick_params(length=0, colors=QUIET)
-    axes.grid(axis="y", color=GRID)
-    axes.set_axisbelow(True)
-    axes.spines[:].set_visible(False)
+    over_steps(axes, "environment steps of each seed")
+    quiet(axes)
     axes.legend(frameon=False, title="bars: 95% intervals", title_fontsize="small")
     with writing(path):
         figure.savefig(path)

@@ -1,9 +1,12 @@
 """Small sweeps for the tests."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 
 from triglot.sweep.options import SweepOptions
@@ -39,3 +42,23 @@ def arrays(out: Path) -> dict[str, np.ndarray]:
         for path in sorted(out.glob("jobs/[!.]*/*.safetensors"))
         for name, array in load_file(path).items()
     }
+
+
+class Killed(BaseException):
+    """Ends a sweep as SIGKILL would, as far as its files are concerned."""
+
+
+@contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int) -> Iterator[None]:
+    """End what runs inside at a call of a function, counted from 0."""
+    original, calls = getattr(owner, name), iter(range(1000))
+
+    def dies(*given: Any) -> Any:
+        if next(calls) == call:
+            raise Killed
+        return original(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dies)
+        with pytest.raises(Killed):
+            yield

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import triglot
-from tests.sweep.small import ENV, OVER, SETTINGS, SMALL, STEPS_PER_UPDATE, arrays, options
+from tests.sweep.small import ENV, OVER, SETTINGS, SMALL, STEPS_PER_UPDATE, arrays, killed, options
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.core.hyper import as_float32
@@ -208,10 +208,6 @@ def test_halving_continues_the_states_of_those_it_keeps(halves: Path) -> None:
     assert len(np.unique(learning.episodes[:, 4:8], axis=0)) > 1, "or rows could be exchanged"
 
 
-class Killed(BaseException):
-    """Ends a sweep as SIGKILL would, as far as its files are concerned."""
-
-
 KILLS = {
     "the second batch": (Learning, "add", 5),
     "its last checkpoint": (checkpoint, "save", 9),
@@ -224,19 +220,9 @@ KILLS = {
 def test_a_killed_sweep_continues_bit_for_bit(
     place: str, halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name, call = KILLS[place]
-    original, calls = getattr(owner, name), iter(range(1000))
-
-    def dies(*given: Any) -> Any:
-        if next(calls) == call:
-            raise Killed
-        return original(*given)
-
     out = tmp_path / "killed"
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, dies)
-        with pytest.raises(Killed):
-            sweep(in_batches(out))
+    with killed(monkeypatch, *KILLS[place]):
+        sweep(in_batches(out))
     before = written(out)
     assert sweep(in_batches(out))[0] == 0
     assert_equal(arrays(out), arrays(halves))

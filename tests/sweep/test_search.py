@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 import pytest
 
-from tests.sweep.small import ENV, STEPS_PER_UPDATE, arrays, options
+from tests.sweep.small import ENV, STEPS_PER_UPDATE, arrays, killed, options
 from tests.sweep.test_report import outcome
 from triglot.cli import main as cli
 from triglot.core.errors import MissingExtra, TriglotError
@@ -272,10 +272,6 @@ def test_the_winner_is_confirmed_on_the_seeds_of_the_next_number(
     assert said.endswith("which is too high on average, as the best of 18.")
 
 
-class Killed(BaseException):
-    """Ends a sweep as SIGKILL would, as far as its files are concerned."""
-
-
 KILLS = {
     "before proposals are written": (rounds, "write_json", 1),
     "before the results of the last round": (training, "save_file", 2),
@@ -287,20 +283,10 @@ KILLS = {
 def test_a_killed_search_proposes_the_same_settings(
     place: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name, call = KILLS[place]
-    original, calls = getattr(owner, name), iter(range(1000))
-
-    def dies(*given: Any) -> Any:
-        if next(calls) == call:
-            raise Killed
-        return original(*given)
-
     out = tmp_path / "killed"
     given = options(out, **TPE, checkpoint_seconds=1e-6)
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, dies)
-        with pytest.raises(Killed):
-            sweep(given)
+    with killed(monkeypatch, *KILLS[place]):
+        sweep(given)
     assert sweep(given)[0] == 0
     assert proposals(out) == proposals(whole) and len(proposals(out)) == 2
     found, sound = arrays(out), arrays(whole)

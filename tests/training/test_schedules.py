@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.training.refused import assert_refused
 from triglot.cli import main as cli
 from triglot.training.storage.journal import read_metrics
 
@@ -85,7 +86,5 @@ WRONG = {
 def test_bad_schedules_are_refused_in_a_sentence(
     words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path / "out", *words.split()) == 2
-    printed = " ".join(capsys.readouterr().err.split())
-    assert WRONG[words] in printed and "Traceback" not in printed
-    assert not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    assert_refused(run(out, *words.split()), WRONG[words], out, capsys)

@@ -23,16 +23,6 @@ def keeping_period(options: TrainOptions, steps_per_update: int) -> int | None:
     return None if options.keep_every is None else -(-options.keep_every // steps_per_update)
 
 
-def chunk_boundary(options: TrainOptions, steps_per_update: int) -> int | None:
-    """Count the updates at whose multiples a chunk must end; None if anywhere."""
-    periods = (
-        evaluation_period(options, steps_per_update),
-        keeping_period(options, steps_per_update),
-    )
-    given = [period for period in periods if period is not None]
-    return math.gcd(*given) if given else None
-
-
 def check_schedule(options: TrainOptions, steps_per_update: int, num_updates: int) -> None:
     """Check `--eval-every`, `--keep-every` and `--stop-at`.
 
