@@ -124,6 +124,9 @@ class ES(rl.AgentBase):
             obs_stats=rl.RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
+    def seen(self, state: ESState, obs: Any) -> Any:
+        return rl.normalized(state.obs_stats, obs)
+
     def initial_carry(self, state: ESState, num_envs: int) -> Any:
         return self.network.initial_carry(state.learner.variables, num_envs)
 

@@ -316,3 +316,8 @@ class AgentBase:
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
         del state, num_envs
         return ()
+
+    def seen(self, state: Any, obs: PyTree) -> PyTree:
+        """Convert observations `[B, ...]` to what the network reads of them."""
+        del state
+        return obs

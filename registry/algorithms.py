@@ -40,6 +40,7 @@ ALGORITHMS = {
 EXTENSIONS = {
     "rnd": "triglot.algorithms.extensions.rnd:RND",
     "counts": "triglot.algorithms.extensions.counts:Counts",
+    "contrast": "triglot.algorithms.extensions.contrast:Contrast",
 }
 """What any algorithm may be extended by, as in `ppo+rnd`."""
 

@@ -56,9 +56,9 @@ def sweep(options: SweepOptions) -> tuple[int, dict[str, Any] | None]:
     out = options.out
     if out is not None and not (out / FILE).exists():
         check_free(out)
-    check_installed(options)
     with phase("building"):
         plan = make_plan(options)
+        check_installed(options)
         halving.count_rungs(plan)  # refuses what cannot be halved
         sizes = capacities(plan)
         batches = stage_of(plan, sizes, 0, plan.in_round(0))

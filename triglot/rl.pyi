@@ -25,6 +25,7 @@ from .core.families.actor_critic import (
     ActorCriticState,
     joined,
 )
+from .core.families.auxiliary import AuxiliaryLoss
 from .core.families.extension import Extension, extend
 from .core.families.policy_gradient import (
     AdvantageSamples,
@@ -164,7 +165,7 @@ __all__ = [
     "ActorCriticBatch", "joined", "Tabular", "TabularConfig", "TabularHyperparams",
     "TreeSearch", "TreeSearchConfig", "TreeSearchHyperparams", "TreeSearchState",
     # What is added to an algorithm
-    "Extension", "extend",
+    "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
     "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",

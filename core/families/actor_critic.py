@@ -175,6 +175,9 @@ class ActorCritic(AgentBase, ABC):
             obs_stats=RunningStats.of(self.obs_spec) if self.config.normalize_obs else None,
         )
 
+    def seen(self, state: ActorCriticState, obs: PyTree) -> PyTree:
+        return normalized(state.obs_stats, obs)
+
     def policy(
         self, actor: Variables, obs: PyTree, action_mask: jax.Array | None = None, **how: Any
     ) -> tuple[Categorical | SquashedGaussian, PyTree]:

@@ -45,6 +45,13 @@ class Extension:
         del obs_spec, action_spec, config
         return {}
 
+    @classmethod
+    def described(
+        cls, networks: Mapping[str, Any], obs_spec: Spec, action_spec: Spec, config: Any
+    ) -> dict[str, Any]:
+        """Describe the algorithm's `networks` and its own."""
+        return {**networks, **cls.networks(obs_spec, action_spec, config)}
+
     @staticmethod
     def variables(state: Any) -> Mapping[str, Variables]:
         """Select the variables of its networks, by their names, from its state."""
@@ -61,6 +68,11 @@ class Extension:
         """
         raise NotImplementedError
 
+    def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int) -> PyTree:
+        """Make its state beside the first `state` of `agent`, which is the algorithm."""
+        del agent
+        return self.init(key, num_envs, state.hyper)
+
     def update(
         self, state: PyTree, trajectory: Trajectory, key: jax.Array, hyper: Any
     ) -> tuple[Trajectory, PyTree, Metrics]:
@@ -76,6 +88,24 @@ class Extension:
           The rollout from which the agent learns, its next state, and scalar metrics.
         """
         raise NotImplementedError
+
+    def after(
+        self, agent: Any, agent_state: Any, state: PyTree, trajectory: Trajectory, key: jax.Array
+    ) -> tuple[Any, PyTree, Metrics]:
+        """Learn from a rollout, after the agent did.
+
+        Args:
+          agent: the algorithm.
+          agent_state: its state after the update.
+          state: its own, as `update` returned it.
+          trajectory: the rollout from which the agent learned, `[T, N, ...]`.
+          key: a typed key.
+
+        Returns:
+          The agent's state, its own next state, and scalar metrics.
+        """
+        del agent, trajectory, key
+        return agent_state, state, {}
 
 
 class ExtendedState:
@@ -113,8 +143,8 @@ class ExtendedAgent(AgentBase):
     @classmethod
     def networks(cls, obs_spec: Spec, action_spec: Spec, config: Any) -> dict[str, Any]:
         """Describe the algorithm's networks and the extension's."""
-        own = cls.extension.networks(obs_spec, action_spec, config)
-        return {**cls.algorithm.networks(obs_spec, action_spec, config), **own}
+        own = cls.algorithm.networks(obs_spec, action_spec, config)
+        return cls.extension.described(own, obs_spec, action_spec, config)
 
     @cached_property
     def _specs(self) -> Mapping[str, NetworkSpec]:
@@ -144,7 +174,7 @@ class ExtendedAgent(AgentBase):
     def init(self, key: jax.Array, num_envs: int, hyper: Any | None = None) -> Any:
         state = self.inner.init(key, num_envs, hyper)
         own_key = jax.random.fold_in(key, 1)
-        own = self.added.init(own_key, num_envs, state.hyper)
+        own = self.added.start(self.inner, state, own_key, num_envs)
         extended = _state_type(type(state), self.extension)
         return extended(**vars(state), **{self.extension.name: own})
 
@@ -160,9 +190,12 @@ class ExtendedAgent(AgentBase):
         name = self.extension.name
         own_key, inner_key = jax.random.split(key)
         own = getattr(state, name)
-        trajectory, own, metrics = self.added.update(own, trajectory, own_key, state.hyper)
-        state, learned = self.inner.update(replace(state, **{name: own}), trajectory, inner_key)
-        return state, {**learned, **{f"{name}_{one}": value for one, value in metrics.items()}}
+        own_key, after_key = jax.random.split(own_key)
+        trajectory, own, before = self.added.update(own, trajectory, own_key, state.hyper)
+        state, learned = self.inner.update(state, trajectory, inner_key)
+        state, own, after = self.added.after(self.inner, state, own, trajectory, after_key)
+        metrics = {f"{name}_{one}": value for one, value in {**before, **after}.items()}
+        return replace(state, **{name: own}), {**learned, **metrics}
 
     def __getattr__(self, name: str) -> Any:
         # What an algorithm has beside the members of an agent, such as `action_values`.
@@ -182,14 +215,14 @@ def extend(algorithm: Any, extension: type[Extension]) -> type:
       extension: what it adds.
 
     Raises:
-      TriglotError: if the algorithm plans in the environment's own model, whose rewards no
-        extension sees, or both have a field of the same name.
+      TriglotError: if the algorithm plans in the environment's own model, which no extension
+        reaches, or both have a field of the same name.
     """
     name = f"{algorithm.__name__}+{extension.name}"
     if getattr(algorithm, "plans", False):
         raise TriglotError(
-            f"{algorithm.__name__} plans in the environment itself, whose rewards {extension.name} "
-            "does not change: extend an algorithm that learns from rollouts."
+            f"{algorithm.__name__} plans in the environment itself, which {extension.name} does "
+            "not reach: extend an algorithm that learns from rollouts."
         )
     merged = {}
     for part in ("Config", "Hyperparams"):

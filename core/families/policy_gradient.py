@@ -182,6 +182,9 @@ class PolicyGradient(AgentBase):
     def initial_carry(self, state: Any, num_envs: int) -> PyTree:
         return self.network.initial_carry(self.acting(state), num_envs)
 
+    def seen(self, state: Any, obs: PyTree) -> PyTree:
+        return state.normalizer.obs(obs)
+
     def act(
         self, state: Any, carry: PyTree, inputs: PolicyInput, key: jax.Array, *, explore: bool
     ) -> PolicyOutput:

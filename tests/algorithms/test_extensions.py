@@ -1,4 +1,4 @@
-"""Extensions: rewards worked out by hand, any algorithm extended, and what is refused."""
+"""Extensions: rewards and losses by hand, any algorithm extended, and what is refused."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 import triglot
 from triglot import rl
+from triglot.algorithms.extensions.contrast import Contrast, ContrastConfig
 from triglot.algorithms.extensions.counts import Counts, CountsConfig, CountsState
 from triglot.algorithms.extensions.rnd import RND, RNDConfig, RNDState
 from triglot.backends import build
@@ -118,6 +119,8 @@ CONTINUOUS = ("ddpg", "td3", "crossq", "redq", "mpo")
 EXTENDED = [
     *(f"{name}+rnd" for name in ALGORITHMS if name != "alphazero"),
     "ppo+counts", "dqn+counts", "q_learning+counts", "sac+rnd+counts",
+    *(f"{name}+contrast" for name in ALGORITHMS if name not in (*ENVS, "alphazero", "r2d2")),
+    "dqn+counts+contrast", "ppo+contrast+rnd",
 ]  # fmt: skip
 
 
@@ -133,7 +136,7 @@ def test_every_algorithm_is_extended(name: str) -> None:
     after, metrics = jax.eval_shape(trainer.update, state)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     for extension in name.split("+")[1:]:
-        assert f"{extension}_reward" in metrics
+        assert f"{extension}_{'loss' if extension == 'contrast' else 'reward'}" in metrics
     parts = learned(after.agent).params
     assert ("rnd_target" in parts) == ("rnd" in name)
 
@@ -153,6 +156,84 @@ def test_a_bonus_reaches_the_agent() -> None:
     none, again, some = params(0.0), params(0.0), params(1.0)
     assert all(map(np.array_equal, none, again))
     assert not all(map(np.array_equal, none, some))
+
+
+def test_the_contrast_of_successors_by_hand() -> None:
+    contrast = Contrast(network=None, obs_spec=OBS, config=ContrastConfig(contrast_size=4))
+    query = np.zeros((1, 2, 4), np.float32)
+    query[0, 0, 0], query[0, 1, 0] = 2.0, 4.0
+    key = np.zeros((1, 2, 4), np.float32)
+    key[0, 0, 0], key[0, 1, 0] = 1.0, 3.0
+    # Scores: query * key / sqrt(4); both environments give the second successor the higher one.
+    scores = np.array([[1.0, 3.0], [2.0, 6.0]])
+    each = np.log(np.exp(scores).sum(axis=1)) - np.diag(scores)
+    outputs, following = {"contrast_query": jnp.array(query)}, {"contrast_key": jnp.array(key)}
+    loss, metrics = contrast.loss(outputs, following, trajectory(np.zeros((1, 2, 2))), Hyper())
+    np.testing.assert_allclose(loss, each.mean(), rtol=1e-6)
+    assert metrics["accuracy"] == 0.5
+
+
+def contrasted(env: str, config: dict[str, Any], backend: str = "jax", **hyper: float) -> Any:
+    """Make a trainer of PPO that learns nothing but the auxiliary loss, and its first state."""
+    given = {"learning_rate": 0.0, "contrast_learning_rate": 0.01, **hyper}
+    agent = triglot.make_agent(
+        "ppo+contrast", triglot.make_env(env), backend=backend, config=config, hyper=given
+    )
+    trainer: Any = make_trainer(agent, triglot.make_env(env))
+    return trainer, jax.jit(trainer.init)(jax.random.key(0))
+
+
+WIDE = {"num_envs": 16, "rollout_length": 8, "hidden_sizes": (16,)}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_auxiliary_loss_shapes_the_features_that_act(shared: bool) -> None:
+    trainer, state = contrasted(CARTPOLE, {**WIDE, "shared_torso": shared})
+    update = jax.jit(trainer.update)
+    before = state.agent.learner.variables.params
+    found = []
+    for _ in range(60):
+        state, metrics = update(state)
+        found.append((float(metrics["contrast_loss"]), float(metrics["contrast_accuracy"])))
+    after = state.agent.learner.variables.params
+    assert found[-1][0] < 0.8 * found[0][0] and found[-1][1] > 2 / 16
+    changed = jax.tree.map(lambda one, other: not np.array_equal(one, other), before, after)
+    named = {jax.tree_util.keystr(path): one for path, one in jax.tree.leaves_with_path(changed)}
+    name = "actor_critic" if shared else "actor"
+    for path, one in named.items():
+        mine = "contrast" in path or ("torso" in path and (shared or f"'{name}'" in path))
+        assert one == mine, path
+
+
+def test_a_rate_of_0_leaves_the_agent_alone() -> None:
+    trainer, state = contrasted(CARTPOLE, WIDE, contrast_learning_rate=0.0)
+    after, _ = jax.jit(trainer.update)(state)
+    pair = state.agent.learner.variables.params, after.agent.learner.variables.params
+    assert jax.tree.all(jax.tree.map(np.array_equal, *pair))
+
+
+def test_an_auxiliary_loss_reads_what_the_agent_reads() -> None:
+    # Pendulum's observations are normalized, by statistics that the first update has not yet.
+    trainer, state = contrasted("gymnax:Pendulum-v1", WIDE)
+    state, _ = jax.jit(trainer.update)(state)
+    agent = trainer.agent
+    obs = jnp.ones((3, 3))
+    normalizer = state.agent.normalizer
+    np.testing.assert_array_equal(agent.inner.seen(state.agent, obs), normalizer.obs(obs))
+    assert not np.array_equal(normalizer.obs(obs), obs)
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "config", "words"),
+    [
+        ("q_learning+contrast", "gridworld:3x3", {}, "q is a table, which has no features"),
+        ("ppo+contrast", CARTPOLE, {"cell": "gru"}, "actor is recurrent"),
+        ("r2d2+contrast", CARTPOLE, {}, "q_network is recurrent"),
+    ],
+)
+def test_what_no_auxiliary_loss_shapes(name: str, env: str, config: Any, words: str) -> None:
+    with pytest.raises(TriglotError, match=f"contrast adds heads to a network .*{words}"):
+        triglot.make_agent(name, triglot.make_env(env), config=config)
 
 
 class Half(rl.Extension):

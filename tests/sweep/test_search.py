@@ -189,6 +189,7 @@ def test_a_search_proposes_better_settings_the_same_each_time(search: str) -> No
 
 
 def test_a_gaussian_process_proposes_a_round() -> None:
+    pytest.importorskip("torch", reason="the extra torch is not installed")
     settings = searched("gp", AXES, (10, 1))
     assert settings[-1] not in settings[:-1]
 
