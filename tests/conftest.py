@@ -97,6 +97,45 @@ ONE_OF = {
     "test_extensions::test_every_algorithm_is_extended": 5,
     "test_matrix::test_it_is_traced": 5,
     "test_identity_agents::test_libraries_are_equal_bit_for_bit": 2,
+    "test_resume::test_a_resumed_run_is_the_undisturbed_run": 5,
+    "test_matrix::test_it_trains": 5,
+    "test_all_on_probes::test_it_solves_the_probe": 3,
+    "test_readme::test_its_commands_can_start": 3,
+    "test_gallery::test_a_bug_changes_parameters_outputs_or_training": 5,
+    "test_named::test_a_bug_is_named_and_located_and_nothing_else_accused": 3,
+    "test_libraries::test_a_canonical_run_continued_on_another_library_is_the_undisturbed_run": 3,
+    "test_libraries::test_a_native_run_keeps_its_weights_on_another_library": 3,
+    "test_lowering::test_a_training_is_lowered": 5,
+    "test_lowering::test_a_variant_is_lowered": 3,
+    "test_models::test_its_outputs_are_the_runs_without_triglot": 2,
+    "test_networks::test_translation_loses_nothing": 5,
+    "test_networks::test_init_is_one_function_eager_jitted_and_vmapped": 3,
+    "test_networks::test_outputs_have_the_heads_shapes": 5,
+    "test_networks::test_apply_leaves_its_arguments_alone": 5,
+    "test_networks::test_a_batch_is_its_members": 3,
+    "test_networks::test_arithmetics_compute_one_function": 3,
+    "test_networks::test_dictionaries_are_read": 3,
+    "test_recurrent::test_one_function_from_one_set_of_weights": 3,
+    "test_recurrent::test_a_start_inside_a_rollout_is_a_fresh_start": 3,
+    "test_recurrent::test_gradients_agree": 3,
+    "test_wrappers::test_a_wrapped_environment_passes_the_check_of_environments": 3,
+    "test_environments::test_it_passes_the_check_of_environments": 3,
+    "test_planted::test_planted_bugs_are_found": 3,
+    "test_compare::test_a_planted_cause_is_named": 2,
+    "test_clean_pairs::test_no_cause_is_named": 2,
+    "test_modules::test_equal_networks_have_equal_modules_only": 2,
+    "test_jobs::test_the_number_of_jobs_changes_no_bit": 2,
+    "test_torch::test_outputs_are_those_of_pytorch": 2,
+    "test_translate_statistics::test_statistics_follow_the_parameters": 3,
+    "test_moving::test_a_state_is_translated_without_rounding": 3,
+    "test_presets::test_a_preset_can_be_trained": 3,
+    "test_export::test_each_format_writes_its_files": 2,
+    "test_policy::test_its_returns_are_those_of_evaluate": 3,
+    "test_stablehlo::test_its_actions_are_the_agents_at_any_batch_size": 2,
+    "test_zoo::test_norms_and_noisy_layers_compute_one_function_in_all_libraries": 2,
+    "test_extending::test_each_network_passes_with_the_heads_of_ppo": 3,
+    "test_modes::test_only_the_planted_cause_is_named": 3,
+    "test_modes::test_two_causes_are_both_named": 3,
 }
 
 
@@ -110,10 +149,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if numbers[test] % ONE_OF[test]:
                 item.add_marker(pytest.mark.slow)
             numbers[test] += 1
-        if not {item.path.stem, item.path.parent.name}.isdisjoint(PACKAGING):
+        if is_packaging(item.path):
             item.add_marker(pytest.mark.packaging)
         if is_optimized(item.path):
             item.add_marker(pytest.mark.optimized)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of which a pass of the Makefile runs nothing: reading one takes time."""
+    passes = {"not slow and optimized": is_optimized, "not slow and packaging": is_packaging}
+    selects = passes.get(config.option.markexpr)
+    if selects is None or not collection_path.name.startswith("test_"):
+        return None
+    return True if collection_path.is_file() and not selects(collection_path) else None
+
+
+def is_packaging(path: Path) -> bool:
+    """Whether a test file needs what is shipped, or starts and stops programs."""
+    return not {path.stem, path.parent.name}.isdisjoint(PACKAGING)
 
 
 def is_optimized(path: Path) -> bool:

@@ -93,7 +93,7 @@ def shortened(words: list[str]) -> list[str]:
 
 FILLED = [page for page, found in RUN_OF.items() if found]
 # The others' trainings, comparisons and sweeps are prepared by tests/project/test_readme.py.
-QUICK = ("README.md", "docs/start.md", "docs/guide/swap.md", "docs/guide/port.md")
+QUICK = ("README.md", "docs/start.md")
 
 
 @pytest.mark.parametrize(
