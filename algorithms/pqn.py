@@ -44,9 +44,9 @@ class PQNHyperparams:
     discount: rl.Number = rl.unit_interval(0.99)
     q_lambda: rl.Number = rl.unit_interval(0.65)
     epsilon: rl.Number | None = rl.between(None, 0.0, 1.0)
-    epsilon_start: rl.Number = rl.unit_interval(1.0)
-    epsilon_end: rl.Number = rl.unit_interval(0.05)
-    epsilon_decay_steps: rl.Number = rl.between(250_000.0, 1.0)
+    epsilon_start: rl.Number = rl.replaced_by("epsilon", None, rl.unit_interval(1.0))
+    epsilon_end: rl.Number = rl.replaced_by("epsilon", None, rl.unit_interval(0.05))
+    epsilon_decay_steps: rl.Number = rl.replaced_by("epsilon", None, rl.between(250_000.0, 1.0))
     max_grad_norm: rl.Number = rl.between(10.0, 0.0)
     adam_eps: rl.Number = rl.only_for("optimizer", 1e-8)
 

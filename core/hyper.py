@@ -81,7 +81,8 @@ def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
     """Declare a field that is an older way to change another one over the training.
 
     Args:
-      schedule_of: the other field. Where that is a `Schedule`, this one has no effect.
+      schedule_of: the other field. Where that is a `Schedule`, or a number instead of None, this
+        one has no effect.
       neutral: the value with which it has none.
       declared: the field, declared by another function of this module.
     """
@@ -164,13 +165,17 @@ def _check_schedule(owner: str, one: "Field[Any]") -> None:
 
 
 def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
-    """Refuse a number that has no effect, because another hyperparameter is a schedule."""
+    """Refuse a number that has no effect, because another hyperparameter replaces it."""
     other, neutral = _replaced_by(one)
     value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
-    if other and isinstance(instead, Schedule) and value not in (one.default, neutral):
+    # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
+    named = next((f for f in fields(hyper) if f.name == other), one)
+    replaces = isinstance(instead, Schedule) or (named.default is None and instead is not None)
+    if other and replaces and value not in (one.default, neutral):
+        kind = "a schedule, " if isinstance(instead, Schedule) else ""
         raise TriglotError(
-            f"{owner}'s {one.name} has no effect, because {other} is a schedule, {instead}: give "
-            "one of them."
+            f"{owner}'s {one.name} has no effect, because {other} is {kind}{instead}: give one of "
+            "them."
         )
 
 

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import triglot
 from tests.training.refused import assert_refused
 from triglot.cli import main as cli
+from triglot.core.errors import TriglotError
 from triglot.training.storage.journal import read_metrics
 
 WORDS = "train ppo probe:two-step --num-envs 2 --rollout-length 4 --num-minibatches 2"
@@ -88,3 +91,14 @@ def test_bad_schedules_are_refused_in_a_sentence(
 ) -> None:
     out = tmp_path / "out"
     assert_refused(run(out, *words.split()), WRONG[words], out, capsys)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "pqn", "c51"])
+@pytest.mark.parametrize("epsilon", [0.1, "linear(1, 0.1, 1000)"])
+def test_an_epsilon_replaces_its_older_numbers(algorithm: str, epsilon: Any) -> None:
+    env = triglot.make_env("gymnax:CartPole-v1")
+    for old in ({"epsilon_start": 0.5}, {"epsilon_end": 0.1}, {"epsilon_decay_steps": 10.0}):
+        (name,) = old
+        with pytest.raises(TriglotError, match=f"{name} has no effect, because epsilon is"):
+            triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon, **old})
+    triglot.make_agent(algorithm, env, hyper={"epsilon": epsilon})
