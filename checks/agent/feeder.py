@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core import specs
 from ...core.agent import Trajectory
+from ...core.families.extension import ExtendedAgent
 from ...core.types import PyTree
 from ..purity import Compiled
 from ..trees import by_path, find_value_difference, flat, is_inexact, to_float64
@@ -26,6 +27,15 @@ class LearningCase(AgentCase):
     What it learns is distinguished from what it stores. Every third step ends an episode as
     `terminated` or `truncated`, or none does: `nowhere`.
     """
+
+    @cached_property
+    def algorithm(self) -> "LearningCase":
+        """The same, without extensions: these may learn from the last observation of an episode."""
+        if not isinstance(self.agent, ExtendedAgent):
+            return self
+        case = LearningCase(self.agent.inner, self.env, self.seed)
+        case.inputs, case.pool = self.inputs, self.pool  # before something is traced
+        return case.algorithm
 
     @property
     def shape(self) -> tuple[int, int]:

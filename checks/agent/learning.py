@@ -225,7 +225,7 @@ def _terminal_successor(case: LearningCase) -> None:
     """
     if case.pool_size < 2:
         raise NotApplicable("there is only one observation.")
-    if found := case.uses_next_obs("terminated"):
+    if found := case.algorithm.uses_next_obs("terminated"):
         raise Failed(f"with another next_obs at terminated steps, {found}.")
 
 
@@ -238,6 +238,7 @@ def _truncated_successor(case: LearningCase) -> None:
 
     Fix: Use the value of trajectory.next_obs, not of obs shifted by one, and do not mask the step.
     """
+    case = case.algorithm
     if case.pool_size < 2 or not case.uses_next_obs("nowhere"):
         raise NotApplicable("its update does not depend on next_obs.")
     if not case.uses_next_obs("truncated"):

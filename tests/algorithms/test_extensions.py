@@ -285,3 +285,14 @@ def test_custom_networks_are_given_by_name() -> None:
     network = triglot.make_agent("ppo", env, backend="jax").network
     with pytest.raises(TriglotError, match="Missing: rnd_predictor, rnd_target"):
         triglot.make_agent("ppo+rnd", env, networks=network)
+
+
+@pytest.mark.parametrize("name", ["ppo+contrast", "dqn+counts", "a2c+counts+rnd"])
+def test_an_extended_agent_passes_its_check(name: str) -> None:
+    env: Any = triglot.make_env(CARTPOLE)
+    config: dict[str, Any] = {**SMALL, "hidden_sizes": (8,)}
+    if "dqn" in name:
+        config |= {"buffer_size": 64, "learning_starts": 8, "batch_size": 4}
+    agent = triglot.make_agent(name, env, backend="jax", config=config)
+    report = triglot.check_agent(agent, env)
+    assert report.passed, report
