@@ -1,4 +1,4 @@
-"""Temporal contrast: learn features by which an observation's successor can be told from others.
+"""Temporal contrast: learn features that pick an observation's successor out of others.
 
 Source: Anand et al. 2019, "Unsupervised State Representation Learning in Atari",
 https://arxiv.org/abs/1906.08226, equation 2, with the bilinear score of van den Oord et al. 2018,

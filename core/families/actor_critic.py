@@ -176,6 +176,7 @@ class ActorCritic(AgentBase, ABC):
         )
 
     def seen(self, state: ActorCriticState, obs: PyTree) -> PyTree:
+        """Normalize observations `[B, ...]`, as `config` says."""
         return normalized(state.obs_stats, obs)
 
     def policy(

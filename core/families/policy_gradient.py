@@ -183,6 +183,7 @@ class PolicyGradient(AgentBase):
         return self.network.initial_carry(self.acting(state), num_envs)
 
     def seen(self, state: Any, obs: PyTree) -> PyTree:
+        """Normalize observations `[B, ...]`, as `config` says."""
         return state.normalizer.obs(obs)
 
     def act(
