@@ -85,7 +85,7 @@ def algorithms() -> str:
         rows = [(name, _about(ALGORITHMS[name].partition(":")[0])) for name in names]
         lines += [family, *_aligned(rows, max(map(len, ALGORITHMS))), ""]
     rows = [(f"+{name}", _about(path.partition(":")[0])) for name, path in EXTENSIONS.items()]
-    lines += ["extensions of any algorithm, as in `triglot train ppo+rnd`", *_aligned(rows), ""]
+    lines += ["extensions, as in `triglot train ppo+rnd`", *_aligned(rows), ""]
     lines.append(
         "docs/algorithms has a page on each; `triglot train NAME --help` lists its options."
     )
