@@ -184,7 +184,8 @@ def main(options: Options) -> None:
     options.out.write_text(json.dumps(rows))
     cells = [[*rows[suite], *returned(ENVS[suite])] for suite in ENVS if suite in rows]
     machine = harness.environment()
-    versions = (f"{name} {version}" for name, version in machine["versions"].items())
+    found = machine["versions"].items()
+    versions = (f"{name} {version}" for name, version in found if version not in (None, "None"))
     options.page.write_text(
         PAGE.format(
             rounds=options.rounds,
