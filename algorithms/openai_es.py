@@ -134,7 +134,7 @@ class ES(rl.AgentBase):
         self, state: ESState, carry: Any, inputs: rl.PolicyInput, key: jax.Array, *, explore: bool
     ) -> rl.PolicyOutput:
         """Let each member act in its environment where `explore`, and else the mean everywhere."""
-        mean, obs = state.learner.variables, rl.normalized(state.obs_stats, inputs.obs)
+        mean, obs = state.learner.variables, self.seen(state, inputs.obs)
 
         def act_alone(named: Any, *rows: Any) -> Any:
             own = nn.Variables(params=self._decode(named), state=mean.state)

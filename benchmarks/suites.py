@@ -192,7 +192,7 @@ def main(options: Options) -> None:
             length=LENGTH,
             num_envs=NUM_ENVS,
             table=harness.table(HEADER, cells),
-            machine=f"{machine['cpu']}, Python {machine['python']}, {', '.join(versions)}",
+            machine=f"{machine['cpu']}, {', '.join(versions)}",
         )
     )
     print(options.page)

@@ -169,8 +169,8 @@ def _check_replaced(owner: str, one: "Field[Any]", hyper: Any) -> None:
     other, neutral = _replaced_by(one)
     value, instead = getattr(hyper, one.name), getattr(hyper, other or one.name)
     # An `epsilon` of None leaves its own numbers in place, and any other value replaces them.
-    named = next((f for f in fields(hyper) if f.name == other), one)
-    replaces = isinstance(instead, Schedule) or (named.default is None and instead is not None)
+    by_default = getattr(type(hyper), other or one.name, instead)
+    replaces = isinstance(instead, Schedule) or (by_default is None and instead is not None)
     if other and replaces and value not in (one.default, neutral):
         kind = "a schedule, " if isinstance(instead, Schedule) else ""
         raise TriglotError(

@@ -64,13 +64,6 @@ class RNDState:
     last_return: jax.Array
 
 
-@rl.pytree_dataclass
-class StepHyper:
-    """What the predictor's optimizer reads."""
-
-    learning_rate: jax.Array
-
-
 class RND(rl.Extension):
     """The squared error of a predictor of a random network's outputs, as a reward.
 
@@ -110,9 +103,9 @@ class RND(rl.Extension):
         assert self.network is not None  # for the type checker
         whole = self.network.init(key)
         size = rl.vector_size(self.obs_spec)
-        rate = StepHyper(learning_rate=hyper.rnd_learning_rate)
+        predictor = nn.part_of(whole, "rnd_predictor")
         return RNDState(
-            predictor=self.learner.start(nn.part_of(whole, "rnd_predictor"), rate),
+            predictor=self.learner.start(predictor, self.step_hyper(hyper)),
             target=nn.part_of(whole, "rnd_target"),
             obs=rl.RunningStats.zero((size,)),
             returns=rl.RunningStats.zero(()),
@@ -147,8 +140,8 @@ class RND(rl.Extension):
             errors, new_state = error(variables, own_key)
             return errors.mean(), ({}, new_state)
 
-        rate = StepHyper(learning_rate=hyper.rnd_learning_rate)
-        predictor, learned = self.learner.step(state.predictor, loss, (), key, rate)
+        how = self.step_hyper(hyper)
+        predictor, learned = self.learner.step(state.predictor, loss, (), key, how)
         after = replace(state, predictor=predictor, obs=stats, returns=returns, last_return=last)
         reward = trajectory.reward + hyper.rnd_coef * scaled
         metrics = {"reward": scaled.mean(), "loss": learned["loss"]}

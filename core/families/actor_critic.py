@@ -237,7 +237,7 @@ class ActorCritic(AgentBase, ABC):
         *,
         explore: bool,
     ) -> PolicyOutput:
-        obs, mask = normalized(state.obs_stats, inputs.obs), inputs.action_mask
+        obs, mask = self.seen(state, inputs.obs), inputs.action_mask
         if explore:
             action_key, random_key = jax.random.split(key)
             action = self.choose(state, obs, mask, action_key)

@@ -11,20 +11,13 @@ from ..errors import TriglotError
 from ..learner import Learner, LearnerState
 from ..network import Network, Variables
 from ..networks.architecture import Head, NetworkSpec, Table
-from ..networks.combinators import part_of
+from ..networks.combinators import join_parts, part_of
 from ..networks.heads import apply_heads
 from ..rl.minibatches import flatten
 from ..rl.optimizers import adam
 from ..specs import Spec, one_hot, one_hot_spec
-from ..types import Metrics, PyTree, pytree_dataclass
+from ..types import Metrics, PyTree
 from .extension import Extension
-
-
-@pytree_dataclass
-class _Rate:
-    """What the optimizer reads."""
-
-    learning_rate: jax.Array
 
 
 class AuxiliaryLoss(Extension):
@@ -91,9 +84,9 @@ class AuxiliaryLoss(Extension):
     def start(self, agent: Any, state: Any, key: jax.Array, num_envs: int) -> LearnerState:
         """Start the optimizer of the agent's variables, which stay in the agent's state."""
         del key, num_envs
-        name, network = _shaped(agent)
+        name, network, _ = _shaped(agent)
         learner = Learner(network, adam)
-        began = learner.start(_variables(state, name), self._rate(state.hyper))
+        began = learner.start(_variables(state, name), self.step_hyper(state.hyper))
         return replace(began, variables=NOTHING)
 
     def update(
@@ -106,14 +99,12 @@ class AuxiliaryLoss(Extension):
         self, agent: Any, agent_state: Any, state: Any, trajectory: Trajectory, key: jax.Array
     ) -> tuple[Any, LearnerState, Metrics]:
         """Take one gradient step on the agent's variables."""
-        (name, network), hyper = _shaped(agent), agent_state.hyper
-        described = agent.networks(self.obs_spec, agent.action_spec, self.config)
-        encode = next(iter(described.values())).obs_spec != self.obs_spec
+        (name, network, reads), hyper = _shaped(agent), agent_state.hyper
         names = self.heads(self.obs_spec, agent.action_spec, self.config)
 
         def seen(obs: PyTree) -> PyTree:
             given = agent.seen(agent_state, flatten(obs))
-            return one_hot(self.obs_spec, given) if encode else given
+            return given if reads == self.obs_spec else one_hot(self.obs_spec, given)
 
         obs, next_obs = seen(trajectory.obs), seen(trajectory.next_obs)
 
@@ -131,22 +122,26 @@ class AuxiliaryLoss(Extension):
             return value, (metrics, new_state)
 
         own = replace(state, variables=_variables(agent_state, name))
-        own, metrics = Learner(network, adam).step(own, loss, (), key, self._rate(hyper))
+        own, metrics = Learner(network, adam).step(own, loss, (), key, self.step_hyper(hyper))
         agent_state = _with_variables(agent_state, name, own.variables)
         return agent_state, replace(own, variables=NOTHING), metrics
-
-    def _rate(self, hyper: Any) -> _Rate:
-        return _Rate(learning_rate=getattr(hyper, f"{self.name}_learning_rate"))
 
 
 NOTHING = Variables(params=(), state=())
 
 
-def _shaped(agent: Any) -> tuple[str | None, Network]:
-    """Choose the network whose features are shaped, with its name where there are several."""
+def _shaped(agent: Any) -> tuple[str | None, Network, Any]:
+    """Choose the network whose features are shaped.
+
+    Returns:
+      Its name where there are several, the network, and the spec that it reads.
+    """
     network = agent.network
-    name = next(iter(agent.networks(agent.obs_spec, agent.action_spec, agent.config)))
-    return (name, network.parts[name]) if name in network.parts else (None, network)
+    described = agent.networks(agent.obs_spec, agent.action_spec, agent.config)
+    name, spec = next(iter(described.items()))
+    if name in network.parts:
+        return name, network.parts[name], spec.obs_spec
+    return None, network, spec.obs_spec
 
 
 def _variables(state: Any, name: str | None) -> Variables:
@@ -167,6 +162,7 @@ def _with_variables(state: Any, name: str | None, variables: Variables) -> Any:
         return replace(state, learners={**state.learners, name: learner})
     whole = state.learner.variables
     if name is not None:
-        params, own = {**whole.params, name: variables.params}, variables.state
-        variables = Variables(params=params, state={**whole.state, name: own})
+        variables = join_parts(
+            {one: part_of(whole, one) for one in whole.params} | {name: variables}
+        )
     return replace(state, learner=replace(state.learner, variables=variables))

@@ -58,6 +58,10 @@ class Extension:
         del state
         return {}
 
+    def step_hyper(self, hyper: Any) -> "StepHyper":
+        """Select what its optimizer reads: `NAME_learning_rate`."""
+        return StepHyper(learning_rate=getattr(hyper, f"{self.name}_learning_rate"))
+
     def init(self, key: jax.Array, num_envs: int, hyper: Any) -> PyTree:
         """Make its state.
 
@@ -106,6 +110,13 @@ class Extension:
         """
         del agent, trajectory, key
         return agent_state, state, {}
+
+
+@pytree_dataclass
+class StepHyper:
+    """What the optimizer of an extension reads."""
+
+    learning_rate: jax.Array
 
 
 class ExtendedState:

@@ -194,7 +194,7 @@ class PolicyGradient(AgentBase):
         Log-probabilities, and values of a network of their own, are cheaper for a whole rollout at
         once, in `update`. One network for all heads has computed the value already.
         """
-        obs = state.normalizer.obs(inputs.obs)
+        obs = self.seen(state, inputs.obs)
         outputs, carry = apply_step(self.network, self.acting(state), obs, inputs.first, carry)
         heads = merge_heads(outputs)
         actor = policy(self.action_spec, heads, inputs.action_mask)
