@@ -1,4 +1,4 @@
-"""triglot beside rejax, PureJaxRL, purejaxql, Stoix, CleanRL and Stable-Baselines3.
+"""triglot beside other frameworks, and beside the training scripts of suites of environments.
 
 Each row trains one algorithm at one setting in all frameworks that are installed, in one process
 (CleanRL and Stable-Baselines3 in their own), in interleaved rounds (`benchmarks.harness`). A round
@@ -27,6 +27,7 @@ from .rows import ROWS, Row
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",
     "dqn", "dqn-rejax", "dqn-cleanrl", "sac", "td3", "iqn", "pqn", "pqn-minatar", "cold-start",
+    "navix", "craftax", "xminigrid", "playground",
 ]  # fmt: skip
 
 
@@ -37,6 +38,8 @@ def main(
     stoix: Path | None = None,
     cleanrl: Path | None = None,
     sb3: Path | None = None,
+    craftax_baselines: Path | None = None,
+    xminigrid: Path | None = None,
     backend: str = "linen",
     rounds: int | None = None,
     total_steps: int | None = None,
@@ -53,6 +56,8 @@ def main(
       stoix: folder of a clone of Stoix's repository.
       cleanrl: folder of a clone of CleanRL's repository, with its environment in `.venv`.
       sb3: the interpreter of an environment with Stable-Baselines3.
+      craftax_baselines: folder of a clone of Craftax_Baselines' repository.
+      xminigrid: folder of a clone of XLand-MiniGrid's repository.
       backend: library of triglot's networks; the others use Flax Linen.
       rounds: trainings of each framework; None for the row's own number.
       total_steps: environment steps of each seed; None for the row's own number.
@@ -71,13 +76,15 @@ def main(
         "Stoix": stoix,
         "CleanRL": cleanrl,
         "Stable-Baselines3": sb3,
+        "Craftax_Baselines": craftax_baselines,
+        "XLand-MiniGrid": xminigrid,
     }
     result = measure(
         chosen,
         contenders(chosen, budget, backend, paths),
         total_steps=budget,
         rounds=rounds or chosen.rounds,
-        episodes=0 if chosen.whole_process or "envpool" in chosen.suites else episodes,
+        episodes=0 if chosen.whole_process or not chosen.is_played else episodes,
         seed=seed,
         say=partial(print, file=sys.stderr),
     )

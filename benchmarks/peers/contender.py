@@ -1,6 +1,7 @@
 """A training program of one framework, as the benchmark of peers runs it."""
 
 import contextlib
+import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -99,13 +100,39 @@ def overridden(module: types.ModuleType, **attributes: Any) -> types.SimpleNames
     return types.SimpleNamespace(**{**vars(module), **attributes})
 
 
+def import_files(
+    folder: Path, unused: Mapping[str, tuple[str, ...] | Mapping[str, Any]], *names: str
+) -> tuple[Any, ...]:
+    """Import modules of a clone that is not a package.
+
+    Args:
+      folder: on the path while they are imported.
+      unused: modules that are imported for nothing that runs here; with the names that are imported
+        from each, or what they stand for.
+      names: of the modules.
+
+    Raises:
+      NotInstalled: if one imports what is not installed.
+    """
+    sys.path.insert(0, str(folder))
+    try:
+        with _replaced_modules(unused):
+            return tuple(map(importlib.import_module, names))
+    except ImportError as error:
+        raise NotInstalled(f"{error}; pip install it") from error
+    finally:
+        sys.path.remove(str(folder))
+
+
 @contextlib.contextmanager
-def empty_modules(modules: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
-    """Replace modules that a file imports without use; names to import from each are given."""
+def _replaced_modules(
+    modules: Mapping[str, tuple[str, ...] | Mapping[str, Any]],
+) -> Iterator[None]:
     before = {name: sys.modules.get(name) for name in modules}
     for name, attributes in modules.items():
         sys.modules[name] = types.ModuleType(name)
-        vars(sys.modules[name]).update(dict.fromkeys(attributes))
+        named = attributes if isinstance(attributes, Mapping) else dict.fromkeys(attributes)
+        vars(sys.modules[name]).update(named)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import harness, peak
-from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix
+from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix, suites
 from .contender import Contender, NotInstalled, Train, greedy_returns
 from .rows import Row
 
@@ -22,6 +22,9 @@ BUILDERS: Mapping[str, Callable[..., Contender]] = {
     "Stoix": stoix.contender,
     "CleanRL": foreign.cleanrl,
     "Stable-Baselines3": foreign.sb3,
+    "brax": suites.brax,
+    "Craftax_Baselines": suites.craftax_baselines,
+    "XLand-MiniGrid": suites.xminigrid,
 }
 
 

@@ -3,8 +3,6 @@
 It is imported from a folder that the user names.
 """
 
-import importlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +11,14 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import (
-    Contender,
-    NotInstalled,
-    compile_one_program,
-    empty_modules,
-    revision_of,
-)
+from .contender import Contender, NotInstalled, compile_one_program, import_files, revision_of
 from .rows import Row
 
-UNUSED: Mapping[str, tuple[str, ...]] = {"wandb": (), "hydra": (), "omegaconf": ("OmegaConf",)}
+UNUSED: Mapping[str, tuple[str, ...] | Mapping[str, Any]] = {
+    "wandb": (),
+    "hydra": {"main": lambda **how: lambda function: function},
+    "omegaconf": ("OmegaConf",),
+}
 PATCHES = (
     "wandb, hydra and omegaconf replaced by empty modules: for its command line and logs alone",
     "its LogWrapper wrapped in gymnax's LegacyStepAPIWrapper: it unpacks five values from step, "
@@ -88,15 +84,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
 
 def _patched(sources: Path, file: str) -> Any:
     """Import one of its files, adapted to the installed libraries."""
-    sys.path.insert(0, str(sources))
-    try:
-        with empty_modules(UNUSED):
-            vars(sys.modules["hydra"])["main"] = lambda **how: lambda function: function
-            module: Any = importlib.import_module(file)
-    except ImportError as error:
-        raise NotInstalled(f"{error}; pip install it") from error
-    finally:
-        sys.path.remove(str(sources))
+    (module,) = import_files(sources, UNUSED, file)
     log = module.LogWrapper
     module.LogWrapper = lambda env: LegacyStepAPIWrapper(log(env))
     return module

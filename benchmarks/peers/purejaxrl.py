@@ -3,8 +3,6 @@
 It is not a package: its files are imported from a folder that the user names.
 """
 
-import importlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from .contender import (
     Contender,
     NotInstalled,
     compile_one_program,
-    empty_modules,
+    import_files,
     overridden,
     revision_of,
 )
@@ -84,14 +82,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
 def _patched(algorithm: str, sources: Path) -> tuple[Any, list[str]]:
     """Import the algorithm's file, adapted to the installed libraries."""
     patches = ["wandb, navix and brax replaced by empty modules: imported, and not used here"]
-    sys.path.insert(0, str(sources))
-    try:
-        with empty_modules(UNUSED):
-            module: Any = importlib.import_module(algorithm)
-    except ImportError as error:
-        raise NotInstalled(f"{error}; pip install it") from error
-    finally:
-        sys.path.remove(str(sources))
+    (module,) = import_files(sources, UNUSED, algorithm)
     if algorithm == "ppo":
         make = gymnax.make
         module.gymnax = overridden(

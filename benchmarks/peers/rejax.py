@@ -46,14 +46,14 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
     except ImportError as error:
         raise NotInstalled("pip install --no-deps rejax") from error
     algorithm, given = row.algorithm, row.setting
-    env, env_params = gymnax.make(row.env_id)
+    env, env_params = _environment(row)
     options = {**row.given("rejax"), **_own_options(algorithm, given, total_steps)}
     if algorithm == "iqn":
         del options["ddqn"]  # it has no other choice
     if algorithm == "td3":
         options = _td3_options(options, given, env.action_space(env_params).high)
     algo = library.get_algo(algorithm).create(
-        env=FiveValues(env),
+        env=env,
         env_params=env_params,
         total_timesteps=total_steps,
         eval_freq=total_steps,
@@ -86,6 +86,16 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
         version=importlib.metadata.version("rejax"),
         patches=PATCHES,
     )
+
+
+def _environment(row: Row) -> tuple[Any, Any]:
+    if row.suites[0] == "gymnax":
+        env, params = gymnax.make(row.env_id)
+        return FiveValues(env), params
+    from rejax.compat.navix2gymnax import create_navix
+
+    name = row.env_id.partition(",")[0]
+    return create_navix(name)
 
 
 def _own_options(algorithm: str, given: Mapping[str, Any], total_steps: int) -> dict[str, Any]:

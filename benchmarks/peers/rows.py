@@ -43,6 +43,11 @@ class Row:
     differences: tuple[str, ...] = ()
 
     @property
+    def is_played(self) -> bool:
+        """Whether gymnax has the environment, in which greedy episodes are played."""
+        return set(self.suites) <= {"gymnax", "gymnasium"}
+
+    @property
     def setting(self) -> dict[str, Any]:
         """All options, of both kinds."""
         return {**self.config, **self.hyper}
@@ -405,6 +410,97 @@ ROWS: Mapping[str, Row] = {
             "triglot's layers start orthogonal, purejaxql's as He et al.'s; it divides the pixels, "
             "which are 0 or 1, by 255",
             PQN.differences[-1],
+        ),
+    ),
+    "navix": Row(
+        algorithm="ppo",
+        env_id="Navix-DoorKey-8x8-v0,observation=symbolic,flatten_observation=True",
+        suites=("navix",),
+        total_steps=262_144,
+        rounds=5,
+        config={"num_envs": 16, "rollout_length": 128, "num_epochs": 2, "num_minibatches": 1},
+        hyper={
+            **PPO_HYPER,
+            "learning_rate": 3e-4,
+            "discount": 0.95,
+            "gae_lambda": 0.9,
+            "max_grad_norm": 1.0,
+        },
+        peers=("rejax",),
+        differences=(
+            PPO.differences[1],
+            "Navix's own setting, for rejax; its wrapper keeps each environment's images of the "
+            "sprites in the state, triglot's adapter drops them",
+        ),
+    ),
+    "craftax": Row(
+        algorithm="ppo",
+        env_id="Craftax-Classic-Symbolic-v1",
+        suites=("craftax",),
+        total_steps=65_536,
+        rounds=5,
+        config={
+            "num_envs": 64,
+            "rollout_length": 64,
+            "num_epochs": 4,
+            "num_minibatches": 8,
+            "hidden_sizes": (256, 256, 256),
+        },
+        hyper={**PPO_HYPER, "learning_rate": 2e-4, "gae_lambda": 0.8, "max_grad_norm": 1.0},
+        peers=("Craftax_Baselines",),
+        differences=(
+            "Craftax_Baselines starts all episodes that end in one step from at most 4 new worlds "
+            "(optimistic resets), triglot makes one for each",
+            PPO.differences[0],
+        ),
+    ),
+    "xminigrid": Row(
+        algorithm="ppo",
+        env_id="MiniGrid-DoorKey-8x8",
+        suites=("xminigrid",),
+        total_steps=131_072,
+        rounds=5,
+        config={
+            "num_envs": 64,
+            "rollout_length": 32,
+            "num_epochs": 1,
+            "num_minibatches": 8,
+            "cell": "gru",
+            "cell_size": 64,
+            "channels": (16, 32, 64),
+            "kernel_size": 2,
+            "hidden_sizes": (64,),
+        },
+        hyper={**PPO_HYPER, "learning_rate": 1e-3},
+        peers=("XLand-MiniGrid",),
+        differences=(
+            "networks: XLand-MiniGrid embeds tiles, colours, the direction, the last action and "
+            "reward, and both heads share one cell; triglot reads one plane for each tile and "
+            "colour, has a layer of 64 before the cell, and actor and critic share nothing",
+            PPO.differences[0],
+        ),
+    ),
+    "playground": Row(
+        algorithm="ppo",
+        env_id="CartpoleBalance",
+        suites=("playground",),
+        total_steps=491_520,
+        rounds=5,
+        config={
+            "num_envs": 256,
+            "rollout_length": 30,
+            "num_epochs": 4,
+            "num_minibatches": 8,
+            "hidden_sizes": (64, 64),
+            "normalize_obs": True,
+        },
+        hyper={**PPO_HYPER, "learning_rate": 1e-3, "discount": 0.995},
+        peers=("brax",),
+        differences=(
+            "minibatches: brax's are of whole rollouts, triglot's of single steps",
+            "activations: brax's are swish, triglot's tanh",
+            "brax restarts an episode from the same state in each environment, triglot from a new "
+            "one; brax computes advantages again in each gradient step",
         ),
     ),
 }

@@ -5,9 +5,7 @@ installed versions. Networks and optimizers are initialized before the clock sta
 """
 
 import contextlib
-import importlib
 import io
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, NotInstalled, Train, empty_modules, revision_of
+from .contender import Contender, NotInstalled, Train, import_files, revision_of
 from .rows import Row
 
 UNUSED: Mapping[str, tuple[str, ...]] = {
@@ -29,6 +27,12 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
     "stoix.utils.env_factory": ("EnvFactory",),
     "stoix.wrappers.jax_to_factory": ("JaxEnvFactory",),
 }
+MODULES = (
+    "stoix.systems.ppo.anakin.ff_ppo",
+    "stoix.utils.make_env",
+    "stoix.utils.total_timestep_checker",
+    "stoa.env_adapters.gymnax",
+)
 PATCHES = (
     "environments wrapped in gymnax's LegacyStepAPIWrapper: Stoix's adapter unpacks five values "
     "from step, and gymnax 1.x returns six",
@@ -51,17 +55,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     assert (row.algorithm, row.env_id) == ("ppo", "CartPole-v1")  # its default configuration
     if folder is None or not (folder / "stoix" / "configs").exists():
         raise NotInstalled("give --stoix the folder of a clone of its repository")
-    sys.path.insert(0, str(folder))
-    try:
-        with empty_modules(UNUSED):
-            system = importlib.import_module("stoix.systems.ppo.anakin.ff_ppo")
-            make_env = importlib.import_module("stoix.utils.make_env")
-            steps = importlib.import_module("stoix.utils.total_timestep_checker")
-            adapters: Any = importlib.import_module("stoa.env_adapters.gymnax")
-    except ImportError as error:
-        raise NotInstalled(f"{error}; pip install it") from error
-    finally:
-        sys.path.remove(str(folder))
+    system, make_env, steps, adapters = import_files(folder, UNUSED, *MODULES)
     adapter = adapters.GymnaxToStoa
     adapters.GymnaxToStoa = lambda env, params: adapter(LegacyStepAPIWrapper(env), params)
     with contextlib.redirect_stdout(io.StringIO()):  # coloured headers
