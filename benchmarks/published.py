@@ -1,4 +1,4 @@
-"""Published returns beside triglot's, at the same number of steps.
+"""Published returns beside triglot's, at the same number of steps, and returns without a peer.
 
 It trains the presets that `TASKS` names, 5 seeds each, and writes `docs/published.md`. A finished
 run is read, an interrupted one is continued:
@@ -28,12 +28,12 @@ SHARE = 0.05  # of the updates, the last ones, whose training episodes count
 PAGE = """\
 # Beside published figures
 
-Small tasks prove little, so each row has a task with a published return at the same number of
-steps. `python -m benchmarks.published` trains triglot's [presets](guide/settings.md#presets) and
+Small tasks prove little, so these tasks have a published return, most at the same number of
+steps, or are new to the literature as far as we know (no figure). `python -m benchmarks.published` trains triglot's [presets](guide/settings.md#presets) and
 writes this page. Intervals of triglot are at 95 % over {num_seeds} seeds (Student's t). *Training*
 is the mean return of the episodes of the last {share:.0%} of the updates, with exploration, as
 CleanRL reports it; *greedy* is that of 128 episodes after training. The one that is like the
-published figure is bold.
+published figure, or that a preset is measured by, is bold.
 
 {table}
 
@@ -49,7 +49,7 @@ class Task:
 
     Attributes:
       algorithm, env: of a preset.
-      published: the figure, with its spread, as the source has it.
+      published: the figure, with its spread, as the source has it; nothing where there is none.
       counts: the return of triglot that is like it, `training` or `greedy`.
       source: who published it, for which environment and seeds, and where.
       differences: between the two.
@@ -60,7 +60,7 @@ class Task:
     published: str
     counts: str
     source: str
-    differences: str
+    differences: str = ""
 
 
 CLEANRL = (
@@ -76,6 +76,14 @@ MUJOCO = (
     "The same setting. Version 5 of the task repairs rewards and observations; triglot squashes "
     "actions by a tanh, CleanRL clips them; triglot bootstraps from the last observation at the "
     "time limit, CleanRL does not."
+)
+NAVIX = (
+    "Navix's own PPO at 524,320 steps, mean and standard deviation of 5 seeds, in [its repository]"
+    "(https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md)."
+)
+PLANES = (
+    "Navix's has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
+    "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
 )
 TASKS: Mapping[str, Task] = {
     **{
@@ -119,6 +127,78 @@ TASKS: Mapping[str, Task] = {
         "this number of steps.",
         differences="The same setting but for the initializers and the scale of the pixels.",
     ),
+    "ppo-breakout": Task(
+        algorithm="ppo",
+        env="gymnax:Breakout-MinAtar",
+        published="28",
+        counts="greedy",
+        source="gymnax's checkpoint after 10,000,000 steps, in its [README]"
+        "(https://github.com/RobertTLange/gymnax#implemented-accelerated-environments), one run.",
+        differences="The setting is that of purejaxrl's notebook for MinAtar, with dense layers.",
+    ),
+    "ppo-distshift": Task(
+        algorithm="ppo",
+        env="navix:Navix-DistShift2-v0",
+        published="1.000 ± 0.000",
+        counts="training",
+        source=NAVIX,
+        differences=PLANES,
+    ),
+    "ppo-empty-random": Task(
+        algorithm="ppo",
+        env="navix:Navix-Empty-Random-8x8-v0",
+        published="1.000 ± 0.000",
+        counts="training",
+        source=NAVIX,
+        differences=f"{PLANES} The greedy policy turns forever in some rooms.",
+    ),
+    "ppo-craftax": Task(
+        algorithm="ppo",
+        env="craftax:Craftax-Classic-Symbolic-v1",
+        published="4.2 ± 1.2",
+        counts="training",
+        source="Hafner 2021 (https://arxiv.org/abs/2109.06780): PPO on Crafter after "
+        "1,000,000 steps, mean and standard deviation of 10 seeds.",
+        differences="Craftax-Classic is Crafter again, in JAX; its symbolic observation is easier "
+        "than Crafter's pixels. Matthews et al. (2024) show curves of a billion steps.",
+    ),
+    "ppo-cartpole-balance": Task(
+        algorithm="ppo",
+        env="playground:CartpoleBalance",
+        published="",
+        counts="greedy",
+        source="Playground's report (Zakka et al. 2025, https://arxiv.org/abs/2502.08844) shows "
+        "curves without numbers; the maximum is 1,000.",
+    ),
+    "ppo-doorkey": Task(
+        algorithm="ppo",
+        env="xminigrid:MiniGrid-DoorKey-5x5",
+        published="",
+        counts="greedy",
+        source="No figure for this number of steps is known to us; the shortest solutions reach "
+        "about 0.97.",
+    ),
+    "ppo-snake": Task(
+        algorithm="ppo",
+        env="jumanji:Snake-v1",
+        published="",
+        counts="training",
+        source="No figure is known to us; a full board is 143. The greedy policy walks in circles.",
+    ),
+    "ppo-game2048": Task(
+        algorithm="ppo",
+        env="jumanji:Game2048-v1",
+        published="",
+        counts="greedy",
+        source="No figure is known to us. A game that reaches 2048 is worth about 20,000.",
+    ),
+    "ppo-2048": Task(
+        algorithm="ppo",
+        env="pgx:2048",
+        published="",
+        counts="greedy",
+        source="No figure is known to us. A game that reaches 2048 is worth about 20,000.",
+    ),
 }
 
 
@@ -161,7 +241,8 @@ def returns_of(run: Path) -> dict[str, Any]:
 def shown(values: list[float]) -> str:
     """Write a mean over seeds with its interval."""
     low, high = interval95_over_seeds(values) or (min(values), max(values))
-    digits = 0 if abs(np.mean(values)) >= 1000 else 1
+    size = abs(np.mean(values))
+    digits = 0 if size >= 1000 else 1 if size >= 2 else 3
     return f"{np.mean(values):,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
@@ -172,7 +253,7 @@ def page(measured: Mapping[str, Any]) -> str:
         if name not in measured:
             continue
         one = measured[name]
-        published = one.get("published") or task.published
+        published = one.get("published") or task.published or "none"
         marked = {
             kind: f"**{shown(one[kind])}**" if kind == task.counts else shown(one[kind])
             for kind in ("training", "greedy")

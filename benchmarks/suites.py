@@ -27,8 +27,10 @@ from triglot.core.loop.vectorize import VectorEnvironment
 from triglot.machine.cores import one_core
 from triglot.registry.environments import load_suite
 from triglot.registry.presets.find import find
+from triglot.report.statistics import format_return
 
 from . import harness
+from .published import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = 64
@@ -44,6 +46,7 @@ HEADER = (
     "PPO",
     "env steps",
     "return",
+    "published",
 )
 PAGE = """\
 # Suites
@@ -51,8 +54,8 @@ PAGE = """\
 One environment of each suite (`python -m benchmarks.suites`). Steps per second are on one core,
 the medians of {rounds} interleaved rounds of {length} steps: of one environment, of {num_envs}
 under `vmap` without and with resets after each end, and of PPO in training on them. *Checks that
-fail* are those of `triglot check`, in the library's own code. *Return* is that of the preset after
-that many environment steps, where there is one.
+fail* are those of `triglot check`, in the library's own code. *Return* is that of PPO's preset after
+that many environment steps, over 5 seeds, beside the [published](published.md) one.
 
 {table}
 
@@ -66,10 +69,10 @@ ENVS = {
         "jumanji:Snake-v1",
         "brax:ant",
         "playground:CartpoleBalance",
-        "navix:Navix-DoorKey-8x8-v0",
+        "navix:Navix-Empty-Random-8x8-v0",
         "xminigrid:MiniGrid-DoorKey-5x5",
         "craftax:Craftax-Classic-Symbolic-v1",
-        "pgx:connect_four",
+        "pgx:2048",
     )
 }
 
@@ -137,14 +140,16 @@ def programs(env: Any) -> Mapping[str, Callable[[], Any]]:
     return timed | {"ppo": lambda: update(first)}
 
 
-def returned(env: str) -> tuple[str, str]:
-    """Show the environment steps of PPO's preset and the return it reached; nothing without one."""
+def returned(env: str) -> tuple[str, str, str]:
+    """Show the environment steps of PPO's preset, its return, and the published one."""
     found = find("ppo", env)
     if found is None:
-        return "", ""
+        return "", "", ""
     sample = found.measured[0]
-    low, high = sample.interval
-    return f"{found.train['total_steps']:,}", f"{sample.mean:,.1f} [{low:,.1f}, {high:,.1f}]"
+    mean, low, high = map(format_return, (sample.mean, *sample.interval))
+    tasks = [task for task in TASKS.values() if (task.algorithm, task.env) == ("ppo", env)]
+    published = tasks[0].published if tasks else ""
+    return f"{found.train['total_steps']:,}", f"{mean} [{low}, {high}]", published or "none"
 
 
 def installed(suites: Iterable[str]) -> dict[str, Any]:

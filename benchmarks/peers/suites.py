@@ -12,9 +12,10 @@ import importlib.metadata
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ from .contender import (
     Train,
     compile_one_program,
     import_files,
+    overridden,
     revision_of,
 )
 from .rows import Row
@@ -82,7 +84,9 @@ def xminigrid(row: Row, total_steps: int, folder: Path | None) -> Contender:
     if folder is None or not (folder / "training" / "train_single_task.py").exists():
         raise NotInstalled("give --xminigrid the folder of a clone of its repository")
     unused = {"wandb": (), "pyrallis": {"wrap": lambda: lambda function: function}}
-    (module,) = import_files(folder / "training", unused, "train_single_task")
+    importlib.import_module("xminigrid.wrappers")
+    with mock.patch.object(jnp, "asarray", lambda number: number):
+        (module,) = import_files(folder / "training", unused, "train_single_task")
     stats = module.rollout.__globals__["RolloutStats"]
     module.rollout = lambda *given: stats()
     setting = row.setting
@@ -118,6 +122,8 @@ def xminigrid(row: Row, total_steps: int, folder: Path | None) -> Contender:
         version=revision_of(folder),
         patches=(
             "wandb and pyrallis replaced by empty modules: for its command line and logs alone",
+            "defaults of its RolloutStats are Python's numbers: from Python 3.11, no field of a "
+            "dataclass may be an array by default",
             "its evaluation after each update left out: triglot has none during training",
         ),
     )
@@ -127,7 +133,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
     """Build brax's PPO on an environment of MuJoCo Playground.
 
     `brax.training` has no compiled program to hand out: it trains in a thread, and one epoch of
-    it, `total_steps` long, is a round. The first epoch compiles and is not counted.
+    it, `total_steps` long, is a round. The first two epochs compile and are not counted.
 
     Args:
       row: of PPO on Playground.
@@ -143,6 +149,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
         from mujoco_playground._src.wrapper import wrap_for_brax_training as wrap
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install 'triglot[playground]'") from error
+    train.jax = overridden(jax, device_put_replicated=_replicated)
     env = registry.load(row.env_id, config_overrides={"impl": "jax"})
     setting, sizes = row.setting, row.setting["hidden_sizes"]
 
@@ -153,8 +160,8 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
             environment=env,
             wrap_env_fn=wrap,
             max_devices_per_host=1,
-            num_timesteps=total_steps * (rounds + 1),
-            num_evals=rounds + 2,
+            num_timesteps=total_steps * (rounds + 2),
+            num_evals=rounds + 3,
             run_evals=False,
             episode_length=registry.get_default_config(row.env_id).episode_length,
             num_envs=setting["num_envs"],
@@ -176,13 +183,16 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
             ),
         )
         epochs = Epochs(learn)
-        return lambda index: epochs.next(), epochs.next()
+        return lambda index: epochs.next(), epochs.next() + epochs.next()
 
     return Contender(
         compile=compile,
         act=_not_played,
         version=importlib.metadata.version("brax"),
-        patches=("rounds continue one training: its compiled program is inside of `train`",),
+        patches=(
+            "rounds continue one training: its compiled program is inside of `train`",
+            "jax.device_put_replicated given: removed from JAX",
+        ),
     )
 
 
@@ -214,6 +224,10 @@ class Epochs:
             self._learn(progress_fn=progress)
         except BaseException as error:
             self._done.put(error)
+
+
+def _replicated(tree: Any, devices: Sequence[jax.Device]) -> Any:
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)
 
 
 def _not_played(policy: Any, obs: jax.Array) -> jax.Array:

@@ -184,6 +184,19 @@ def test_a_pools_state_comes_with_its_observation() -> None:
     np.testing.assert_array_equal(states.state[0], states.obs[..., 0])
 
 
+@pytest.mark.parametrize("num_envs", [1, 3, 16])
+def test_each_start_is_the_reset_of_a_key_of_its_own(num_envs: int) -> None:
+    """A pool is computed a few at a time; the last few are filled up with keys used before."""
+    vector = VectorEnvironment(Counter(), num_envs, resets="pool", pool_size=5)
+    state = jax.jit(vector.reset)(jax.random.key(0))
+    assert state.pool is not None
+    starts, _, keys = jax.tree.map(
+        lambda own, pooled: jnp.concatenate([own, pooled]), state.state, state.pool.starts.state
+    )
+    assert len(starts) == num_envs + 5 + 64 - 1 == len(set(starts.tolist()))
+    np.testing.assert_array_equal(jax.vmap(vector.env.reset)(keys).obs[:, 0], starts)
+
+
 def test_refresh_leaves_the_episodes_as_they_are() -> None:
     vector = VectorEnvironment(Counter(), 64, resets="pool")
     last, _, _ = jitted_play(vector, 10, jax.random.key(0))
