@@ -54,8 +54,8 @@ PAGE = """\
 One environment of each suite (`python -m benchmarks.suites`). Steps per second are on one core,
 the medians of {rounds} interleaved rounds of {length} steps: of one environment, of {num_envs}
 under `vmap` without and with resets after each end, and of PPO in training on them. *Checks that
-fail* are those of `triglot check`, in the library's own code. *Return* is that of PPO's preset after
-that many environment steps, over 5 seeds, beside the [published](published.md) one.
+fail* are those of `triglot check`, in the library's own code. *Return* is that of PPO's preset
+after that many environment steps, over 5 seeds, beside the [published](published.md) one.
 
 {table}
 

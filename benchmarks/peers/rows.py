@@ -437,7 +437,7 @@ ROWS: Mapping[str, Row] = {
         algorithm="ppo",
         env_id="Craftax-Classic-Symbolic-v1",
         suites=("craftax",),
-        total_steps=65_536,
+        total_steps=32_768,
         rounds=5,
         config={
             "num_envs": 64,
@@ -458,7 +458,7 @@ ROWS: Mapping[str, Row] = {
         algorithm="ppo",
         env_id="MiniGrid-DoorKey-8x8",
         suites=("xminigrid",),
-        total_steps=131_072,
+        total_steps=32_768,
         rounds=5,
         config={
             "num_envs": 64,
