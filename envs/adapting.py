@@ -183,7 +183,8 @@ class Adapter(NamedTuple):
       action_spec: describes an action.
       draw: writes a list of states to a file; None if the library cannot render.
       draw_suffix: of that file.
-      costly_reset: whether a reset costs about 10 steps or more.
+      costly_reset: whether a reset costs more than a step; starts are then computed ahead, one per
+        episode instead of one per step.
     """
 
     reset: Callable[[jax.Array], TimeStep]

@@ -114,4 +114,5 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         adapting.planes_spec(returned.shape, SIZES) if observation in PLANES else plain,
         Discrete(int(env.action_space.n)),
         draw=adapting.gif(render),
+        costly_reset=True,
     )

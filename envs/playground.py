@@ -113,7 +113,9 @@ def _build(env_name: str, options: dict[str, Any]) -> Adapter:
     shapes = jax.eval_shape(lambda: started_with_count(jax.random.key(0)))
     shape = jax.eval_shape(observe, started).shape
     action_spec = Box((int(env.action_size),), "float32", -1.0, 1.0)
-    return Adapter(reset, step, Box(shape), action_spec, draw, draw_suffix=".html")
+    return Adapter(
+        reset, step, Box(shape), action_spec, draw, draw_suffix=".html", costly_reset=True
+    )
 
 
 def _numbers(state: Any) -> Any:

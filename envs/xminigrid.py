@@ -100,6 +100,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         adapting.planes_spec(shape, SIZES) if observation == "planes" else symbolic,
         Discrete(int(env.num_actions(params))),
         draw=adapting.gif(lambda state: render(state.grid, state.agent, params.view_size)),
+        costly_reset=True,
     )
 
 
