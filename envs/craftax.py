@@ -65,6 +65,10 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
         obs, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
 
     reset, step = adapting.gymnax_functions(env, params, lambda state: state.timestep >= limit)
+    if jax.default_backend() == "cpu":
+        # In a batch on a CPU, XLA (jaxlib 0.10.2) computes another noise, and so another world, for
+        # all but the first 8; and hundreds of worlds fit no cache: 640 take 27 s, one by one 1 s.
+        reset = jax.custom_batching.sequential_vmap(reset)
     game = "craftax_classic" if "Classic" in env_id else "craftax"
 
     def draw(states: list[Any], path: str) -> None:

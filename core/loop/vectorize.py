@@ -15,9 +15,6 @@ from ..types import PyTree, pytree_dataclass
 
 # Initial states generated per call for a pool; smaller batches cost far more per generated maze.
 _BATCH = 64
-# Initial states of a pool that are computed at a time: the temporary arrays of hundreds of Craftax's
-# worlds fit no cache, and 640 at once take 27 s on a core, 40 times 16 less than a second.
-_AT_A_TIME = 16
 # A pool has enough initial states for episodes of at least this mean length.
 _SHORT_EPISODE = 8
 
@@ -214,13 +211,7 @@ class VectorEnvironment:
             env: Any = self.env  # a Curriculum, if there is progress
             return env.reset(key) if progress is None else env.reset_by(progress, key)
 
-        if self.resets == "fresh":
-            return jax.vmap(start)(keys)
-        # A whole number of batches, so that a generator compiles once.
-        padded = -(-len(keys) // _AT_A_TIME) * _AT_A_TIME
-        given = keys[jnp.arange(padded, dtype=jnp.int32) % len(keys)]
-        starts = jax.lax.map(start, given, batch_size=_AT_A_TIME)
-        return jax.tree.map(lambda leaf: leaf[: len(keys)], starts)
+        return jax.vmap(start)(keys)
 
     @property
     def _batch_size(self) -> int:

@@ -186,7 +186,6 @@ def test_a_pools_state_comes_with_its_observation() -> None:
 
 @pytest.mark.parametrize("num_envs", [1, 3, 16])
 def test_each_start_is_the_reset_of_a_key_of_its_own(num_envs: int) -> None:
-    """A pool is computed a few at a time; the last few are filled up with keys used before."""
     vector = VectorEnvironment(Counter(), num_envs, resets="pool", pool_size=5)
     state = jax.jit(vector.reset)(jax.random.key(0))
     assert state.pool is not None
