@@ -29,7 +29,7 @@ PAGE = """\
 # Beside published figures
 
 Small tasks prove little, so most of these tasks have a published return at the same number of
-steps; *none* is where nobody has published one that we know of. `python -m benchmarks.published`
+steps; *none* is where we know of no published one. `python -m benchmarks.published`
 trains triglot's [presets](guide/settings.md#presets) and writes this page. Intervals of triglot are
 at 95 % over {num_seeds} seeds (Student's t). *Training* is the mean return of the episodes of the
 last {share:.0%} of the updates, with exploration, as CleanRL reports it; *greedy* is that of 128

@@ -4,6 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from triglot.machine.version import package_version
+from triglot.registry.environments import SUITES
+
 TORCH = ("torch",) if find_spec("torchax") else ()
 """The backend of PyTorch, for tests of all backends."""
 
@@ -12,3 +15,11 @@ def skip_missing(backend: str) -> None:
     """Skip a test of a library that is not installed."""
     if backend == "torch" and not TORCH:
         pytest.skip("torchax is not installed: triglot[torch]")
+
+
+def skip_missing_suite(env: str) -> None:
+    """Skip a test of an environment whose suite is not installed."""
+    suite = env.partition(":")[0]
+    if suite in SUITES and (library := SUITES[suite].library):
+        if package_version(str(library)) is None:
+            pytest.skip(f"{suite} is not installed")

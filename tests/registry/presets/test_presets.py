@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import triglot
+from tests.extras import skip_missing_suite
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.cli.presets import use_preset
@@ -48,6 +49,7 @@ def value_of(options: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
 def test_a_preset_can_be_trained(one: Preset) -> None:
+    skip_missing_suite(one.env)
     built = build(options(f"{one.algorithm} {one.env}")).trainer.agent
     found = triglot.preset(one.algorithm, one.env)
     agent: Any = triglot.make_agent(one.algorithm, triglot.make_env(one.env), **found.agent)
