@@ -20,6 +20,6 @@ def skip_missing(backend: str) -> None:
 def skip_missing_suite(env: str) -> None:
     """Skip a test of an environment whose suite is not installed."""
     suite = env.partition(":")[0]
-    if suite in SUITES and (library := SUITES[suite].library):
-        if package_version(str(library)) is None:
-            pytest.skip(f"{suite} is not installed")
+    library = SUITES[suite].library if suite in SUITES else None
+    if library and package_version(str(library)) is None:
+        pytest.skip(f"{suite} is not installed")
