@@ -150,7 +150,8 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
     except ImportError as error:
         raise NotInstalled(f"{error}; pip install 'triglot[playground]'") from error
     train.jax = overridden(jax, device_put_replicated=_replicated)
-    env = registry.load(row.env_id, config_overrides={"impl": "jax"})
+    env: Any = registry.load(row.env_id, config_overrides={"impl": "jax"})
+    defaults: Any = registry.get_default_config(row.env_id)
     setting, sizes = row.setting, row.setting["hidden_sizes"]
 
     def compile(keys: jax.Array) -> tuple[Train, float]:
@@ -163,7 +164,7 @@ def brax(row: Row, total_steps: int, folder: object = None) -> Contender:
             num_timesteps=total_steps * (rounds + 2),
             num_evals=rounds + 3,
             run_evals=False,
-            episode_length=registry.get_default_config(row.env_id).episode_length,
+            episode_length=defaults.episode_length,
             num_envs=setting["num_envs"],
             unroll_length=setting["rollout_length"],
             batch_size=setting["num_envs"] // setting["num_minibatches"],
@@ -226,7 +227,7 @@ class Epochs:
             self._done.put(error)
 
 
-def _replicated(tree: Any, devices: Sequence[jax.Device]) -> Any:
+def _replicated(tree: Any, devices: Sequence[Any]) -> Any:
     return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)
 
 
