@@ -30,7 +30,8 @@ import tyro
 
 from . import harness
 from .child import Child, Ended, serve
-from .peers.rows import ROWS, Row
+from .peers.row import Row
+from .peers.rows import ROWS
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 START_SECONDS = 180.0  # to wait for a process to start

@@ -78,9 +78,24 @@ MUJOCO = (
     "time limit, CleanRL does not."
 )
 NAVIX = (
-    "Navix's own PPO at 524,320 steps, mean and standard deviation of 5 seeds, in [its repository]"
+    "Navix's own PPO at {} steps, mean and standard deviation of 5 seeds, in [its repository]"
     "(https://github.com/epignatelli/navix/blob/250d46e/baselines/rejax/baselines.md)."
 )
+NAVIX_TASKS = {
+    "ppo-distshift": ("DistShift2", "524,320", ""),
+    "ppo-lavagap": (
+        "LavaGapS6",
+        "1,048,640",
+        "Its entropy bonus is 0.01, with which 3 of triglot's 5 seeds failed in a quarter of the "
+        "rooms after 524,288 steps; the preset has 0.03.",
+    ),
+    "ppo-empty-random": (
+        "Empty-Random-8x8",
+        "524,320",
+        "The greedy policy turns forever in some rooms.",
+    ),
+}
+GAME_2048 = "No figure is known to us. A game that reaches 2048 is worth about 20,000."
 PLANES = (
     "Navix's has 16 environments, a learning rate of 3e-4, and reads the numbers of objects; "
     "triglot's has 32, 5e-4, more gradient steps, and reads a plane for each kind."
@@ -136,31 +151,17 @@ TASKS: Mapping[str, Task] = {
         "(https://github.com/RobertTLange/gymnax#implemented-accelerated-environments), one run.",
         differences="The setting is that of purejaxrl's notebook for MinAtar, with dense layers.",
     ),
-    "ppo-distshift": Task(
-        algorithm="ppo",
-        env="navix:Navix-DistShift2-v0",
-        published="1.000 ± 0.000",
-        counts="training",
-        source=NAVIX,
-        differences=PLANES,
-    ),
-    "ppo-lavagap": Task(
-        algorithm="ppo",
-        env="navix:Navix-LavaGapS6-v0",
-        published="1.000 ± 0.000",
-        counts="training",
-        source=NAVIX.replace("524,320", "1,048,640"),
-        differences=f"{PLANES} Its entropy bonus is 0.01, with which 3 of triglot's 5 seeds failed "
-        "in a quarter of the rooms after 524,288 steps; the preset has 0.03.",
-    ),
-    "ppo-empty-random": Task(
-        algorithm="ppo",
-        env="navix:Navix-Empty-Random-8x8-v0",
-        published="1.000 ± 0.000",
-        counts="training",
-        source=NAVIX,
-        differences=f"{PLANES} The greedy policy turns forever in some rooms.",
-    ),
+    **{
+        name: Task(
+            algorithm="ppo",
+            env=f"navix:Navix-{task}-v0",
+            published="1.000 ± 0.000",
+            counts="training",
+            source=NAVIX.format(steps),
+            differences=f"{PLANES} {remark}",
+        )
+        for name, (task, steps, remark) in NAVIX_TASKS.items()
+    },
     "ppo-craftax": Task(
         algorithm="ppo",
         env="craftax:Craftax-Classic-Symbolic-v1",
@@ -199,14 +200,14 @@ TASKS: Mapping[str, Task] = {
         env="jumanji:Game2048-v1",
         published="",
         counts="greedy",
-        source="No figure is known to us. A game that reaches 2048 is worth about 20,000.",
+        source=GAME_2048,
     ),
     "ppo-2048": Task(
         algorithm="ppo",
         env="pgx:2048",
         published="",
         counts="greedy",
-        source="No figure is known to us. A game that reaches 2048 is worth about 20,000.",
+        source=GAME_2048,
     ),
 }
 

@@ -24,7 +24,8 @@ import tyro
 from . import harness
 from .child import Child, serve
 from .peers import ours
-from .peers.rows import ROWS, Row
+from .peers.row import Row
+from .peers.rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 # The package comes from the other checkout, the code of this module from this one.

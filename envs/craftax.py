@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_batching import sequential_vmap
 
 from ..core.errors import require, user_error_context
 from ..core.specs import Box, Discrete
@@ -68,7 +69,7 @@ def _build(env_id: str, options: dict[str, Any]) -> Adapter:
     if jax.default_backend() == "cpu":
         # In a batch on a CPU, XLA (jaxlib 0.10.2) computes another noise, and so another world, for
         # all but the first 8; and hundreds of worlds fit no cache: 640 take 27 s, one by one 1 s.
-        reset = jax.custom_batching.sequential_vmap(reset)
+        reset = sequential_vmap(reset)
     game = "craftax_classic" if "Classic" in env_id else "craftax"
 
     def draw(states: list[Any], path: str) -> None:

@@ -22,7 +22,8 @@ import tyro
 
 from .. import harness
 from .measure import TRIGLOT, contenders, measure
-from .rows import ROWS, Row
+from .row import Row
+from .rows import ROWS
 
 Name = Literal[
     "ppo", "ppo-seeds", "ppo-cleanrl", "ppo-gymnasium", "ppo-gymnasium-sb3", "halfcheetah", "ant",

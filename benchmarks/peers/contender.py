@@ -100,6 +100,17 @@ def overridden(module: types.ModuleType, **attributes: Any) -> types.SimpleNames
     return types.SimpleNamespace(**{**vars(module), **attributes})
 
 
+def clone(folder: Path | None, option: str, file: str) -> Path:
+    """Check that a folder is a clone of a peer's repository, by a file in it; return the folder.
+
+    Raises:
+      NotInstalled: if it is not, naming the option that gives it.
+    """
+    if folder is None or not (folder / file).exists():
+        raise NotInstalled(f"give --{option} the folder of a clone of its repository")
+    return folder
+
+
 def import_files(
     folder: Path, unused: Mapping[str, tuple[str, ...] | Mapping[str, Any]], *names: str
 ) -> tuple[Any, ...]:

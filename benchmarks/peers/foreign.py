@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from ..child import Child, Ended
-from .contender import Contender, NotInstalled, Train, revision_of
-from .rows import Row
+from .contender import Contender, NotInstalled, Train, clone, revision_of
+from .row import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ("-W", "ignore", "-m", "benchmarks.peers.foreign_script")
@@ -38,9 +38,7 @@ def cleanrl(row: Row, total_steps: int, folder: Path | None) -> Contender:
     Raises:
       NotInstalled: if the folder does not hold the script and an interpreter that can run it.
     """
-    if folder is None or not (folder / "cleanrl" / CLEANRL_SCRIPTS[row.algorithm]).exists():
-        raise NotInstalled("give --cleanrl the folder of a clone of its repository")
-    folder = folder.absolute()
+    folder = clone(folder, "cleanrl", f"cleanrl/{CLEANRL_SCRIPTS[row.algorithm]}").absolute()
     given = {"env-id": row.env_id}
     if row.algorithm == "ppo":
         given |= row.given("CleanRL")

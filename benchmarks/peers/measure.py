@@ -12,7 +12,7 @@ import numpy as np
 from .. import harness, peak
 from . import cold, foreign, ours, purejaxql, purejaxrl, rejax, stoix, suites
 from .contender import Contender, NotInstalled, Train, greedy_returns
-from .rows import Row
+from .row import Row
 
 TRIGLOT, PEAK = "triglot", "matrix peak"
 BUILDERS: Mapping[str, Callable[..., Contender]] = {

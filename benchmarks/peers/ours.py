@@ -14,7 +14,7 @@ from triglot.core.trainers import make_trainer
 
 from .. import peak
 from .contender import Contender, Train
-from .rows import Row
+from .row import Row
 
 
 def contender(row: Row, env: str, total_steps: int, backend: str) -> Contender:

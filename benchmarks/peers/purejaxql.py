@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, NotInstalled, compile_one_program, import_files, revision_of
-from .rows import Row
+from .contender import Contender, clone, compile_one_program, import_files, revision_of
+from .row import Row
 
 UNUSED: Mapping[str, tuple[str, ...] | Mapping[str, Any]] = {
     "wandb": (),
@@ -39,8 +39,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
     """
     has_images = row.env_id.endswith("-MinAtar")
     file = "pqn_minatar" if has_images else "pqn_gymnax"
-    if folder is None or not (folder / "purejaxql" / f"{file}.py").exists():
-        raise NotInstalled("give --purejaxql the folder of a clone of its repository")
+    folder = clone(folder, "purejaxql", f"purejaxql/{file}.py")
     given, module = row.setting, _patched(folder / "purejaxql", file)
     sizes = given["hidden_sizes"]
     config = {

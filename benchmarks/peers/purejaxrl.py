@@ -14,13 +14,13 @@ from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
 from .contender import (
     Contender,
-    NotInstalled,
+    clone,
     compile_one_program,
     import_files,
     overridden,
     revision_of,
 )
-from .rows import Row
+from .row import Row
 
 FIVE_VALUES = (
     "wrapped in gymnax's LegacyStepAPIWrapper: PureJaxRL unpacks five values from step, and gymnax "
@@ -49,8 +49,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
       NotInstalled: if the folder does not hold its files.
     """
     algorithm, given = row.algorithm, row.setting
-    if folder is None or not (folder / "purejaxrl" / f"{algorithm}.py").exists():
-        raise NotInstalled("give --purejaxrl the folder of a clone of its repository")
+    folder = clone(folder, "purejaxrl", f"purejaxrl/{algorithm}.py")
     module, patches = _patched(algorithm, folder / "purejaxrl")
     config = {"ENV_NAME": row.env_id, "TOTAL_TIMESTEPS": total_steps, **row.given("PureJaxRL")}
     num_actions = gymnax.make(row.env_id)[0].num_actions

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
 from .contender import Contender, NotInstalled, compile_one_program
-from .rows import Row
+from .row import Row
 
 PATCHES = (
     "environments wrapped in gymnax's LegacyStepAPIWrapper: rejax unpacks five values from step, "
@@ -34,7 +34,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
     """Build rejax's program.
 
     Args:
-      row: of PPO, DQN, IQN, PQN, SAC or TD3, on gymnax.
+      row: of PPO, DQN, IQN, PQN, SAC or TD3, on gymnax; of PPO on Navix.
       total_steps: environment steps of each seed.
       folder: unused.
 
@@ -84,7 +84,7 @@ def contender(row: Row, total_steps: int, folder: object = None) -> Contender:
         compile=compile_one_program(algo.train, lambda trained: trained[0]),
         act=greedy,
         version=importlib.metadata.version("rejax"),
-        patches=PATCHES,
+        patches=PATCHES if row.suites[0] == "gymnax" else (),
     )
 
 
@@ -94,8 +94,7 @@ def _environment(row: Row) -> tuple[Any, Any]:
         return FiveValues(env), params
     from rejax.compat.navix2gymnax import create_navix
 
-    name = row.env_id.partition(",")[0]
-    return create_navix(name)
+    return create_navix(row.env_id.partition(",")[0])
 
 
 def _own_options(algorithm: str, given: Mapping[str, Any], total_steps: int) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from gymnax.wrappers.compat import LegacyStepAPIWrapper
 
-from .contender import Contender, NotInstalled, Train, import_files, revision_of
-from .rows import Row
+from .contender import Contender, Train, clone, import_files, revision_of
+from .row import Row
 
 UNUSED: Mapping[str, tuple[str, ...]] = {
     "wandb": (),
@@ -53,8 +53,7 @@ def contender(row: Row, total_steps: int, folder: Path | None) -> Contender:
       NotInstalled: if the folder or a package that it imports is missing.
     """
     assert (row.algorithm, row.env_id) == ("ppo", "CartPole-v1")  # its default configuration
-    if folder is None or not (folder / "stoix" / "configs").exists():
-        raise NotInstalled("give --stoix the folder of a clone of its repository")
+    folder = clone(folder, "stoix", "stoix/configs")
     system, make_env, steps, adapters = import_files(folder, UNUSED, *MODULES)
     adapter = adapters.GymnaxToStoa
     adapters.GymnaxToStoa = lambda env, params: adapter(LegacyStepAPIWrapper(env), params)

@@ -24,12 +24,13 @@ from .contender import (
     Contender,
     NotInstalled,
     Train,
+    clone,
     compile_one_program,
     import_files,
     overridden,
     revision_of,
 )
-from .rows import Row
+from .row import Row
 
 
 def craftax_baselines(row: Row, total_steps: int, folder: Path | None) -> Contender:
@@ -43,8 +44,7 @@ def craftax_baselines(row: Row, total_steps: int, folder: Path | None) -> Conten
     Raises:
       NotInstalled: if the folder does not hold its file.
     """
-    if folder is None or not (folder / "models" / "actor_critic.py").exists():
-        raise NotInstalled("give --craftax-baselines the folder of a clone of its repository")
+    folder = clone(folder, "craftax-baselines", "models/actor_critic.py")
     unused = {"wandb": (), "logz.batch_logging": ("batch_log", "create_log_dict")}
     (module,) = import_files(folder, unused, "ppo")
     config = {
@@ -81,8 +81,7 @@ def xminigrid(row: Row, total_steps: int, folder: Path | None) -> Contender:
     Raises:
       NotInstalled: if the folder does not hold its file.
     """
-    if folder is None or not (folder / "training" / "train_single_task.py").exists():
-        raise NotInstalled("give --xminigrid the folder of a clone of its repository")
+    folder = clone(folder, "xminigrid", "training/train_single_task.py")
     unused = {"wandb": (), "pyrallis": {"wrap": lambda: lambda function: function}}
     importlib.import_module("xminigrid.wrappers")
     with mock.patch.object(jnp, "asarray", lambda number: number):

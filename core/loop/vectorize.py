@@ -135,7 +135,7 @@ class VectorEnvironment:
         if self.resets == "pool":
             keys = jnp.concatenate([keys, jax.random.split(pool_key, self._ring_size)])
         progress = initial_progress(self.env)
-        starts = self._starts(keys, progress)
+        starts = self._starts(keys, progress)  # one call, so that a generator compiles once
         if self.resets == "pool":
             ring = jax.tree.map(lambda leaf: leaf[self.num_envs :], starts)
             starts = jax.tree.map(lambda leaf: leaf[: self.num_envs], starts)
@@ -207,11 +207,10 @@ class VectorEnvironment:
         ), transition
 
     def _starts(self, keys: jax.Array, progress: PyTree) -> TimeStep:
-        def start(key: jax.Array) -> TimeStep:
-            env: Any = self.env  # a Curriculum, if there is progress
-            return env.reset(key) if progress is None else env.reset_by(progress, key)
-
-        return jax.vmap(start)(keys)
+        if progress is None:
+            return jax.vmap(self.env.reset)(keys)
+        env: Any = self.env  # a Curriculum
+        return jax.vmap(lambda key: env.reset_by(progress, key))(keys)
 
     @property
     def _batch_size(self) -> int:

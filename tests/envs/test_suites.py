@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.extras import is_missing
 from triglot.checks.environment.check import check_environment
 from triglot.cli import main as cli
 from triglot.core import specs
 from triglot.core.errors import TriglotError
-from triglot.machine.version import package_version
-from triglot.registry.environments import SUITES, load_suite
+from triglot.registry.environments import load_suite
 
 slow = pytest.mark.slow
 PROMOTES = pytest.mark.library_promotion("the library's own `step` mixes dtypes")
@@ -51,10 +51,6 @@ AMISS = {
         for task in ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
     },
 }
-
-
-def is_missing(suite: str) -> bool:
-    return package_version(str(SUITES[suite].library)) is None
 
 
 def every() -> list[Any]:

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import triglot
+from tests.extras import is_missing
 from tests.printed import unwrapped
 from triglot.cli import main as cli
 from triglot.core.environment import Player, TimeStep, first_step
 from triglot.core.specs import Box, Discrete
-from triglot.machine.version import package_version
 from triglot.rating.games import act_randomly, play_games
 from triglot.rating.players import Rated
 from triglot.rating.rate import tournament
 from triglot.training.resume.restoring import kept_checkpoints
 
-needs_pgx = pytest.mark.skipif(package_version("pgx") is None, reason="pgx is missing")
+needs_pgx = pytest.mark.skipif(is_missing("pgx"), reason="pgx is missing")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.extras import skip_missing
+from tests.extras import skip_missing, skip_missing_suite
 from triglot.algorithms.ppo import PPO, PPOConfig, PPOHyperparams
 from triglot.backends import build
 from triglot.backends.libraries import LIBRARIES
@@ -15,7 +15,6 @@ from triglot.core.environment import Environment
 from triglot.core.errors import TriglotError
 from triglot.core.specs import Box
 from triglot.envs.gridworld import GridWorld
-from triglot.machine.version import package_version
 from triglot.registry.agents import make_agent
 from triglot.registry.algorithms import find_algorithm
 from triglot.registry.environments import SUITES, make_env
@@ -83,9 +82,7 @@ def test_options_reach_the_environment() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_example_of_a_suite_is_one_of_its_environments(suite: str) -> None:
-    library = SUITES[suite].library
-    if library is not None and package_version(library) is None:
-        pytest.skip(f"{suite} is not installed")
+    skip_missing_suite(suite)
     example = SUITES[suite].example
     assert make_env(f"{suite}:{example}").name == f"{suite}:{example}"
     assert f"{suite}:{example}" in listing.suite(suite).splitlines()
