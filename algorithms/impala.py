@@ -27,12 +27,14 @@ class IMPALAHyperparams(rl.PolicyGradientHyperparams):
       rho_clip: clip threshold of the ratios in the value targets, the paper's rho-bar.
       pg_rho_clip: the same in the policy gradient.
       entropy_coef: weight of the entropy bonus.
+      epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
     trace_lambda: rl.Number = rl.unit_interval(1.0)
     rho_clip: rl.Number = rl.between(1.0, 0.0)
     pg_rho_clip: rl.Number = rl.between(1.0, 0.0)
     entropy_coef: rl.Number = 0.01
+    epochs: rl.Number | None = rl.part_of("num_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,8 @@ class IMPALA(rl.PolicyGradient):
             truncated=trajectory.truncated,
             next_obs=trajectory.next_obs,
         )
-        learner, metrics = self.learn_minibatches(self.loss, state, batch, key)
+        epochs = state.hyper.epochs
+        learner, metrics = self.learn_minibatches(self.loss, state, batch, key, epochs)
         return replace(state, learner=learner, normalizer=normalizer), metrics
 
     def loss(

@@ -28,12 +28,14 @@ class PPOHyperparams(rl.PolicyGradientHyperparams):
       gae_lambda: of generalized advantage estimation, within [0, 1].
       clip_epsilon: clip range of the probability ratio.
       entropy_coef: weight of the entropy bonus.
+      epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
     learning_rate: rl.Number = 2.5e-4
     gae_lambda: rl.Number = rl.unit_interval(0.95)
     clip_epsilon: rl.Number = rl.between(0.2, 0.0)
     entropy_coef: rl.Number = 0.01
+    epochs: rl.Number | None = rl.part_of("num_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,8 @@ class PPO(rl.PolicyGradient):
     ) -> tuple[rl.PolicyGradientState, rl.Metrics]:
         trajectory, normalizer = state.normalizer.trajectory(trajectory, state.hyper.discount)
         batch = self._prepare(state, trajectory)
-        learner, metrics = self.learn_minibatches(self.loss, state, batch, key)
+        epochs = state.hyper.epochs
+        learner, metrics = self.learn_minibatches(self.loss, state, batch, key, epochs)
         explained = rl.explained_variance(batch.value, batch.target)
         metrics = {**metrics, "explained_variance": explained}
         return replace(state, learner=learner, normalizer=normalizer), metrics

@@ -35,6 +35,7 @@ class PQNHyperparams:
         linearly.
       max_grad_norm: clip threshold of the global gradient norm.
       adam_eps: Adam's epsilon.
+      epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
     learning_rate: rl.Number = 5e-4
@@ -49,6 +50,7 @@ class PQNHyperparams:
     epsilon_decay_steps: rl.Number = rl.replaced_by("epsilon", None, rl.between(250_000.0, 1.0))
     max_grad_norm: rl.Number = rl.between(10.0, 0.0)
     adam_eps: rl.Number = rl.only_for("optimizer", 1e-8)
+    epochs: rl.Number | None = rl.part_of("num_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +182,7 @@ class PQN(rl.AgentBase):
             key,
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
+            epochs=hyper.epochs,
             scan=self.learner.scan,
         )
         metrics |= {"epsilon": self.epsilon(state), "learning_rate": rate}

@@ -34,6 +34,7 @@ class VMPOHyperparams(rl.PolicyGradientHyperparams):
       policy_bound: KL bound on a discrete policy, the paper's epsilon_alpha.
       mean_bound: the same on a Gaussian's mean.
       std_bound: the same on a Gaussian's standard deviation.
+      epochs: how many of the `num_epochs` passes are taken; may be a fraction. None: all.
     """
 
     dual_learning_rate: rl.Number = 1e-2
@@ -42,6 +43,7 @@ class VMPOHyperparams(rl.PolicyGradientHyperparams):
     policy_bound: rl.Number = 0.01
     mean_bound: rl.Number = 0.01
     std_bound: rl.Number = 1e-3
+    epochs: rl.Number | None = rl.part_of("num_epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +172,7 @@ class VMPO(rl.PolicyGradient):
             key,
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
+            epochs=hyper.epochs,
         )
         is_time = learner.num_gradient_steps % (num_steps * config.target_update_period) == 0
         target = jax.tree.map(partial(jnp.where, is_time), learner.variables, state.target)

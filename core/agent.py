@@ -277,7 +277,7 @@ class AgentBase:
     def __post_init__(self) -> None:
         name = type(self).__name__
         object.__setattr__(self, "hyper", with_schedules(self.hyper))
-        check_hyperparams(name, self.hyper)
+        check_hyperparams(name, self.hyper, self.config)
         check_optimizer(name, self.optimizer, first_numbers(self.hyper))
         if heads := self.heads:
             check_heads(self.network, self.obs_spec, heads, algorithm=name)

@@ -42,6 +42,8 @@ class Range:
         least = f"{'above' if self.above_low else 'at least'} {self.low:g}"
         if self.high == math.inf:
             return least
+        if self.high < MAX_FLOAT and self.above_low:
+            return f"{least} and at most {self.high:g}"
         if self.high < MAX_FLOAT:
             return f"within [{self.low:g}, {self.high:g}]"
         return "finite" if self.low == -MAX_FLOAT else f"finite and {least}"
@@ -77,6 +79,14 @@ def below(other: str, default: float) -> Any:
     return field(default=default, metadata={**finite(default).metadata, "below": other})
 
 
+def part_of(count: str) -> Any:
+    """Declare a field that holds a number above 0 and at most the field `count` of the `Config`.
+
+    None, the default, means all of them.
+    """
+    return field(default=None, metadata={**positive(0.0).metadata, "part_of": count})
+
+
 def replaced_by(schedule_of: str, neutral: float | None, declared: Any) -> Any:
     """Declare a field that is an older way to change another one over the training.
 
@@ -107,7 +117,7 @@ def only_for(reader: str, default: Any) -> Any:
     return field(default=declared.default, metadata={**declared.metadata, "only_for": reader})
 
 
-def check_hyperparams(owner: str, hyper: Any) -> None:
+def check_hyperparams(owner: str, hyper: Any, config: Any) -> None:
     """Refuse hyperparameters out of range, as float32 numbers.
 
     One without a declared range must be finite and not negative. Arrays, which may be traced, and
@@ -116,13 +126,14 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
     Args:
       owner: the algorithm's name, for the message.
       hyper: its `Hyperparams`.
+      config: its `Config`, which limits what is `part_of` a count.
 
     Raises:
       TriglotError: naming the hyperparameter and what it allows.
     """
     for one in fields(hyper):
         given = getattr(hyper, one.name)
-        allowed = one.metadata.get("allowed", NON_NEGATIVE)
+        allowed = allowed_by(one, config)
         if given is None or isinstance(given, jax.Array | np.ndarray):
             continue
         if isinstance(given, Schedule):
@@ -146,6 +157,13 @@ def check_hyperparams(owner: str, hyper: Any) -> None:
                 f"{owner}'s {one.name} must be below {other}, got {shown(given)} and "
                 f"{shown(getattr(hyper, other))}."
             )
+
+
+def allowed_by(one: "Field[Any]", config: Any) -> Any:
+    """Return what a field of `Hyperparams` allows under an algorithm's `config`."""
+    allowed = one.metadata.get("allowed", NON_NEGATIVE)
+    whole = one.metadata.get("part_of")
+    return replace(allowed, high=float(getattr(config, whole))) if whole else allowed
 
 
 def _extremes(value: Any) -> tuple[float, ...]:

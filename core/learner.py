@@ -24,7 +24,7 @@ class LearnerState:
     Attributes:
       variables: of the network.
       opt_state: of the optimizer.
-      num_gradient_steps: int32 `[]`, gradient steps so far.
+      num_gradient_steps: int32 `[]`, gradient steps so far, with those that were left out.
     """
 
     variables: Variables
@@ -166,6 +166,25 @@ def _stepped(
     variables = Variables(params=params, state=network_state)
     number = state.num_gradient_steps + 1
     return LearnerState(variables=variables, opt_state=opt_state, num_gradient_steps=number)
+
+
+def leave_out(left: jax.Array, before: PyTree, after: PyTree) -> PyTree:
+    """Return the state `before` a step where it is `left` out, otherwise the one `after` it.
+
+    The count of gradient steps goes on, so that schedules over updates keep their length.
+
+    Args:
+      left: bool `[]`.
+      before, after: pytrees with any number of `LearnerState`.
+    """
+
+    def chosen(old: Any, new: Any) -> Any:
+        kept = jax.tree.map(lambda a, b: jnp.where(left, a, b), old, new)
+        if isinstance(new, LearnerState):
+            return replace(kept, num_gradient_steps=new.num_gradient_steps)
+        return kept
+
+    return jax.tree.map(chosen, before, after, is_leaf=lambda x: isinstance(x, LearnerState))
 
 
 def steps_if_ready(

@@ -113,7 +113,7 @@ def train(
     num_updates = updates_for(trainer, total_steps)
     hyper = with_schedules(agent.hyper if hyper is None else hyper)
     if schedules_of(hyper):
-        check_hyperparams(type(agent).__name__, hyper)
+        check_hyperparams(type(agent).__name__, hyper, agent.config)
     hyper = fill_schedule_horizon(hyper, num_updates)
     if population is not None:
         population = population.for_agent(agent, hyper, num_updates)

@@ -137,7 +137,8 @@ def extended(plan: SweepPlan, settings: Settings) -> SweepPlan:
         chosen = train_options(plan.options, values, algorithms)
         algorithm = algorithms[chosen.algorithm]
         hyper = with_schedules(from_overrides(algorithm.Hyperparams, chosen.hyper))
-        check_hyperparams(algorithm.__name__, hyper)
+        config = from_overrides(algorithm.Config, chosen.config)
+        check_hyperparams(algorithm.__name__, hyper, config)
         members.setdefault(_program(chosen, hyper), []).append((number, chosen, hyper))
     before = {group.program: group for group in plan.groups}
     groups = [

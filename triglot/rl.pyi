@@ -51,6 +51,7 @@ from .core.hyper import (
     finite,
     one_of,
     only_for,
+    part_of,
     positive,
     replaced_by,
     unit_interval,
@@ -168,7 +169,7 @@ __all__ = [
     "Extension", "AuxiliaryLoss", "extend",
     # Its options
     "Number", "unit_interval", "positive", "finite", "between", "below", "one_of", "only_for",
-    "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
+    "part_of", "replaced_by", "check_divides", "as_float32", "Schedule", "schedule", "TriglotError",
     # Gradient steps
     "Learner", "LearnerState", "steps_if_ready", "replay_and_learn", "OptimizerFn", "adam", "adamw",
     "lion", "radam", "rmsprop", "sgd",

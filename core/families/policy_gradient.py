@@ -328,11 +328,17 @@ class PolicyGradient(AgentBase):
         return learner, {**metrics, "learning_rate": hyper.learning_rate}
 
     def learn_minibatches(
-        self, loss: PolicyLoss, state: Any, batch: PolicySamples, key: Key
+        self,
+        loss: PolicyLoss,
+        state: Any,
+        batch: PolicySamples,
+        key: Key,
+        epochs: Number | None = None,
     ) -> tuple[LearnerState, Metrics]:
         """Take a gradient step on each minibatch of `num_epochs`, as the `config` says.
 
-        Arguments and results are those of `learn`; the metrics are averages.
+        Arguments and results are those of `learn`; the metrics are averages. `epochs` is how many
+        of them count, see `epochs_of_minibatches`.
         """
         config = self.config
         hyper = self.scheduled(state, config.num_epochs * config.num_minibatches)
@@ -351,6 +357,7 @@ class PolicyGradient(AgentBase):
             key,
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
+            epochs=epochs,
             scan=self.learner.scan,
         )
         return learner, {**metrics, "learning_rate": hyper.learning_rate}

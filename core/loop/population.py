@@ -19,7 +19,7 @@ import numpy as np
 
 from ..agent import Agent
 from ..errors import TriglotError, check_known, shown, unknown
-from ..hyper import NON_NEGATIVE, Range, check_count, is_number
+from ..hyper import Range, allowed_by, check_count, is_number, to_float32
 from ..rl.schedules import Schedule
 from ..types import pytree_dataclass
 from .rollout import EpisodeStats
@@ -297,7 +297,7 @@ def _read(text: str, agent: Agent, hyper: Any) -> Perturbed:
             f"{owner}'s {name} must keep its order with another hyperparameter, so a population "
             "cannot perturb it alone: leave it out."
         )
-    allowed = by_name[name].metadata.get("allowed", NON_NEGATIVE)
+    allowed = allowed_by(by_name[name], agent.config)
     low = (
         float(np.nextafter(np.float32(allowed.low), np.float32(1)))
         if allowed.above_low
@@ -309,7 +309,7 @@ def _read(text: str, agent: Agent, hyper: Any) -> Perturbed:
                 f"perturb {name} has a range, and {name} is a schedule, {value}: leave one out. "
                 "Without a range, the schedule's values are multiplied."
             )
-        return _ranged(name, given.strip(), Range(low, allowed.high))
+        return _ranged(name, given.strip(), allowed)
     if isinstance(value, Schedule) and value.function is None:
         return Perturbed(name, low, allowed.high)
     if not isinstance(value, jax.Array | np.ndarray) and (not is_number(value) or value == 0):
@@ -333,6 +333,6 @@ def _ranged(name: str, text: str, allowed: Range) -> Perturbed:
             "lower one first, and above 0 after log."
         )
     for bound in (low, high):
-        if bound not in allowed:
+        if to_float32(bound) not in allowed:
             raise TriglotError(f"perturb {name}: {name} must be {allowed}, got {bound:g}.")
     return Perturbed(name, low, high, "log" if log else "uniform")

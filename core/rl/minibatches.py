@@ -1,11 +1,13 @@
 """Epochs of minibatches from a rollout, and schedules over the updates."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..hyper import Number
+from ..learner import leave_out
 from ..types import Key, Metrics, PyTree
 
 
@@ -17,6 +19,7 @@ def epochs_of_minibatches(
     *,
     num_epochs: int,
     num_minibatches: int,
+    epochs: Number | None = None,
     scan: Callable[..., tuple[PyTree, Metrics]] = jax.lax.scan,
 ) -> tuple[PyTree, Metrics]:
     """Take one step on each minibatch of several epochs, each of them in an order of its own.
@@ -28,6 +31,8 @@ def epochs_of_minibatches(
       key: for the orders, and one key for each step.
       num_epochs: passes over the batch.
       num_minibatches: steps in one pass; must divide `B`.
+      epochs: float `[]` above 0, how many of the passes count, such as 2.5 of 4: later steps are
+        computed and left out, so that it may differ between seeds. None: all.
       scan: `jax.lax.scan`, or `Learner.scan` where the state is that of one learner.
 
     Returns:
@@ -42,8 +47,18 @@ def epochs_of_minibatches(
         indices, own_key = given
         return step(state, jax.tree.map(lambda leaf: leaf[indices], batch), own_key)
 
-    state, metrics = scan(on_minibatch, state, (order, jax.random.split(step_key, num_steps)))
-    return state, jax.tree.map(jnp.mean, metrics)
+    steps = order, jax.random.split(step_key, num_steps)
+    if epochs is None:
+        state, metrics = scan(on_minibatch, state, steps)
+        return state, jax.tree.map(jnp.mean, metrics)
+    left = jnp.arange(num_steps, dtype=jnp.float32) >= epochs * num_minibatches
+
+    def unless_left(state: PyTree, given: tuple[Any, jax.Array]) -> tuple[PyTree, Metrics]:
+        after, metrics = on_minibatch(state, given[0])
+        return leave_out(given[1], state, after), metrics
+
+    state, metrics = scan(unless_left, state, (steps, left))
+    return state, jax.tree.map(lambda rows: jnp.mean(rows, where=~left), metrics)
 
 
 def linear_decay(start: Number, num_updates: jax.Array, horizon: Number | None) -> jax.Array:

@@ -189,6 +189,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "range": ({"perturb": ["learning_rate=1e-3..1e-4"]}, "with finite bounds, the lower one first"),
     "text": ({"perturb": ["learning_rate=fast"]}, "must have the form NAME"),
     "log": ({"perturb": ["entropy_coef=log:0..1"]}, "above 0 after log"),
+    "part": ({"perturb": ["epochs=1..5"]}, "epochs must be above 0 and at most 4, got 5"),
+    "lost": ({"perturb": ["epochs=1e-60..2"]}, "above 0 and at most 4, got 1e-60"),
+    "none": ({"perturb": ["epochs"]}, "multiplies epochs, which is None: give it a number"),
     "bounds": ({"perturb": ["discount=0.5..1.5"]}, "discount must be within [0, 1], got 1.5"),
 }
 

@@ -1,5 +1,7 @@
 """Epochs of minibatches visit every sample once an epoch; the linear decay ends at 0."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +29,31 @@ def test_each_epoch_visits_every_sample_once_in_an_order_of_its_own() -> None:
     assert (epochs[0] != epochs[1]).any()
     assert len({tuple(key) for key in np.asarray(keys)}) == int(count) == 6
     assert float(metrics["agree"]) == 1.0
+
+
+@pytest.mark.parametrize(("epochs", "taken"), [(0.1, 1), (1.0, 3), (1.5, 5), (2.0, 6)])
+def test_steps_beyond_a_part_of_the_epochs_are_left_out(epochs: float, taken: int) -> None:
+    """The state, the metrics and the random draws are those of the steps that count."""
+
+    def step(total: jax.Array, minibatch: jax.Array, key: jax.Array) -> tuple:
+        total = total + minibatch.sum() * jax.random.uniform(key)
+        return total, {"total": total}
+
+    how: Any = {"num_epochs": 2, "num_minibatches": 3}
+    given = step, jnp.zeros(()), jnp.arange(12.0), jax.random.key(0)
+    rows: list[float] = []
+
+    def noted(total: jax.Array, minibatch: jax.Array, key: jax.Array) -> tuple:
+        after, metrics = step(total, minibatch, key)
+        rows.append(float(after))
+        return after, metrics
+
+    with jax.disable_jit():
+        epochs_of_minibatches(noted, *given[1:], **how)
+    masked = jax.jit(lambda epochs: epochs_of_minibatches(*given, epochs=epochs, **how))
+    total, metrics = masked(jnp.float32(epochs))
+    np.testing.assert_allclose(total, rows[taken - 1], rtol=1e-6)
+    np.testing.assert_allclose(metrics["total"], np.mean(rows[:taken]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("done", "share"), [(0, 1.0), (1, 0.75), (4, 0.0), (9, 0.0)])

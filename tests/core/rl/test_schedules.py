@@ -103,6 +103,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, dict[str, Any], str]] = {
     "end": (PPO, {"discount": "linear(0.9, -1)"}, "got -1.0 in linear(0.9, -1)"),
     "table": (DQN, {"epsilon": "piecewise(0: 1, 10: 2, 20: 0)"}, "within [0, 1], got 2.0 in"),
     "optax": (PPO, {"learning_rate": optax.constant_schedule(-1.0)}, "got -1.0"),
+    "part": (PPO, {"epochs": "linear(4, 5)"}, "epochs must be above 0 and at most 4, got 5"),
     "below": (Rainbow, {"v_min": "linear(-10, 20)"}, "v_min must be below v_max"),
     "older": (PPO, {"decay_updates": "linear(1, 2)"}, "Give learning_rate a schedule"),
     "both": (
@@ -117,7 +118,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_values_out_of_range_are_refused(name: str) -> None:
     algorithm, given, says = OUT_OF_RANGE[name]
     with pytest.raises(TriglotError) as error:
-        check_hyperparams("A", with_schedules(algorithm.Hyperparams(**given)))
+        check_hyperparams("A", with_schedules(algorithm.Hyperparams(**given)), algorithm.Config())
     assert says in str(error.value)
 
 
