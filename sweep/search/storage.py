@@ -89,6 +89,12 @@ def _backend(storage: str) -> str | BaseStorage:
 
 
 def _unusable(storage: str, error: Exception) -> TriglotError:
+    reasons = [error, error.__cause__]  # Optuna names SQLAlchemy's error as the cause of its own
+    if any("locked" in str(reason) for reason in reasons):
+        return TriglotError(
+            f"--storage {storage} is in use: another program keeps it locked. Wait for it or close "
+            "it, then run the same command again, or choose another --storage."
+        )
     return TriglotError(
         f"--storage {storage} cannot be used ({describe(error)}): give sqlite:///FILE.db, or the "
         "path of a journal file in a folder that exists."

@@ -21,6 +21,7 @@ import pytest
 from tests.printed import unwrapped
 from tests.sweep.small import arrays, options
 from tests.sweep.test_jobs import LONG, assert_equal, long, no_pages, when_saved
+from tests.sweep.test_search import proposals
 from triglot.cli import main as cli
 from triglot.core.errors import TriglotError
 from triglot.jobs.local import WORKER
@@ -127,6 +128,25 @@ def test_two_nodes_give_the_bits_of_this_process(
     assert "Ray, 2 nodes with 2 cores" in unwrapped(capsys)
     sweep(options(tmp_path / "here", batch=4))
     assert_equal(arrays(tmp_path / "ray"), arrays(tmp_path / "here"))
+
+
+def test_a_search_proposes_on_a_cluster_what_it_proposes_here(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    given = {
+        "over": ("learning_rate=log:1e-3..1", "epsilon=0.1..0.9"),
+        "search": "tpe",
+        "num_settings": 6,
+        "search_batch": 2,
+        "confirm": 1,
+    }
+    assert sweep(on_ray(cluster, tmp_path / "ray", **given))[0] == 0
+    sweep(options(tmp_path / "here", **given))
+    found, here = arrays(tmp_path / "ray"), arrays(tmp_path / "here")
+    assert "confirm-0-0-0/final" in here
+    assert_equal(found, here)
+    assert len(proposals(tmp_path / "ray")) == 2
+    assert proposals(tmp_path / "ray") == proposals(tmp_path / "here")
 
 
 @pytest.mark.parametrize("kill", [Cluster.kill_job, Cluster.kill_second])

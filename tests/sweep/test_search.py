@@ -1,6 +1,7 @@
 """Searches by Optuna: what they refuse and propose, also after they were killed."""
 
 import json
+import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from triglot.sweep.plan import SweepPlan, make_plan
 from triglot.sweep.results import Outcome
 from triglot.sweep.run import sweep
 from triglot.sweep.search import choices, confirm, rounds
+from triglot.sweep.search.storage import StoredStudy
 from triglot.sweep.search.study import Pruner, as_trial, propose, space_of
 from triglot.sweep.settings import algorithms_of, draw_new, settings_of
 
@@ -352,6 +354,33 @@ def test_the_study_is_stored(tmp_path: Path) -> None:
     with pytest.raises(TriglotError, match="has a study 'one' of another sweep: choose another"):
         sweep(other)
     assert not (tmp_path / "another").exists()
+
+
+@pytest.mark.parametrize("done", [0, 1], ids=["at the start", "after a round"])
+def test_a_storage_in_use_is_one_sentence(
+    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program keeps the file locked; the same command continues when it is free."""
+    path, whole = tmp_path / "study.db", StoredStudy.add
+    chosen = options(tmp_path / "out", **TPE, storage=f"sqlite:///{path}?timeout=0.1")
+    other = sqlite3.connect(path, isolation_level=None)
+    calls = iter(range(1_000))
+
+    def add(study: StoredStudy, found: Any) -> None:
+        if next(calls) == done:
+            other.execute("BEGIN EXCLUSIVE")
+        whole(study, found)
+
+    monkeypatch.setattr(StoredStudy, "add", add)
+    if not done:
+        other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(TriglotError, match="is in use: another program keeps it locked"):
+        sweep(chosen)
+    other.execute("ROLLBACK")
+    monkeypatch.undo()
+    assert sweep(chosen)[0] == 0
+    study = optuna.load_study(storage=chosen.storage, study_name="out")
+    assert len(study.trials) == chosen.num_settings
 
 
 def test_it_continues_by_the_command_that_it_prints() -> None:
