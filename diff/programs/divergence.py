@@ -5,16 +5,18 @@ own, computes the values that follow in the first.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..types import Difference
 from .regions import Region, RegionPart, consumers, differing, region
 from .values import Core, View, close, in_place_of
+
+T = TypeVar("T")
 
 MAX_CANDIDATES = 60  # values of each program, in order
 MAX_PAIRS = 600  # tried with the operations that follow directly
@@ -187,6 +189,13 @@ class Search:
         self.one, self.other, self.slots = one, other, slots
         self.tolerance = one.view.tolerance
         self._later: dict[tuple[int, int], Divergence | None] = {}
+        self._known: dict[Any, Any] = {}
+
+    def once(self, question: Any, answer: Callable[[], T]) -> T:
+        """Answer a question that concerns no single divergence once, and remember the answer."""
+        if question not in self._known:
+            self._known[question] = answer()
+        return self._known[question]
 
     def parts(self, *, far: bool = True) -> Iterator[Divergence]:
         """Yield parts that end in a pair of values, the smallest first.
@@ -309,15 +318,21 @@ class Search:
     def _later_agree(self, a: int, b: int) -> Divergence | None:
         if b in self.other.boundary:
             return None
-        following = _following(self.one, a)
-        after = _following(self.other, b)
+        tape, arrays = self.other.tape, self.other.view.arrays
+        wanted = [self.one.view.core(value) for value in _following(self.one, a)]
+        after = frozenset(_following(self.other, b))
+        steps = tape.needed(after)
+        found: list[int] = []
+
+        def agrees(value: int, array: Any) -> bool:
+            if value in after and self.is_among(Core.of(array), wanted):
+                found.append(value)
+            return bool(found)
+
         for array in self.substitutes(a, b):
-            now = self.other.tape.replay({b: array}, arrays=self.other.view.arrays)
-            cores = [Core.of(now[value]) for value in after]
-            for value in following:
-                core = self.one.view.core(value)
-                if any(core.same(found, self.tolerance) for found in cores):
-                    return self.made(a, b, array, [], now)
+            now = tape.replay({b: array}, arrays=arrays, steps=steps, until=agrees)
+            if found:
+                return self.made(a, b, array, [], now)
         return None
 
     def made(

@@ -1,7 +1,7 @@
 """The evaluated equations of a traced program, and their evaluation with other values."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -143,6 +143,7 @@ class Tape:
         computed: dict[int, Any] | None = None,
         kept: Collection[int] = (),
         anew: Collection[int] | None = None,
+        until: Callable[[int, Any], bool] | None = None,
     ) -> list[Any]:
         """Evaluate again with other values.
 
@@ -155,6 +156,8 @@ class Tape:
           kept: values that stay what they are in `arrays`, whatever they are computed from.
           anew: the steps of `operands` that are evaluated even if nothing that they read changes;
             all by default.
+          until: called with each value that changes and its array; the first true answer ends the
+            evaluation.
 
         Returns:
           All values. What depends on no replaced one is not evaluated.
@@ -182,6 +185,8 @@ class Tape:
                     if value not in values:
                         now[value] = array
                         changed.add(value)
+                        if until is not None and until(value, array):
+                            return now
                     elif computed is not None:
                         computed[value] = array
         return now

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..divergence import Divergence
+from ..divergence import Divergence, Search
 from ..regions import Region, RegionPart, consumers
 from ..values import Core, close
 from . import features
@@ -117,9 +117,14 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
     Confirmed by evaluating the first one's formula in the second program: the two results, which
     may hold a common scale, must have the ratio of the two formulas.
     """
-    regions = found.search.one, found.search.other
+    search = found.search
+    return search.once((norm_form, labels), lambda: _norm_form(search, labels))
+
+
+def _norm_form(search: Search, labels: tuple[str, str]) -> Finding | None:
+    regions = search.one, search.other
     roots = [_roots(region) for region in regions]
-    other = found.search.other
+    other = search.other
     firsts, seconds = (
         {value for root in side for value in _normalized(region, root.value)}
         for region, side in zip(regions, roots, strict=True)
@@ -136,6 +141,7 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         x = np.asarray(arrays[source])
         if x.ndim < 2 or x.dtype.kind != "f":
             continue
+        x = np.ascontiguousarray(x)  # reshaped for each grouping, without a copy
         norms = [_norms(side, x, other.view.tolerance) for side in roots]
         # Of an array whose mean is 0, such as one minus its mean, norms of both kinds are equal.
         if {norm.form for norm in norms[0]} & {norm.form for norm in norms[1]}:
@@ -145,13 +151,13 @@ def norm_form(found: Divergence, labels: tuple[str, str]) -> Finding | None:
         )
         for a, b in itertools.product(sorted(firsts), sorted(seconds)) if pairs else ():
             result = np.asarray(arrays[b])
-            if x.size != result.size or not found.search.fits(a, b):
+            if x.size != result.size or not search.fits(a, b):
                 continue
-            for array in found.search.substitutes(a, b):
+            for array in search.substitutes(a, b):
                 own = np.asarray(array), result
                 for pair in pairs:
-                    if _are_results(own, x, pair, found.search.tolerance):
-                        whole = found.search.made(a, b, array, [], arrays)
+                    if _are_results(own, x, pair, search.tolerance):
+                        whole = search.made(a, b, array, [], arrays)
                         return _finding(whole, pair, labels)
     return None
 
