@@ -362,7 +362,8 @@ def test_a_storage_in_use_is_one_sentence(
 ) -> None:
     """Another program keeps the file locked; the same command continues when it is free."""
     path, whole = tmp_path / "study.db", StoredStudy.add
-    chosen = options(tmp_path / "out", **TPE, storage=f"sqlite:///{path}?timeout=0.1")
+    url = f"sqlite:///{path}?timeout=0.1"
+    chosen = options(tmp_path / "out", **TPE, storage=url)
     other = sqlite3.connect(path, isolation_level=None)
     calls = iter(range(1_000))
 
@@ -379,7 +380,7 @@ def test_a_storage_in_use_is_one_sentence(
     other.execute("ROLLBACK")
     monkeypatch.undo()
     assert sweep(chosen)[0] == 0
-    study = optuna.load_study(storage=chosen.storage, study_name="out")
+    study = optuna.load_study(storage=url, study_name="out")
     assert len(study.trials) == chosen.num_settings
 
 
